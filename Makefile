@@ -1,0 +1,58 @@
+# Every command of the project. `make demo` and `make test` set up what they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Tests run in this many processes.
+JOBS ?= 2
+
+# Set-up is redone only when something built or installed has changed: Python is used in place.
+NATIVE := $(shell find native/CMakeLists.txt native/include native/src -type f)
+SETUP := $(VENV)/.setup-done
+BENCH := $(VENV)/.bench-done
+
+.PHONY: setup demo test nightly lint types bench clean
+
+setup: $(SETUP)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys, sysconfig, ensurepip, os; \
+		assert sys.version_info >= (3, 11); \
+		assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || \
+		{ echo 'Nova needs Python 3.11 or later with venv and headers' \
+		'(Debian: apt install python3-venv python3-dev)' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(SETUP): pyproject.toml $(NATIVE) | $(BIN)/python
+	@echo 'Installing into $(VENV): a few minutes the first time'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,dev]'
+	touch $@
+
+$(BENCH): $(SETUP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
+
+demo: $(SETUP)
+	$(BIN)/python examples/demo.py
+
+test: $(SETUP)
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+
+nightly: $(SETUP)
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(SETUP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(SETUP)
+	$(BIN)/mypy
+
+bench: $(BENCH)
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find nova -name '*.so' -delete

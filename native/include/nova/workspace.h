@@ -1,0 +1,26 @@
+/* Workspace pool: blocks of one size, reused from run to run, each held by one run at a time. */
+#ifndef NOVA_WORKSPACE_H
+#define NOVA_WORKSPACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nova/status.h"
+
+typedef struct nova_pool nova_pool;
+
+/* Makes an empty pool of blocks of `size` bytes; the caller owns *pool. Thread-safe. */
+nova_status nova_pool_create(uint64_t size, nova_pool **pool);
+
+/* Frees the pool and its idle blocks. NULL is fine. All taken blocks must have been given back. */
+void nova_pool_destroy(nova_pool *pool);
+
+/* Takes a block with arbitrary contents, 64-byte aligned (from 4 MiB on 2 MiB aligned and on huge
+ * pages, where the system has them); NULL when the size is 0. The caller holds it alone until it
+ * gives it back. Thread-safe. */
+nova_status nova_pool_take(nova_pool *pool, void **block);
+
+/* Gives back a block of nova_pool_take; NULL is fine. Thread-safe. */
+void nova_pool_give(nova_pool *pool, void *block);
+
+#endif

@@ -1,0 +1,22 @@
+#include "nova/status.h"
+
+const char *nova_status_text(nova_status status)
+{
+    switch (status) {
+    case NOVA_OK:
+        return "success";
+    case NOVA_INVALID_ARGUMENT:
+        return "a pointer is missing or a value means nothing";
+    case NOVA_OUT_OF_RANGE:
+        return "an index, offset or address is outside of its table, file or mapping";
+    case NOVA_OVERFLOW:
+        return "a size does not fit into 64 bits";
+    case NOVA_BAD_PROTECTION:
+        return "memory would be writable and executable, or a page have two protections";
+    case NOVA_OUT_OF_MEMORY:
+        return "out of memory";
+    case NOVA_SYSTEM_ERROR:
+        return "the operating system refused a call";
+    }
+    return "unknown status";
+}

@@ -1,0 +1,97 @@
+#define _DEFAULT_SOURCE /* madvise */
+
+#include "nova/workspace.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum {
+    ALIGNMENT = 64,
+    HUGE_PAGE = 2 << 20,
+    HUGE_FROM = 4 << 20,
+    MOST_IDLE = 16, /* blocks beyond this many go back to the system */
+};
+
+struct nova_pool {
+    size_t size; /* rounded up to the alignment */
+    size_t alignment;
+    /* The block given back last, still warm in the caches: one atomic exchange, no lock. */
+    _Atomic(void *) warm;
+    pthread_mutex_t mutex;
+    size_t idle_count; /* guarded by mutex, as is idle */
+    void *idle[MOST_IDLE];
+};
+
+nova_status nova_pool_create(uint64_t size, nova_pool **pool)
+{
+    if (pool == NULL)
+        return NOVA_INVALID_ARGUMENT;
+    size_t alignment = size >= HUGE_FROM ? HUGE_PAGE : ALIGNMENT;
+    if (size > SIZE_MAX / 2)
+        return NOVA_OVERFLOW;
+    nova_pool *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
+        free(made);
+        return NOVA_SYSTEM_ERROR;
+    }
+    made->alignment = alignment;
+    made->size = (size + alignment - 1) & ~(alignment - 1);
+    atomic_init(&made->warm, NULL);
+    *pool = made;
+    return NOVA_OK;
+}
+
+void nova_pool_destroy(nova_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    free(atomic_load(&pool->warm));
+    for (size_t i = 0; i < pool->idle_count; i++)
+        free(pool->idle[i]);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool);
+}
+
+nova_status nova_pool_take(nova_pool *pool, void **block)
+{
+    if (pool == NULL || block == NULL)
+        return NOVA_INVALID_ARGUMENT;
+    *block = NULL;
+    if (pool->size == 0)
+        return NOVA_OK;
+    *block = atomic_exchange_explicit(&pool->warm, NULL, memory_order_acquire);
+    if (*block != NULL)
+        return NOVA_OK;
+    pthread_mutex_lock(&pool->mutex);
+    if (pool->idle_count > 0)
+        *block = pool->idle[--pool->idle_count];
+    pthread_mutex_unlock(&pool->mutex);
+    if (*block != NULL)
+        return NOVA_OK;
+    *block = aligned_alloc(pool->alignment, pool->size);
+    if (*block == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    if (pool->alignment == HUGE_PAGE)
+        (void)madvise(*block, pool->size, MADV_HUGEPAGE); /* a wish: small pages work as well */
+    return NOVA_OK;
+}
+
+void nova_pool_give(nova_pool *pool, void *block)
+{
+    if (pool == NULL || block == NULL)
+        return;
+    void *other = atomic_exchange_explicit(&pool->warm, block, memory_order_acq_rel);
+    if (other == NULL)
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    if (pool->idle_count < MOST_IDLE) {
+        pool->idle[pool->idle_count++] = other;
+        other = NULL;
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    free(other);
+}

@@ -1,0 +1,61 @@
+/* One program and one pool used by several threads at once, meant for TSan. */
+#include <pthread.h>
+
+#include "check.h"
+#include "nova.h"
+
+enum { THREADS = 8, ROUNDS = 2000, SIZE = 64 };
+
+static const int64_t shape[] = {SIZE};
+
+static nova_program *program;
+static nova_pool *pool;
+
+/* Writes through the workspace, so that a shared block shows as a race and as a wrong result. */
+static void copy_plus_one(void *const *buffers, int64_t begin, int64_t end)
+{
+    const int64_t *x = buffers[0];
+    int64_t *y = buffers[1];
+    for (int64_t i = begin; i < end; i++)
+        y[i] = x[i] + 1;
+}
+
+static void *work(void *number)
+{
+    int64_t x[SIZE], y[SIZE];
+    void *const inputs[] = {x}, *const outputs[] = {y};
+    for (int64_t round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < SIZE; i++)
+            x[i] = *(int *)number * ROUNDS + round + i;
+        void *workspace;
+        CHECK(nova_pool_take(pool, &workspace) == NOVA_OK);
+        CHECK(nova_program_run(program, inputs, outputs, workspace) == NOVA_OK);
+        nova_pool_give(pool, workspace);
+        for (int i = 0; i < SIZE; i++)
+            CHECK(y[i] == x[i] + 2);
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    const nova_tensor tensor = {shape, 1, 0, 8, 0, -1};
+    const nova_buffer buffers[] = {{NOVA_ARGUMENT, 0}, {NOVA_WORKSPACE, 0}, {NOVA_OUTPUT, 0}};
+    const uint32_t first[] = {0, 1}, second[] = {1, 2};
+    const nova_launch launches[] = {{copy_plus_one, SIZE, first, 2},
+                                    {copy_plus_one, SIZE, second, 2}};
+    const nova_program_tables tables = {&tensor, 1, &tensor, 1, buffers, 3, launches, 2, 8 * SIZE};
+    CHECK(nova_program_create(&tables, &program) == NOVA_OK);
+    CHECK(nova_pool_create(nova_program_workspace_size(program), &pool) == NOVA_OK);
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        CHECK(pthread_create(&threads[i], NULL, work, &numbers[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    nova_pool_destroy(pool);
+    nova_program_destroy(program);
+    return 0;
+}

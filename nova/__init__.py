@@ -1,0 +1,63 @@
+"""Nova: a tensor compiler. Build a graph, compile it through MLIR, run native code.
+
+MLIR and LLVM are loaded when something is compiled, not when Nova is imported.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+from nova import knobs
+from nova.compiler import Compiled, compile, compile_plan, load
+from nova.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
+from nova.dtypes import bool_ as bool_
+from nova.errors import NovaError
+from nova.graph import (
+    FUNCTIONS,
+    Tensor,
+    backward,
+    checkpoint,
+    dump_dot,
+    grad,
+    no_grad,
+    tensor,
+    value_and_grad,
+)
+from nova.jit import jit
+
+globals().update(FUNCTIONS)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+__all__ = [
+    "Compiled",
+    "DType",
+    "NovaError",
+    "Tensor",
+    "TensorType",
+    "backward",
+    "bf16",
+    "bool_",
+    "checkpoint",
+    "compile",
+    "compile_plan",
+    "dump_dot",
+    "f16",
+    "f32",
+    "f64",
+    "grad",
+    "i8",
+    "i32",
+    "i64",
+    "jit",
+    "knobs",
+    "load",
+    "no_grad",
+    "tensor",
+    "u8",
+    "value_and_grad",
+    *FUNCTIONS,
+]

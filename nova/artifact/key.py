@@ -1,0 +1,46 @@
+"""Cache keys: the named parts that decide what a compile gives, and the hash over them.
+
+The compile driver builds the parts (text, target, options, versions, ...), stores them in the
+manifest's `key`, and asks `explain` why a second compile did not find the first one's entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+from nova.artifact.manifest import canonical_json
+
+_SHOWN = 60
+
+
+def cache_key(parts: Mapping[str, str]) -> str:
+    """SHA-256 over the parts, in hexadecimal; the order of the parts does not matter."""
+    return sha256(canonical_json(dict(parts))).hexdigest()
+
+
+def explain(old_parts: Mapping[str, str], new_parts: Mapping[str, str]) -> str:
+    """Say, one line a part, what differs between two keys."""
+    lines = []
+    for name in sorted(old_parts.keys() | new_parts.keys()):
+        if name not in old_parts:
+            lines.append(f"{name} is new: {_short(new_parts[name])}")
+        elif name not in new_parts:
+            lines.append(f"{name} is gone, it was {_short(old_parts[name])}")
+        elif old_parts[name] != new_parts[name]:
+            lines.append(f"{name} differs: {_difference(old_parts[name], new_parts[name])}")
+    return "\n".join(lines) or "nothing differs: the keys are equal"
+
+
+def _difference(old: str, new: str) -> str:
+    if "\n" not in old + new:
+        return f"{_short(old)} became {_short(new)}"
+    before, after = old.splitlines(), new.splitlines()
+    for number, (a, b) in enumerate(zip(before, after, strict=False), start=1):
+        if a != b:
+            return f"line {number}: {_short(a.strip())} became {_short(b.strip())}"
+    return f"{len(before)} lines became {len(after)}"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

@@ -1,0 +1,120 @@
+"""Plan to artifact: runs the stages, generates code, links, and puts it all into one file.
+
+Called by `nova.compiler`. Knows nothing of caches, arguments or running.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nova import __version__, knobs
+from nova.artifact.format import FORMAT_VERSION, Manifest, TensorSpec, write_artifact
+from nova.codegen.llvm import compile_objects
+from nova.codegen.normalise import normalise
+from nova.codegen.stages import Recorder, run_stages, start_from_plan
+from nova.codegen.tables import Tables, read_tables
+from nova.log import progress
+from nova.mlir.bindings import ir, llvm
+from nova.plan import Plan
+from nova.targets import Target, llvm_cpu
+
+_KERNELS_PER_OBJECT = 4
+
+
+@dataclass(frozen=True)
+class Build:
+    """A finished compile: the artifact's bytes and what every stage took."""
+
+    data: bytes
+    recorder: Recorder
+
+
+def build(plan: Plan, target: Target, options: Mapping[str, str], key: Mapping[str, str]) -> Build:
+    """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
+    recorder = Recorder()
+    started = time.perf_counter()
+    recorder.record("plan", str(plan), time.perf_counter() - started)
+    found: list[Tables] = []
+    with progress("compiling", 8) as bar:
+        bar.advance("nova")
+        module = start_from_plan(plan, recorder)
+
+        def observe(stage: str, module: ir.Module) -> None:
+            bar.advance(stage)
+            if stage == "loops":
+                found.append(read_tables(module))
+
+        run_stages(module, target.name, recorder, observe=observe)
+        tables = found[0]
+        started = time.perf_counter()
+        texts = _translate(module, len(tables.kernels))
+        recorder.record("ll", "\n".join(texts), time.perf_counter() - started)
+        bar.advance("object")
+        started = time.perf_counter()
+        objects = compile_objects(texts, target, knobs.get("threads"))
+        size = sum(map(len, objects))
+        recorder.record("object", f"{size} bytes", time.perf_counter() - started, size)
+        started = time.perf_counter()
+        data = write_artifact(
+            _manifest(plan, target, tables, options, key), objects, tables.constants, recorder.texts
+        )
+        recorder.record("artifact", f"{len(data)} bytes", time.perf_counter() - started, len(data))
+    return Build(data, recorder)
+
+
+def _translate(module: ir.Module, kernels: int) -> list[str]:
+    """LLVM IR texts, each with a share of the kernels, so that they can compile side by side."""
+    groups = max(1, min(knobs.get("threads"), kernels // _KERNELS_PER_OBJECT))
+    if groups == 1:
+        return [normalise(llvm.translate_module_to_llvmir(module.operation))]
+    operations = [op.operation for op in module.body.operations]
+    # An entry point and its body stand next to each other and must stay together.
+    pairs = [operations[i : i + 2] for i in range(0, len(operations), 2)]
+    texts = []
+    for group in range(groups):
+        with module.context, ir.Location.unknown():
+            part = ir.Module.create()
+            with ir.InsertionPoint(part.body):
+                for pair in pairs[group::groups]:
+                    for op in pair:
+                        op.clone()
+            texts.append(normalise(llvm.translate_module_to_llvmir(part.operation)))
+    return texts
+
+
+def _manifest(
+    plan: Plan, target: Target, tables: Tables, options: Mapping[str, str], key: Mapping[str, str]
+) -> Manifest:
+    updated = {index for index, _ in plan.updates}
+    inputs = len(plan.signature.inputs)
+    args = [
+        TensorSpec(
+            a.name,
+            a.type.shape,
+            a.type.dtype.name,
+            "input" if i < inputs else "param",
+            donated=i - inputs in updated,
+        )
+        for i, a in enumerate(plan.signature.arguments)
+    ]
+    outputs = [
+        TensorSpec(f"y{i}", t.shape, t.dtype.name, "output")
+        for i, t in enumerate(plan.type_of(r) for r in plan.results)
+    ]
+    return Manifest(
+        format_version=FORMAT_VERSION,
+        producer=f"nova {__version__}",
+        target=target.name,
+        cpu=llvm_cpu(target),
+        features=tuple(target.features),
+        args=tuple(args),
+        outputs=tuple(outputs),
+        buffers=tables.buffers,
+        kernels=tables.kernels,
+        launches=tables.launches,
+        workspace_size=tables.workspace_size,
+        options={**options, "work": str(tables.work)},
+        key=dict(key),
+    )

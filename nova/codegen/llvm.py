@@ -1,0 +1,129 @@
+"""LLVM IR to machine code, with llvmlite.
+
+Comes in: LLVM IR text (one text per group of kernels) and a target. Goes out: relocatable objects.
+A fatal error inside LLVM would end the process, so the text is checked first: only intrinsics that
+the target is known to select, and no calls of functions that the object would not contain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import string_at
+from functools import cache
+from typing import Any
+
+from llvmlite import binding as llvm
+from llvmlite.binding import ffi
+
+from nova.errors import CodegenError
+from nova.targets import Target, llvm_cpu
+
+# Intrinsics that every CPU target of Nova lowers to instructions or short inline sequences.
+_INTRINSICS = re.compile(
+    r"llvm\.(fabs|sqrt|copysign|floor|ceil|trunc|rint|nearbyint|round|roundeven|minimum|maximum"
+    r"|minnum|maxnum|minimumnum|maximumnum|fma|fmuladd|abs|smin|smax|umin|umax|ctlz|cttz|ctpop"
+    r"|bswap|bitreverse|fshl|fshr|masked\.(load|store|gather|scatter)|vector\.reduce\.\w+"
+    r"|[su](add|sub|mul)\.with\.overflow|[su](add|sub)\.sat|experimental\.noalias\.scope\.decl"
+    r"|lifetime\.(start|end)|assume|prefetch|expect|stacksave|stackrestore"
+    r"|get\.active\.lane\.mask|vector\.(insert|extract|interleave2|deinterleave2)"
+    r"|x86\.\w+(\.\w+)*)(\.|$)"
+)
+_DECLARED = re.compile(r"^declare [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+_DEFINED = re.compile(r"^define [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+
+
+@cache
+def _initialise() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def target_machine(target: Target) -> Any:
+    """An LLVM target machine that makes position-independent code at full optimization."""
+    _initialise()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=llvm_cpu(target),
+        features=target.llvm_features(),
+        opt=3,
+        reloc="pic",
+        codemodel="small",
+    )
+
+
+def check_text(text: str) -> None:
+    """Refuse what LLVM would abort on or leave undefined."""
+    defined = set(_DEFINED.findall(text))
+    unknown = [
+        name
+        for name in _DECLARED.findall(text)
+        if name not in defined and not _INTRINSICS.match(name)
+    ]
+    if unknown:
+        raise CodegenError(
+            f"the kernels call what the object would not contain: {', '.join(sorted(unknown))}",
+            hint="an op reached code generation that no pass expanded",
+        )
+
+
+def compile_objects(texts: Sequence[str], target: Target, workers: int) -> list[bytes]:
+    """One object per text; texts compile side by side on up to `workers` threads."""
+    for text in texts:
+        check_text(text)
+    _initialise()
+    if len(texts) <= 1 or workers <= 1:
+        return [_compile(text, target) for text in texts]
+    with ThreadPoolExecutor(min(workers, len(texts))) as pool:
+        return list(pool.map(lambda text: _compile(text, target), texts))
+
+
+def _compile(text: str, target: Target) -> bytes:
+    machine, module = _optimised(text, target)
+    return _emit_object(machine, module)
+
+
+def assembly(text: str, target: Target) -> str:
+    """The assembly of an LLVM IR text, for people to read."""
+    machine, module = _optimised(text, target)
+    return machine.emit_assembly(module)
+
+
+def optimised_ir(text: str, target: Target) -> str:
+    """The IR after LLVM's O3 pipeline, for people to read."""
+    return str(_optimised(text, target)[1])
+
+
+def _optimised(text: str, target: Target) -> tuple[Any, Any]:
+    machine = target_machine(target)
+    context = llvm.create_context()
+    try:
+        module = llvm.parse_assembly(text, context=context)
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM does not take the module: {error}") from error
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    builder = llvm.create_pass_builder(machine, options)
+    manager = builder.getModulePassManager()
+    # llvmlite serialises every call with one lock. This module has a context of its own, which
+    # makes the long call safe to run beside others, so it is made without the lock.
+    _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, builder)
+    return machine, module
+
+
+def _emit_object(machine: Any, module: Any) -> bytes:
+    with ffi.OutputString() as error:
+        buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, error)
+        if not buffer:
+            raise CodegenError(f"LLVM could not emit the object: {error}")
+    try:
+        return string_at(
+            ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+        )
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _unlocked(name: str) -> Any:
+    return getattr(ffi.lib, name)._cfn

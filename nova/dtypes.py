@@ -1,0 +1,162 @@
+"""Element types, tensor types and the promotion rules: a table everybody may import.
+
+Promotion is numpy's, written down in `docs/ops.md` and checked against numpy in the tests. What
+numpy does not have, Nova decides here: bf16 with f16 gives f32; bf16 with a wider float gives that
+float; an integer sum of any width is i64 (numpy would give u64 for u8); Python numbers are weak,
+as in NEP 50.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from nova.errors import DTypeError
+
+
+@dataclass(frozen=True)
+class DType:
+    """One element type; `kind` is 'f' float, 'i' signed, 'u' unsigned, 'b' boolean."""
+
+    name: str
+    kind: str
+    bits: int
+    numpy: np.dtype
+
+    @property
+    def itemsize(self) -> int:
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in "iu"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (dtype, (self.name,))
+
+
+f64 = DType("f64", "f", 64, np.dtype(np.float64))
+f32 = DType("f32", "f", 32, np.dtype(np.float32))
+f16 = DType("f16", "f", 16, np.dtype(np.float16))
+bf16 = DType("bf16", "f", 16, np.dtype(bfloat16))
+i64 = DType("i64", "i", 64, np.dtype(np.int64))
+i32 = DType("i32", "i", 32, np.dtype(np.int32))
+i8 = DType("i8", "i", 8, np.dtype(np.int8))
+u8 = DType("u8", "u", 8, np.dtype(np.uint8))
+bool_ = DType("bool", "b", 8, np.dtype(np.bool_))
+
+ALL = (f64, f32, f16, bf16, i64, i32, i8, u8, bool_)
+FLOATS = (f64, f32, f16, bf16)
+INTEGERS = (i64, i32, i8, u8)
+
+_BY_NAME = {d.name: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL}
+
+
+def dtype(spec: Any) -> DType:
+    """The DType that `spec` names: a DType, its name, or anything numpy takes as a dtype."""
+    if isinstance(spec, DType):
+        return spec
+    if isinstance(spec, str) and spec in _BY_NAME:
+        return _BY_NAME[spec]
+    try:
+        return _BY_NUMPY[np.dtype(spec)]
+    except (KeyError, TypeError) as error:
+        raise DTypeError(
+            f"{spec!r} is not an element type of Nova",
+            hint=f"the types are {', '.join(_BY_NAME)}; cast the array first",
+        ) from error
+
+
+_FLOAT_OF_BITS = {16: f16, 32: f32, 64: f64}
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The common type of two operands, as numpy's `promote_types` has it."""
+    if a is b:
+        return a
+    if bf16 in (a, b):
+        other = b if a is bf16 else a
+        if other in (f32, f64):
+            return other
+        if other is f16:
+            return f32
+        # Nova's rule for bf16 with an integer: the float numpy pairs that integer with f16 to,
+        # kept in bf16 while 8 bits suffice.
+        return bf16 if other.bits == 8 else promote(f16, other)
+    return _BY_NUMPY[np.promote_types(a.numpy, b.numpy)] if _representable(a, b) else i32
+
+
+def _representable(a: DType, b: DType) -> bool:
+    # numpy pairs i8 with u8 to int16, which Nova does not have: the next wider type is i32.
+    return {a, b} != {i8, u8}
+
+
+def promote_all(types: Sequence[DType]) -> DType:
+    """The common type of any number of operands."""
+    result = types[0]
+    for other in types[1:]:
+        result = promote(result, other)
+    return result
+
+
+def float_of(a: DType) -> DType:
+    """The float type that a float-only function computes an `a` in, as numpy's ufuncs choose it."""
+    if a.is_float:
+        return a
+    return _FLOAT_OF_BITS[16 if a.bits == 8 else 64]
+
+
+def weak(value: bool | int | float, other: DType) -> DType:
+    """The type a Python number takes beside a tensor of type `other` (NEP 50)."""
+    if isinstance(value, bool):
+        return other
+    if isinstance(value, int):
+        return i64 if other is bool_ else other
+    return other if other.is_float else f64
+
+
+def accumulator(a: DType) -> DType:
+    """The type that reductions and contractions of `a` accumulate in."""
+    return f32 if a in (f16, bf16) else a
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type of a tensor; everything is static."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: Sequence[int]) -> TensorType:
+        return TensorType(tuple(int(n) for n in shape), self.dtype)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(self.shape, dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

@@ -1,0 +1,147 @@
+"""Every error Nova raises on purpose: one class a mistake.
+
+Each message says what was wrong, where (the user's line, or the op in the IR) and what to do.
+`NovaError(what, where=..., hint=...)` puts the three together in one place.
+"""
+
+from __future__ import annotations
+
+
+class NovaError(Exception):
+    """Base of all errors that Nova raises on purpose."""
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None):
+        self.what, self.where, self.hint = what, where, hint
+        lines = [what]
+        if where:
+            lines.append(f"  at {where}")
+        if hint:
+            lines.append(f"  hint: {hint}")
+        super().__init__("\n".join(lines))
+
+
+# --- building the graph ---------------------------------------------------------------------------
+
+
+class ShapeError(NovaError, ValueError):
+    """The shapes of an op's operands do not fit together."""
+
+
+class DTypeError(NovaError, TypeError):
+    """An element type that the op does not take, or that Nova does not know."""
+
+
+class AxisError(NovaError, IndexError):
+    """An axis or index outside of the tensor's rank or extent."""
+
+
+class AttributeValueError(NovaError, ValueError):
+    """A keyword of an op has a value that means nothing (an unknown reduction, a negative size)."""
+
+
+class UnknownKeywordError(NovaError, TypeError):
+    """A keyword that the function does not have."""
+
+
+class UnknownOpError(NovaError, LookupError):
+    """A name that is not in the op table."""
+
+
+class GradientError(NovaError):
+    """A gradient was asked for that does not exist: an op without vjp, a non-scalar loss."""
+
+
+class GraphError(NovaError):
+    """A graph that cannot be compiled: a cycle, or a tensor that belongs to another program."""
+
+
+class ConcreteValueError(NovaError, TypeError):
+    """A Python number or branch was asked of a tensor that has no value yet (inside a trace)."""
+
+
+# --- plan ---------------------------------------------------------------------------------------
+
+
+class PlanSyntaxError(NovaError, ValueError):
+    """Plan text that does not parse; `where` is file:line."""
+
+
+class SignatureError(NovaError, TypeError):
+    """Base: the arguments of a run do not match the compiled signature."""
+
+
+class ArgumentCountError(SignatureError):
+    """Too few or too many arguments."""
+
+
+class ArgumentShapeError(SignatureError):
+    """An argument has another shape than the program was compiled for."""
+
+
+class ArgumentDTypeError(SignatureError):
+    """An argument has another element type than the program was compiled for."""
+
+
+class ArgumentTypeError(SignatureError):
+    """An argument that is no array at all."""
+
+
+class DeviceError(SignatureError):
+    """Arguments on different devices, or on one that the program cannot reach."""
+
+
+class OutputError(SignatureError):
+    """An `out=` array that cannot take the result: read-only, wrong shape, type or layout."""
+
+
+class DonationError(SignatureError):
+    """A donated parameter that cannot be updated in place: read-only, strided or aliased."""
+
+
+# --- compiling ----------------------------------------------------------------------------------
+
+
+class TargetError(NovaError, ValueError):
+    """A target string that names nothing Nova can compile for."""
+
+
+class MLIRSyntaxError(NovaError, ValueError):
+    """MLIR text that does not parse or verify; `where` is file:line:col."""
+
+
+class PassError(NovaError):
+    """A pass failed, or was given a module it does not handle."""
+
+
+class PipelineError(NovaError, ValueError):
+    """A pass pipeline that names an unknown pass or option, or does not parse."""
+
+
+class LoweringError(NovaError):
+    """An op that reached a stage which has no rule for it."""
+
+
+class CodegenError(NovaError):
+    """LLVM refused the module, or the module holds what LLVM would abort on."""
+
+
+class CompileInterrupted(NovaError, KeyboardInterrupt):
+    """Ctrl-C during a compile: nothing was cached, the process is as before."""
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+class ArtifactError(NovaError):
+    """A file that is not a Nova artifact, is damaged, or does not fit this machine."""
+
+
+class CacheWarning(UserWarning):
+    """The disk cache cannot be used or held a damaged entry; compilation goes on without it."""
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+class KnobError(NovaError, ValueError):
+    """An unknown `NOVA_*` variable, or a value it cannot take."""

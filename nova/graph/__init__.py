@@ -1,0 +1,22 @@
+"""The graph: tensors, op functions, gradients, the numpy interpreter."""
+
+from nova.graph.checkpoint import checkpoint
+from nova.graph.dot import dump_dot
+from nova.graph.functions import FUNCTIONS
+from nova.graph.gradients import backward, gradients
+from nova.graph.tensor import Tensor, no_grad, placeholder, tensor
+from nova.graph.transforms import grad, value_and_grad
+
+__all__ = [
+    "FUNCTIONS",
+    "Tensor",
+    "backward",
+    "checkpoint",
+    "dump_dot",
+    "grad",
+    "gradients",
+    "no_grad",
+    "placeholder",
+    "tensor",
+    "value_and_grad",
+]

@@ -1,0 +1,157 @@
+"""Applying a row of the op table to tensors: operand checks, casts, attributes, result type.
+
+This is the only place that makes op nodes. Errors raised by a row's rules get the op's name and
+the user's line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import DType, TensorType, bool_, float_of, promote_all, weak
+from nova.errors import (
+    ArgumentCountError,
+    ArgumentTypeError,
+    AttributeValueError,
+    GradientError,
+    NovaError,
+    UnknownKeywordError,
+)
+from nova.graph.location import user_location
+from nova.graph.tensor import Tensor, as_array, number_type
+from nova.graph.tensor import tensor as make_tensor
+from nova.ops import OPS, REQUIRED, Op
+
+_NUMBER = (bool, int, float)
+
+
+def apply(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> Tensor:
+    """The node `op(operands, **attrs)`."""
+    try:
+        tensors = _cast_operands(op, _operands(op, operands))
+        types = tuple(t.type for t in tensors)
+        attrs = _attributes(op, attrs)
+        if op.canon is not None:
+            attrs = op.canon(types, attrs)
+        if op.infer is None:
+            raise AttributeValueError(f"the row of {op.name!r} has no type rule")
+        result = op.infer(types, attrs)
+    except NovaError as error:
+        if error.where is None:
+            raise type(error)(
+                f"{op.name}: {error.what}", where=str(user_location()), hint=error.hint
+            ) from None
+        raise
+    return make_node(op, tensors, attrs, result)
+
+
+def make_node(
+    op: Op, tensors: tuple[Tensor, ...], attrs: dict[str, Any], type_: TensorType
+) -> Tensor:
+    """A node whose operands and attributes are already canonical."""
+    node = Tensor(type_, op=op, inputs=tensors, attrs=attrs)
+    node.requires_grad = (
+        not node.stopped
+        and type_.dtype.is_float
+        and op.name != "detach"
+        and any(t.requires_grad for t in tensors)
+    )
+    return node
+
+
+def constant(value: Any, dtype: DType) -> Tensor:
+    """A leaf that holds a constant of type `dtype`."""
+    array = np.asarray(value).astype(dtype.numpy)
+    return Tensor(TensorType(array.shape, dtype), data=array)
+
+
+def _operands(op: Op, operands: Sequence[Any]) -> list[Any]:
+    if op.variadic and len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = operands[0]
+    given = list(operands)
+    while given and given[-1] is None:
+        given.pop()
+    top = op.max_operands
+    if len(given) < op.min_operands or (top is not None and len(given) > top):
+        wants = ", ".join(op.operands) or "no operands"
+        raise ArgumentCountError(f"takes ({wants}), got {len(given)} operands")
+    return [_operand(op, i, v) for i, v in enumerate(given)]
+
+
+def _operand(op: Op, position: int, value: Any) -> Any:
+    if isinstance(value, Tensor) or type(value) in _NUMBER:
+        return value
+    if isinstance(value, np.ndarray | np.generic | list | tuple) or hasattr(value, "__dlpack__"):
+        return make_tensor(as_array(value))
+    raise ArgumentTypeError(
+        f"operand {position} is a {type(value).__name__}, not a tensor, array or number",
+        hint="wrap data with nova.tensor(...)",
+    )
+
+
+def _cast_operands(op: Op, given: list[Any]) -> tuple[Tensor, ...]:
+    tensors = [v for v in given if isinstance(v, Tensor)]
+    beside = [t.dtype for t in tensors]
+    if callable(op.cast):
+        # A bool operand (a condition, a mask) does not say what a bare number beside it is.
+        beside = [d for d in beside if d is not bool_] or []
+    common = promote_all(beside) if beside else None
+    dtypes = [
+        v.dtype
+        if isinstance(v, Tensor)
+        else number_type(v)
+        if common is None
+        else weak(v, common)
+        for v in given
+    ]
+    wanted = _wanted_types(op, tuple(dtypes))
+    return tuple(
+        cast(v, w) if isinstance(v, Tensor) else constant(v, w)
+        for v, w in zip(given, wanted, strict=True)
+    )
+
+
+def _wanted_types(op: Op, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
+    if callable(op.cast):
+        return op.cast(dtypes)
+    if op.cast == "none" or not dtypes:
+        return dtypes
+    common = promote_all(dtypes)
+    return (float_of(common) if op.cast == "float" else common,) * len(dtypes)
+
+
+def cast(value: Tensor, dtype: DType) -> Tensor:
+    """`value` as `dtype`; the tensor itself when it has that type."""
+    if value.dtype is dtype:
+        return value
+    return apply(OPS["cast"], (value,), {"dtype": dtype})
+
+
+def _attributes(op: Op, given: dict[str, Any]) -> dict[str, Any]:
+    for name in given:
+        if name not in op.attrs:
+            close = get_close_matches(name, op.attrs, 1)
+            known = ", ".join(op.attrs) or "none"
+            raise UnknownKeywordError(
+                f"has no keyword {name!r}",
+                hint=f"did you mean {close[0]!r}?" if close else f"its keywords: {known}",
+            )
+    attrs = {**op.attrs, **given}
+    missing = [n for n, v in attrs.items() if v is REQUIRED]
+    if missing:
+        raise ArgumentCountError(f"needs {', '.join(missing)}")
+    return attrs
+
+
+def require_float(value: Tensor, what: str) -> None:
+    """GradientError unless gradients of `value` make sense."""
+    if not value.dtype.is_float:
+        raise GradientError(
+            f"{what} is {value.type}: only float tensors have gradients",
+            where=str(value.location),
+            hint="cast to a float type before the computation",
+        )

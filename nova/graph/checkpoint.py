@@ -1,0 +1,76 @@
+"""`checkpoint(f)`: recompute a sub-graph in the backward pass instead of keeping its values.
+
+Nodes that `f` builds carry a region number. When the backward pass needs the value of such a node
+it gets a copy of the region's computation, hung on *barriers* over the region's inputs. A barrier
+is an identity that no pass looks through, so common-subexpression elimination cannot merge the
+copy with the original, and the original's buffers die at the end of the forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from itertools import count
+from typing import Any
+
+from nova.graph.build import apply, make_node
+from nova.graph.order import topological
+from nova.graph.tensor import Tensor, checkpoint_region
+from nova.ops import OPS
+
+_regions = count(1)
+
+
+def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose intermediate values are recomputed for the gradient."""
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with checkpoint_region(next(_regions)):
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+class Recompute:
+    """The copies of checkpointed nodes that one backward pass has made."""
+
+    def __init__(self) -> None:
+        self._copies: dict[int, Tensor] = {}
+        self._barriers: dict[tuple[int, int], Tensor] = {}
+        self._kept: list[Tensor] = []
+
+    def values(self, node: Tensor, grad: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        """The node and its operands as the backward pass shall read them."""
+        if not node.region:
+            return node, node.inputs
+        copy = self._copy(node, grad)
+        return copy, copy.inputs
+
+    def _copy(self, node: Tensor, grad: Tensor) -> Tensor:
+        region = node.region
+        inside = [n for n in topological([node]) if n.region == region and n.op is not None]
+        for original in inside:
+            if id(original) in self._copies:
+                continue
+            operands = tuple(self._operand(o, region, grad) for o in original.inputs)
+            assert original.op is not None
+            with checkpoint_region(0):
+                copy = make_node(original.op, operands, original.attrs, original.type)
+            self._copies[id(original)] = copy
+            self._kept.append(original)
+        return self._copies[id(node)]
+
+    def _operand(self, operand: Tensor, region: int, grad: Tensor) -> Tensor:
+        if operand.region == region and operand.op is not None:
+            return self._copies[id(operand)]
+        if operand.is_leaf and operand.data is not None and not operand.requires_grad:
+            return operand
+        key = (id(operand), region)
+        if key not in self._barriers:
+            with checkpoint_region(0):
+                # The barrier waits for a gradient, so that the recomputation cannot be moved
+                # before the forward pass has ended.
+                self._barriers[key] = apply(OPS["barrier"], (operand, grad), {"region": region})
+            self._kept.append(operand)
+        return self._barriers[key]

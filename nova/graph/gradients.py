@@ -1,0 +1,134 @@
+"""Reverse mode, graph to graph: gradients are ordinary graph values, so they differentiate again.
+
+Each op's contribution comes from the vjp column of its row; a composite without one is
+differentiated through its expansion. Nodes of a checkpoint region are recomputed for the backward
+pass instead of being kept (see `checkpoint.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nova.errors import GradientError
+from nova.graph.build import constant, require_float
+from nova.graph.checkpoint import Recompute
+from nova.graph.location import at
+from nova.graph.order import dependents, topological
+from nova.graph.tensor import Tensor
+from nova.ops import F
+
+
+def backward(loss: Tensor) -> None:
+    """Set `.grad` of every leaf that requires gradients; adds to a `.grad` that is there."""
+    _require_scalar(loss)
+    leaves = [t for t in topological([loss]) if t.is_leaf and t.requires_grad]
+    if not leaves:
+        raise GradientError(
+            "nothing to differentiate: no leaf of this graph requires gradients",
+            where=str(loss.location),
+            hint="make parameters with nova.tensor(..., requires_grad=True)",
+        )
+    for leaf, grad in zip(leaves, gradients(loss, leaves), strict=True):
+        leaf.grad = grad if leaf.grad is None else leaf.grad + grad
+
+
+def gradients(
+    output: Tensor,
+    sources: Sequence[Tensor],
+    seed: Tensor | None = None,
+    *,
+    partial: bool = False,
+) -> list[Tensor]:
+    """d output / d source for each source, times `seed` (1 for a scalar output).
+
+    A source that the output does not depend on gets zeros. With `partial` the sources are taken
+    as independent: nothing flows from one through another.
+    """
+    require_float(output, "the differentiated output")
+    for source in sources:
+        require_float(source, "a tensor differentiated against")
+    if seed is None:
+        _require_scalar(output)
+        seed = constant(1.0, output.dtype)
+        if output.shape:
+            seed = F.expand(seed, output.shape)
+    order = topological([output], stop=sources if partial else ())
+    active = dependents(order, sources)
+    boundary = {id(s) for s in sources} if partial else set()
+    adjoint: dict[int, Tensor] = {id(output): seed} if id(output) in active else {}
+    recompute = Recompute()
+    for node in reversed(order):
+        grad = adjoint.get(id(node))
+        if grad is None or node.op is None or id(node) in boundary:
+            continue
+        with at(node.location):
+            contributions = _vjp(node, grad, recompute)
+            for operand, piece in zip(node.inputs, contributions, strict=True):
+                if piece is None or id(operand) not in active:
+                    continue
+                if piece.type != operand.type:
+                    raise GradientError(
+                        f"the vjp of {node.op.name} gave {piece.type} for an operand of type "
+                        f"{operand.type}",
+                        where=str(node.location),
+                    )
+                before = adjoint.get(id(operand))
+                adjoint[id(operand)] = piece if before is None else before + piece
+    return [adjoint[id(s)] if id(s) in adjoint else _zeros(s) for s in sources]
+
+
+def _vjp(node: Tensor, grad: Tensor, recompute: Recompute) -> Sequence[Tensor | None]:
+    op = node.op
+    assert op is not None
+    value, operands = recompute.values(node, grad)
+    if op.vjp is not None:
+        result = op.vjp(F, grad, value, *operands, **node.attrs)
+        return result if isinstance(result, tuple | list) else (result,)
+    if op.compose is not None:
+        return _vjp_of_expansion(node, operands, grad)
+    if "nograd" in op.tags:
+        return (None,) * len(operands)
+    raise GradientError(
+        f"op {op.name!r} has no gradient",
+        where=str(node.location),
+        hint="give its row a vjp column, or stop the gradient with .detach()",
+    )
+
+
+def _vjp_of_expansion(
+    node: Tensor, operands: Sequence[Tensor], grad: Tensor
+) -> list[Tensor | None]:
+    expanded = expand_composite(node, operands)
+    unique = {id(o): o for o in operands if o.dtype.is_float}
+    pieces = gradients(expanded, list(unique.values()), grad, partial=True)
+    by_id = dict(zip(unique, pieces, strict=True))
+    # An operand that is given twice gets its whole gradient once.
+    return [by_id.pop(id(o), None) for o in operands]
+
+
+def expand_composite(node: Tensor, operands: Sequence[Tensor]) -> Tensor:
+    """A composite node written with other rows, over `operands`."""
+    op = node.op
+    assert op is not None and op.compose is not None
+    padded = list(operands)
+    if op.max_operands is not None:
+        padded += [None] * (op.max_operands - len(padded))  # type: ignore[list-item]
+    expanded = op.compose(F, *padded, **node.attrs)
+    if expanded.type != node.type:
+        raise GradientError(
+            f"the expansion of {op.name} has type {expanded.type}, its row says {node.type}"
+        )
+    return expanded
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return F.expand(constant(0.0, like.dtype), like.shape) if like.shape else constant(0, like.dtype)
+
+
+def _require_scalar(output: Tensor) -> None:
+    if output.size != 1:
+        raise GradientError(
+            f"gradients start from one number, and this has shape {output.shape}",
+            where=str(output.location),
+            hint="reduce it first, e.g. with .sum() or .mean()",
+        )

@@ -1,0 +1,59 @@
+"""Walking the graph: topological order, and the nodes between outputs and chosen inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nova.errors import GraphError
+from nova.graph.tensor import Tensor
+
+_OPEN, _DONE = 1, 2
+
+
+def topological(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[Tensor]:
+    """Every tensor that `outputs` need, inputs first; deterministic, without recursion.
+
+    Tensors in `stop` are listed but not entered. A cycle is a GraphError.
+    """
+    stop_ids = {id(t) for t in stop}
+    state: dict[int, int] = {}
+    order: list[Tensor] = []
+    for output in outputs:
+        stack = [output]
+        while stack:
+            node = stack[-1]
+            seen = state.get(id(node))
+            if seen == _DONE:
+                stack.pop()
+                continue
+            if seen == _OPEN:
+                state[id(node)] = _DONE
+                order.append(stack.pop())
+                continue
+            state[id(node)] = _OPEN
+            if id(node) in stop_ids:
+                continue
+            for source in reversed(node.inputs):
+                if state.get(id(source)) == _OPEN:
+                    raise GraphError(
+                        f"the graph has a cycle through {source!r}",
+                        where=str(source.location),
+                        hint="tensors are immutable; build a new one instead of changing inputs",
+                    )
+                if id(source) not in state:
+                    stack.append(source)
+    return order
+
+
+def dependents(order: list[Tensor], sources: Iterable[Tensor]) -> set[int]:
+    """The ids of tensors in `order` that depend on any of `sources`, gradients permitting."""
+    ids = {id(t) for t in sources}
+    for node in order:
+        if (
+            node.op is not None
+            and not node.stopped
+            and node.dtype.is_float
+            and any(id(i) in ids for i in node.inputs)
+        ):
+            ids.add(id(node))
+    return ids

@@ -1,0 +1,238 @@
+"""`Tensor`: a node of the graph and the user's handle on it.
+
+A tensor is a leaf (it has data, or is a placeholder whose data come at run time) or the result of
+an op on other tensors. Tensors are immutable but for `name` and `grad`. The methods and operators
+are put on the class by `nova.graph.functions`, from the op table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import DType, TensorType, dtype, f32, i64
+from nova.errors import ArgumentTypeError, ConcreteValueError, GradientError
+from nova.graph.location import Location, user_location
+from nova.ops import Op
+
+_recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
+_region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
+_evaluator: list[Callable[[Tensor], np.ndarray]] = []
+
+
+class Tensor:
+    """A value of the program: `op` applied to `inputs`, or a leaf when `op` is None."""
+
+    __slots__ = (
+        "_value",
+        "attrs",
+        "data",
+        "grad",
+        "inputs",
+        "location",
+        "name",
+        "op",
+        "region",
+        "requires_grad",
+        "stopped",
+        "type",
+    )
+    # numpy must not take a Tensor for a sequence: `array + tensor` comes to our __radd__.
+    __array_ufunc__ = None
+
+    def __init__(
+        self,
+        type_: TensorType,
+        *,
+        op: Op | None = None,
+        inputs: tuple[Tensor, ...] = (),
+        attrs: dict[str, Any] | None = None,
+        data: np.ndarray | None = None,
+        requires_grad: bool = False,
+        name: str | None = None,
+    ):
+        self.type = type_
+        self.op = op
+        self.inputs = inputs
+        self.attrs = attrs or {}
+        self.data = data
+        self.name = name
+        self.grad: Tensor | None = None
+        self.location: Location = user_location()
+        self.stopped = not _recording.get()
+        self.region = _region.get()
+        self.requires_grad = requires_grad
+        self._value: np.ndarray | None = None
+
+    # --- what it is -----------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.type.rank
+
+    @property
+    def size(self) -> int:
+        return self.type.size
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.op is None
+
+    @property
+    def is_placeholder(self) -> bool:
+        return self.op is None and self.data is None
+
+    @property
+    def T(self) -> Tensor:
+        return self.transpose()  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        what = self.op.name if self.op else "placeholder" if self.data is None else "leaf"
+        name = f" {self.name!r}" if self.name else ""
+        return f"<Tensor{name} {self.type} {what}>"
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray:
+        """The value: compiles and runs what is needed."""
+        if self.data is not None:
+            return self.data
+        if self._value is None:
+            self._value = _evaluator[0](self)
+        return self._value
+
+    def item(self) -> Any:
+        """The value of a one-element tensor as a Python number."""
+        if self.size != 1:
+            raise ConcreteValueError(
+                f"item() of a tensor of shape {self.shape}", hint="reduce or index it first"
+            )
+        return self.numpy().reshape(()).item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer:
+            raise ConcreteValueError(f"a {self.dtype} tensor is no index")
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ConcreteValueError("a 0-d tensor has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))  # type: ignore[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        value = self.numpy()
+        if dtype is not None and value.dtype != dtype:
+            return value.astype(dtype)
+        return value.copy() if copy else value
+
+    __hash__ = object.__hash__
+
+    def backward(self) -> None:
+        """`nova.backward(self)`."""
+        from nova.graph.gradients import backward
+
+        backward(self)
+
+
+def set_evaluator(evaluate: Callable[[Tensor], np.ndarray]) -> None:
+    """Say how `Tensor.numpy` gets a value; the compiler does this when it is imported."""
+    _evaluator[:] = [evaluate]
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, requires_grad: bool = False, name: str | None = None
+) -> Tensor:
+    """A leaf with data: anything numpy or DLPack understands. Python floats become f32."""
+    array = as_array(data, dtype)
+    type_ = TensorType(array.shape, _dtype_of(array))
+    if requires_grad and not type_.dtype.is_float:
+        raise GradientError(
+            f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
+        )
+    return Tensor(type_, data=array, requires_grad=requires_grad, name=name)
+
+
+def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
+    """A leaf without data, for tracing: its value comes when the program runs."""
+    return Tensor(TensorType(tuple(int(n) for n in shape), dtype(dtype_)), name=name)
+
+
+def as_array(data: Any, dtype_: Any = None) -> np.ndarray:
+    """`data` as a numpy array, without a copy where that is possible."""
+    wanted = None if dtype_ is None else dtype(dtype_).numpy
+    if isinstance(data, Tensor):
+        array = data.numpy()
+    elif isinstance(data, np.ndarray | np.generic):
+        array = np.asarray(data)
+    elif hasattr(data, "__dlpack__"):
+        array = np.from_dlpack(data)
+    else:
+        array = _from_python(data)
+    _dtype_of(array if wanted is None else np.empty(0, wanted))
+    return array if wanted is None else array.astype(wanted, copy=False)
+
+
+def _from_python(data: Any) -> np.ndarray:
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{data!r} is no array: {error}") from error
+    if array.dtype == object or array.dtype.kind in "USV":
+        raise ArgumentTypeError(
+            f"a {type(data).__name__} is no array of numbers", hint="pass a numpy array"
+        )
+    # Python numbers carry no width: floats are f32, as the parameters of a model usually are.
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _dtype_of(array: np.ndarray) -> DType:
+    return dtype(array.dtype)
+
+
+def number_type(value: bool | int | float) -> DType:
+    """The type of a Python number that stands beside no tensor."""
+    return dtype(bool) if isinstance(value, bool) else i64 if isinstance(value, int) else f32
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """No gradient flows through what is built inside."""
+    token = _recording.set(False)
+    try:
+        yield
+    finally:
+        _recording.reset(token)
+
+
+@contextmanager
+def checkpoint_region(region: int) -> Iterator[None]:
+    """Nodes made inside belong to checkpoint region `region` (0 is none)."""
+    token = _region.set(region)
+    try:
+        yield
+    finally:
+        _region.reset(token)

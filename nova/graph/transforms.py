@@ -1,0 +1,66 @@
+"""`grad` and `value_and_grad`: functions of tensors to functions that give their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from nova.errors import ArgumentCountError, GradientError
+from nova.graph.gradients import gradients
+from nova.graph.tensor import Tensor, tensor
+
+
+def value_and_grad(
+    function: Callable[..., Any], argnums: int | tuple[int, ...] = 0
+) -> Callable[..., tuple[Any, Any]]:
+    """A function that gives `(f(*args), gradients)` for the arguments named by `argnums`.
+
+    `f` returns one scalar tensor. One gradient comes for an int `argnums`, a tuple for a tuple.
+    """
+    if (jitted := _rejit(function, lambda f: value_and_grad(f, argnums))) is not None:
+        return jitted
+    several = isinstance(argnums, tuple)
+    wanted: tuple[int, ...] = argnums if isinstance(argnums, tuple) else (argnums,)
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        if any(not -len(args) <= i < len(args) for i in wanted):
+            raise ArgumentCountError(f"argnums {argnums} with {len(args)} positional arguments")
+        chosen = {i % len(args) for i in wanted}
+        tensors = [
+            a if isinstance(a, Tensor) or i not in chosen else tensor(a)
+            for i, a in enumerate(args)
+        ]
+        value = function(*tensors, **kwargs)
+        if not isinstance(value, Tensor):
+            raise GradientError(
+                f"grad needs a function that returns one tensor, not {type(value).__name__}"
+            )
+        grads = gradients(value, [tensors[i] for i in wanted])
+        return value, tuple(grads) if several else grads[0]
+
+    return wrapped
+
+
+def grad(
+    function: Callable[..., Any], argnums: int | tuple[int, ...] = 0
+) -> Callable[..., Any]:
+    """A function that gives the gradients of `f` only; see `value_and_grad`."""
+    if (jitted := _rejit(function, lambda f: grad(f, argnums))) is not None:
+        return jitted
+    both = value_and_grad(function, argnums)
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return both(*args, **kwargs)[1]
+
+    return wrapped
+
+
+def _rejit(
+    function: Callable[..., Any], transform: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Callable[..., Any] | None:
+    """A jitted function's transform is jitted too, with the same options; None for others."""
+    rejit = getattr(function, "_rejit", None)
+    return None if rejit is None else rejit(transform(function.__wrapped__))  # type: ignore[attr-defined]

@@ -1,0 +1,249 @@
+"""Every setting of Nova, in one table.
+
+In: environment variables `NOVA_*`, `nova.knobs.<name> = value`, `with nova.knobs.override(...)`.
+Out: `nova.knobs.<name>`, a checked value of the knob's type; an override wins over an assignment,
+an assignment over the environment, the environment over the default. Read by everybody;
+`docs/knobs.md` is generated from the table.
+
+    nova.knobs.cache = False                        # this process
+    with nova.knobs.override(log="compile", threads=1):  # this thread or task, this block
+        ...
+
+A variable is read once, at the first read of its knob. An override is seen by the thread that
+made it; a thread pool shares it by running its work in `contextvars.copy_context()`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from nova.errors import KnobError
+
+TOPICS = ("compile", "cache", "run", "load")
+
+
+class Kind(NamedTuple):
+    """A type of knob: what it takes in words, and the check that raises ValueError on the rest."""
+
+    takes: str
+    parse: Callable[[Any], Any]
+
+
+class Knob(NamedTuple):
+    """A row of the table. `default` is a value, or a function of no arguments that finds it."""
+
+    name: str
+    kind: Kind
+    default: Any
+    default_text: str
+    doc: str
+
+    @property
+    def variable(self) -> str:
+        return "NOVA_" + self.name.upper()
+
+    def check(self, value: Any, written_as: str) -> Any:
+        """`value` as the knob's type; `written_as` names the place it came from."""
+        try:
+            return self.kind.parse(value)
+        except (TypeError, ValueError):
+            raise KnobError(
+                f"{written_as} cannot be {value!r}", hint=f"it takes {self.kind.takes}"
+            ) from None
+
+
+_ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no")
+
+
+def _parse_flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word not in _ON + _OFF:
+        raise ValueError
+    return word in _ON
+
+
+def _parse_count(value: Any) -> int:
+    if isinstance(value, (bool, float)):
+        raise TypeError
+    count = int(value)
+    if count < 1:
+        raise ValueError
+    return count
+
+
+def _parse_size(value: Any) -> int:
+    if isinstance(value, (bool, float)):
+        raise TypeError
+    text = str(value).strip().upper().removesuffix("B").removesuffix("I")
+    shift = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:], 0)
+    size = int(text[:-1] if shift else text) << shift
+    if size < 0:
+        raise ValueError
+    return size
+
+
+def _parse_folder(value: Any) -> str | None:
+    return os.path.expanduser(os.fspath(value)) if value not in (None, "") else None
+
+
+def _parse_topics(value: Any) -> frozenset[str]:
+    words = value.split(",") if isinstance(value, str) else value
+    topics = frozenset(word.strip() for word in words if word.strip())
+    if "all" in topics:
+        return frozenset(TOPICS)
+    if not topics <= set(TOPICS):
+        raise ValueError
+    return topics
+
+
+def _parse_text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value.strip()
+
+
+def _one_of(*words: str) -> Kind:
+    def parse(value: Any) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return Kind(f"one of {', '.join(words)}", parse)
+
+
+def _count_cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # absent on macOS and Windows
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+FLAG = Kind("1, true, on, yes or 0, false, off, no", _parse_flag)
+COUNT = Kind("a whole number, at least 1", _parse_count)
+SIZE = Kind("a number of bytes, with an optional suffix K, M, G or T (512M)", _parse_size)
+FOLDER = Kind("the path of a folder; empty for none", _parse_folder)
+TEXT = Kind("a text that is not empty", _parse_text)
+TOPIC_SET = Kind(f"a comma-separated list of {', '.join(TOPICS)}, or all", _parse_topics)
+
+KNOBS: dict[str, Knob] = {
+    knob.name: knob
+    for knob in (
+        Knob("log", TOPIC_SET, frozenset(), "none", "Topics that print lines on stderr."),
+        Knob("dump", FOLDER, None, "none", "Folder that gets the text of every compile stage."),
+        Knob("cache", FLAG, True, "on", "Keep compiled programs on disk between processes."),
+        Knob("cache_dir", FOLDER, None, "the user's cache folder", "Where the disk cache lives."),
+        Knob("cache_size", SIZE, 2 << 30, "2G", "Bytes the disk cache may take; oldest go first."),
+        Knob("threads", COUNT, _count_cores, "the cores of this process",
+             "Worker threads, for compiling and for running."),
+        Knob("fast_math", FLAG, False, "off",
+             "Let the compiler reorder and contract float arithmetic; NaN and infinity may break."),
+        Knob("progress", _one_of("auto", "on", "off"), "auto", "auto",
+             "Progress of long compiles: auto shows it on a terminal only."),
+        Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
+    )
+}  # fmt: skip
+
+# What type checkers know about `nova.knobs.<name>`; a test compares it with the table.
+log: frozenset[str]
+dump: str | None
+cache: bool
+cache_dir: str | None
+cache_size: int
+threads: int
+fast_math: bool
+progress: str
+target: str
+
+_assigned: dict[str, Any] = {}
+_from_environment: dict[str, Any] = {}
+_NO_OVERRIDES: Mapping[str, Any] = types.MappingProxyType({})
+_overrides: ContextVar[Mapping[str, Any]] = ContextVar("nova_knobs", default=_NO_OVERRIDES)
+
+
+def get(name: str) -> Any:
+    """The value of a knob in this thread, now; `nova.knobs.<name>` is the same."""
+    overrides = _overrides.get()
+    if name in overrides:
+        return overrides[name]
+    if name in _assigned:
+        return _assigned[name]
+    try:
+        return _from_environment[name]
+    except KeyError:
+        knob = _find(name)
+    text = os.environ.get(knob.variable)
+    if text is not None:
+        value = knob.check(text, knob.variable)
+    else:
+        value = knob.default() if callable(knob.default) else knob.default
+    return _from_environment.setdefault(name, value)
+
+
+@contextmanager
+def override(**values: Any) -> Iterator[None]:
+    """Give knobs other values inside of a `with` block, for this thread or task only."""
+    checked = {name: _find(name).check(value, f"knob {name}") for name, value in values.items()}
+    token = _overrides.set({**_overrides.get(), **checked})
+    try:
+        yield
+    finally:
+        _overrides.reset(token)
+
+
+def reset() -> None:
+    """Forget every assignment, and read the environment again at the next read."""
+    _assigned.clear()
+    _from_environment.clear()
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse a `NOVA_*` variable that is no knob: a misspelt setting must not be ignored."""
+    variables = [knob.variable for knob in KNOBS.values()]
+    for variable in environment:
+        if variable.startswith("NOVA_") and variable not in variables:
+            raise KnobError(
+                f"the environment variable {variable} is no setting of Nova",
+                hint=_did_you_mean(variable, variables),
+            )
+
+
+def _find(name: str) -> Knob:
+    try:
+        return KNOBS[name]
+    except KeyError:
+        raise KnobError(f"there is no knob {name!r}", hint=_did_you_mean(name, KNOBS)) from None
+
+
+def _did_you_mean(word: str, known: Any) -> str:
+    import difflib  # only on the way to an error: it would double the import time of this file
+
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+
+
+class _KnobsModule(types.ModuleType):
+    """Makes `nova.knobs.cache` and `nova.knobs.cache = False` read and write the table."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in KNOBS:
+            return get(name)
+        raise AttributeError(f"module 'nova.knobs' has no attribute or knob {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__ or name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            _assigned[name] = _find(name).check(value, f"knob {name}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *KNOBS})
+
+
+check_environment(os.environ)
+sys.modules[__name__].__class__ = _KnobsModule

@@ -1,0 +1,60 @@
+"""Attribute values of the op table as MLIR attributes and back.
+
+A value that is None is left out of the IR; reading puts the row's default (or None) back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.dtypes import DType
+from nova.errors import LoweringError
+from nova.mlir.bindings import ir
+from nova.mlir.types import dialect_element_type, nova_dtype
+from nova.ops import REQUIRED, Op
+
+
+def to_attributes(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The MLIR attributes of a step's attrs."""
+    return {k: _attribute(k, v) for k, v in attrs.items() if v is not None}
+
+
+def from_attributes(row: Op, op: Any) -> dict[str, Any]:
+    """The attrs of a nova op, with the row's defaults where the IR says nothing."""
+    given = op.attributes
+    attrs: dict[str, Any] = {}
+    for name, default in row.attrs.items():
+        if name in given:
+            attrs[name] = _value(given[name])
+        else:
+            attrs[name] = None if default is REQUIRED else default
+    return attrs
+
+
+def _attribute(name: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return ir.BoolAttr.get(value)
+    if isinstance(value, int):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    if isinstance(value, float):
+        return ir.FloatAttr.get(ir.F64Type.get(), value)
+    if isinstance(value, str):
+        return ir.StringAttr.get(value)
+    if isinstance(value, DType):
+        return ir.TypeAttr.get(dialect_element_type(value))
+    if isinstance(value, tuple) and all(isinstance(v, int) for v in value):
+        return ir.DenseI64ArrayAttr.get(list(value))
+    raise LoweringError(f"attribute {name}={value!r} has no MLIR form")
+
+
+def _value(attr: Any) -> Any:
+    kind = str(type(attr).__name__)
+    if kind == "BoolAttr":
+        return bool(attr.value)
+    if kind in ("IntegerAttr", "FloatAttr", "StringAttr"):
+        return attr.value
+    if kind == "TypeAttr":
+        return nova_dtype(attr.value)
+    if kind == "DenseI64ArrayAttr":
+        return tuple(attr)
+    raise LoweringError(f"attribute {attr} is of no kind that nova ops have")

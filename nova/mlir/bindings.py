@@ -1,0 +1,39 @@
+"""The MLIR bindings: the only file of Nova that imports the MLIR wheel.
+
+Everything that touches MLIR imports names from here, so that a change of wheel is a change of one
+file, and `import nova` stays free of MLIR until something is compiled.
+"""
+
+from torch_mlir import ir, passmanager, rewrite
+from torch_mlir.dialects import (
+    arith,
+    bufferization,
+    builtin,
+    ext,
+    func,
+    linalg,
+    llvm,
+    math,
+    memref,
+    scf,
+    tensor,
+    vector,
+)
+
+__all__ = [
+    "arith",
+    "bufferization",
+    "builtin",
+    "ext",
+    "func",
+    "ir",
+    "linalg",
+    "llvm",
+    "math",
+    "memref",
+    "passmanager",
+    "rewrite",
+    "scf",
+    "tensor",
+    "vector",
+]

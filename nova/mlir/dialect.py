@@ -1,0 +1,120 @@
+"""The nova dialect: one op for each primitive and composite row of the table, and nova.constant.
+
+The op classes are made from the table. One verifier serves all of them: it runs the row's own type
+rule on the operand types and attributes, so the IR is held to the same rules as the graph, and
+reports at the op's location, which is the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+from nova.dtypes import TensorType, float_of, promote_all
+from nova.errors import NovaError
+from nova.mlir.attributes import from_attributes, to_attributes
+from nova.mlir.bindings import ext, ir
+from nova.mlir.types import nova_type, tensor_type
+from nova.ops import OPS, Op
+
+
+class Nova(ext.Dialect, name="nova"):
+    """The dialect itself."""
+
+
+def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorType, ...]]:
+    """Result type, canonical attrs and operand types of a nova op, by its row's rules."""
+    types = tuple(nova_type(o.type) for o in op.operands)
+    _check_operands(row, types)
+    attrs = from_attributes(row, op)
+    if row.canon is not None:
+        attrs = row.canon(types, attrs)
+    assert row.infer is not None
+    return row.infer(types, attrs), attrs, types
+
+
+def _check_operands(row: Op, types: tuple[TensorType, ...]) -> None:
+    top = row.max_operands
+    if len(types) < row.min_operands or (top is not None and len(types) > top):
+        raise NovaError(f"takes ({', '.join(row.operands)}), has {len(types)} operands")
+    dtypes = tuple(t.dtype for t in types)
+    if callable(row.cast):
+        wanted = row.cast(dtypes)
+    elif row.cast == "none" or not dtypes:
+        wanted = dtypes
+    else:
+        common = promote_all(dtypes)
+        wanted = (float_of(common) if row.cast == "float" else common,) * len(dtypes)
+    if wanted != dtypes:
+        raise NovaError(
+            f"operand types are ({', '.join(map(str, dtypes))}), "
+            f"must be ({', '.join(map(str, wanted))})"
+        )
+
+
+def _verifier(row: Op) -> Any:
+    def verify_invariants(op: Any) -> bool:
+        try:
+            expected, _, _ = op_type(row, op)
+            actual = nova_type(op.results[0].type)
+            if expected != actual:
+                raise NovaError(f"result type is {actual}, must be {expected}")
+        except NovaError as error:
+            op.location.emit_error(f"'nova.{row.name}' op {error.what}")
+            return False
+        return True
+
+    return verify_invariants
+
+
+def _verify_constant(op: Any) -> bool:
+    value = op.attributes["value"] if "value" in op.attributes else None
+    if value is None or value.type != op.results[0].type:
+        op.location.emit_error("'nova.constant' op needs a `value` of its result type")
+        return False
+    return True
+
+
+def _define(name: str, operands: tuple[str, ...], verify: Any) -> None:
+    # One field an operand: operands that share a field would have to share their type.
+    fields: dict[str, Any] = {
+        f"{n.rstrip('?')}_": ext.Operand[Any] | None if n.endswith("?") else ext.Operand[Any]
+        for n in operands
+    }
+    namespace = {
+        "__annotations__": fields | {"result_": ext.Result[Any]},
+        "verify_invariants": staticmethod(verify),
+    }
+    type(f"{name}_op", (Nova.Operation,), namespace, name=name, traits=[ext.Pure])
+
+
+for _row in OPS.values():
+    if _row.kind != "sugar":
+        _define(_row.name, _row.operands, _verifier(_row))
+_define("constant", (), _verify_constant)
+
+
+def create_op(row: Op, operands: Sequence[Any], result: TensorType, attrs: dict[str, Any]) -> Any:
+    """The result of a new nova op at the current insertion point and location."""
+    attributes = to_attributes(attrs)
+    if sum(n.endswith("?") for n in row.operands) > 1:
+        # MLIR cannot tell which of several optional operands are there.
+        sizes = [1] * len(operands) + [0] * (len(row.operands) - len(operands))
+        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+    return ir.Operation.create(
+        f"nova.{row.name}",
+        results=[tensor_type(result, dialect=True)],
+        operands=list(operands),
+        attributes=attributes,
+    ).result
+
+
+_lock = Lock()
+
+
+def load_dialect(context: ir.Context) -> None:
+    """Make the dialect known to a context. Loading twice is the caller's mistake."""
+    # The wheel registers the Python op classes globally on load, which must not race.
+    with _lock, context:
+        Nova.load()

@@ -1,0 +1,55 @@
+"""Nova types as MLIR types and back."""
+
+from __future__ import annotations
+
+from nova.dtypes import ALL, DType, TensorType, bf16, bool_, f16, f32, f64, i8, u8
+from nova.errors import DTypeError
+from nova.mlir.bindings import ir
+
+
+def element_type(dtype: DType) -> ir.Type:
+    """The signless MLIR element type; u8 is i8, bool is i1."""
+    if dtype.is_float:
+        makers = {
+            f64: ir.F64Type.get,
+            f32: ir.F32Type.get,
+            f16: ir.F16Type.get,
+            bf16: ir.BF16Type.get,
+        }
+        return makers[dtype]()
+    return ir.IntegerType.get_signless(1 if dtype is bool_ else dtype.bits)
+
+
+def dialect_element_type(dtype: DType) -> ir.Type:
+    """The element type in the nova dialect, where u8 is `ui8` so that nothing is lost."""
+    return ir.IntegerType.get_unsigned(8) if dtype is u8 else element_type(dtype)
+
+
+def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorType:
+    """The ranked tensor type, with nova-dialect (signed) or signless elements."""
+    element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
+    return ir.RankedTensorType.get(list(type_.shape), element)
+
+
+def nova_dtype(element: ir.Type) -> DType:
+    """The Nova type of an MLIR element type; a signless i8 is i8."""
+    try:
+        return _by_text()[str(element)]
+    except KeyError:
+        raise DTypeError(
+            f"element type {element} is not one of Nova's",
+            hint=f"the types are {', '.join(d.name for d in ALL)}",
+        ) from None
+
+
+def nova_type(type_: ir.Type) -> TensorType:
+    """The TensorType of a ranked, static MLIR tensor or memref type."""
+    shaped = ir.ShapedType(type_)
+    if not shaped.has_rank or not shaped.has_static_shape:
+        raise DTypeError(f"{type_} has no static shape", hint="Nova compiles static shapes only")
+    return TensorType(tuple(shaped.shape), nova_dtype(shaped.element_type))
+
+
+def _by_text() -> dict[str, DType]:
+    names = {d.name: d for d in ALL if d not in (u8, bool_)}
+    return names | {"i1": bool_, "ui8": u8, "si8": i8}

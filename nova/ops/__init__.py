@@ -1,0 +1,40 @@
+"""The table of ops: `nova.ops.OPS` has one row an op. See `table.py` for what a row holds.
+
+The rows stand in one file a family; importing this package fills the table.
+"""
+
+from nova.ops import (
+    activations,
+    arithmetic,
+    contraction,
+    elementwise,
+    indexing,
+    losses,
+    moments,
+    movement,
+    nn,
+    randomness,
+    reductions,
+    structural,
+    transcendental,
+)
+from nova.ops.table import OPS, REQUIRED, F, Op, op
+
+for _family in (
+    arithmetic,
+    elementwise,
+    transcendental,
+    activations,
+    reductions,
+    moments,
+    contraction,
+    movement,
+    indexing,
+    randomness,
+    nn,
+    losses,
+    structural,
+):
+    _family.register_rows()
+
+__all__ = ["OPS", "REQUIRED", "F", "Op", "op"]

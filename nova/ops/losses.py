@@ -1,0 +1,355 @@
+"""Losses: composites with torch's meaning and a `reduction` of 'mean', 'sum' or 'none'.
+
+`nova.ops` registers them. They compute in f32 for f16 and bf16; the mean over no counted element is
+NaN, as in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from nova.dtypes import DType, TensorType, float_of, i64, promote_all
+from nova.errors import AttributeValueError, DTypeError, ShapeError
+from nova.ops.nn import as_type, widened
+from nova.ops.rules import Types, broadcast_shapes, int_tuple
+from nova.ops.table import Op, register
+
+Attrs = dict[str, Any]
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def _reduction(attrs: Attrs, known: tuple[str, ...] = REDUCTIONS) -> str:
+    reduction = attrs["reduction"]
+    if reduction not in known:
+        raise AttributeValueError(
+            f"reduction {reduction!r} is unknown", hint=f"it is one of {', '.join(known)}"
+        )
+    return reduction
+
+
+def _number(attrs: Attrs, name: str, low: float, high: float = float("inf")) -> float:
+    value = attrs[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise AttributeValueError(f"{name} must be in {low}..{high}, not {value!r}")
+    return float(value)
+
+
+def _reduce(F: Any, terms: Any, reduction: str, dtype: DType) -> Any:
+    if reduction == "mean":
+        terms = F.mean(terms)
+    elif reduction == "sum":
+        terms = F.sum(terms)
+    elif reduction == "batchmean":
+        terms = F.sum(terms) / (terms.shape[0] if terms.shape else 1)
+    return as_type(F, terms, dtype)
+
+
+def _spread(F: Any, g: Any, shape: tuple[int, ...], reduction: str) -> Any:
+    """The gradient of each term, given that of the reduced loss."""
+    if reduction == "none":
+        return g
+    each = F.expand(g, shape)
+    return each / prod(shape) if reduction == "mean" else each
+
+
+# --- losses of an input and a target of one shape -------------------------------------------------
+
+
+def _paired(
+    name: str,
+    doc: str,
+    terms: Callable[..., Any],
+    *,
+    gradient: Callable[..., tuple[Any, Any]] | None = None,
+    attrs: Attrs | None = None,
+    check: Callable[[Attrs], Attrs] | None = None,
+    reductions: tuple[str, ...] = REDUCTIONS,
+    domain: str | tuple[str, ...] = "real",
+    smooth: bool = True,
+) -> Op:
+    """A loss of broadcastable input and target: `terms(F, x, t, **attrs)`, then the reduction.
+
+    `gradient(F, x, t, **attrs)` gives the derivatives of a term where those of its expansion
+    would be less accurate.
+    """
+
+    def canon(ins: Types, given: Attrs) -> Attrs:
+        _reduction(given, reductions)
+        return {**given, **(check(given) if check else {})}
+
+    def infer(ins: Types, given: Attrs) -> TensorType:
+        shape = broadcast_shapes(ins[0].shape, ins[1].shape)
+        return ins[0].with_shape(shape if given["reduction"] == "none" else ())
+
+    def compose(F: Any, x: Any, target: Any, *, reduction: str, **more: Any) -> Any:
+        wide_x, wide_t = widened(F, x, target)
+        return _reduce(F, terms(F, wide_x, wide_t, **more), reduction, x.dtype)
+
+    def vjp(F: Any, g: Any, out: Any, x: Any, target: Any, *, reduction: str, **more: Any) -> Any:
+        assert gradient is not None
+        wide_g, wide_x, wide_t = widened(F, g, x, target)
+        each = _spread(F, wide_g, broadcast_shapes(x.shape, target.shape), reduction)
+        return tuple(
+            as_type(F, F.sum_to(each * piece, operand.shape), operand.dtype)
+            for piece, operand in zip(gradient(F, wide_x, wide_t, **more), (x, target), strict=True)
+        )
+
+    return Op(
+        name,
+        doc,
+        operands=("x", "target"),
+        attrs={**(attrs or {}), "reduction": "mean"},
+        cast="float",
+        canon=canon,
+        infer=infer,
+        compose=compose,
+        vjp=vjp if gradient else None,
+        tags=frozenset({"smooth"}) if smooth else frozenset(),
+        domain=domain,
+    )
+
+
+def _mse(F: Any, x: Any, target: Any) -> Any:
+    difference = x - target
+    return difference * difference
+
+
+def _mae(F: Any, x: Any, target: Any) -> Any:
+    return F.abs(x - target)
+
+
+def _smooth_l1(F: Any, x: Any, target: Any, *, beta: float) -> Any:
+    difference = x - target
+    size = F.abs(difference)
+    if beta == 0:
+        return size
+    near = size < beta
+    # The square sees only what it is used for, so that an infinite difference has a gradient.
+    small = F.where(near, difference, 0.0)
+    return F.where(near, small * small * (0.5 / beta), size - 0.5 * beta)
+
+
+def _bce(F: Any, x: Any, target: Any) -> Any:
+    # torch's floor under the logarithms: a certain and wrong answer costs 100, not infinity.
+    yes, no = _bce_logs(F, x)
+    return -(target * yes + (1.0 - target) * no)
+
+
+def _bce_logs(F: Any, x: Any) -> tuple[Any, Any]:
+    return F.maximum(F.log(x), -100.0), F.maximum(F.log1p(-x), -100.0)
+
+
+def _bce_gradient(F: Any, x: Any, target: Any) -> tuple[Any, Any]:
+    yes, no = _bce_logs(F, x)
+    return (x - target) / F.maximum(x * (1.0 - x), 1e-12), no - yes
+
+
+def _bce_with_logits(F: Any, x: Any, target: Any) -> Any:
+    return F.maximum(x, 0.0) - x * target + F.log1p(F.exp(-F.abs(x)))
+
+
+def _bce_with_logits_gradient(F: Any, x: Any, target: Any) -> tuple[Any, Any]:
+    return F.sigmoid(x) - target, -x
+
+
+def _kl_div(F: Any, x: Any, target: Any, *, log_target: bool) -> Any:
+    if log_target:
+        return F.exp(target) * (target - x)
+    # 0 log 0 is 0, and its derivative must not be 0 * inf.
+    log = F.log(F.where(F.eq(target, 0.0), 1.0, target))
+    return target * log - target * x
+
+
+def _hinge(F: Any, x: Any, target: Any) -> Any:
+    return F.relu(1.0 - target * x)
+
+
+# --- losses of class scores -----------------------------------------------------------------------
+
+
+def _class_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
+    x, target, weight = given[0], given[1], given[2:]
+    if target.is_integer:
+        common = float_of(promote_all((x, *weight)))
+        return (common, i64, *(common for _ in weight))
+    if not target.is_float:
+        raise DTypeError(f"a target of {target}", hint="class indices or class probabilities")
+    return (float_of(promote_all(given)),) * len(given)
+
+
+def _index_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
+    if not given[1].is_integer:
+        raise DTypeError(f"a target of {given[1]}", hint="the target holds class indices")
+    return _class_types(given)
+
+
+def _class_axis(shape: tuple[int, ...]) -> int:
+    return 0 if len(shape) == 1 else 1
+
+
+def _class_canon(ins: Types, attrs: Attrs) -> Attrs:
+    canonical: Attrs = {"reduction": _reduction(attrs)}
+    canonical["ignore_index"] = int_tuple(attrs["ignore_index"], "ignore_index")[0]
+    if "label_smoothing" in attrs:
+        canonical["label_smoothing"] = _number(attrs, "label_smoothing", 0.0, 1.0)
+    return canonical
+
+
+def _class_type(ins: Types, attrs: Attrs) -> TensorType:
+    x, target = ins[0], ins[1]
+    if not x.rank:
+        raise ShapeError("0-d scores have no axis of classes")
+    axis = _class_axis(x.shape)
+    terms = x.shape[:axis] + x.shape[axis + 1 :]
+    wanted = terms if target.dtype is i64 else x.shape
+    if target.shape != wanted:
+        raise ShapeError(f"target {target.shape} for scores {x.shape}: it should be {wanted}")
+    if len(ins) > 2 and ins[2].shape != (x.shape[axis],):
+        raise ShapeError(f"weight {ins[2].shape} for {x.shape[axis]} classes")
+    if not x.shape[axis]:
+        raise ShapeError(f"scores {x.shape} have no classes")
+    return x.with_shape(terms if attrs["reduction"] == "none" else ())
+
+
+def _along_classes(F: Any, weight: Any, rank: int, axis: int) -> Any:
+    return F.reshape(weight, tuple(-1 if i == axis else 1 for i in range(rank)))
+
+
+def _cross_entropy(
+    F: Any,
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    label_smoothing: float,
+    ignore_index: int,
+    reduction: str,
+) -> Any:
+    wide, wide_weight = widened(F, x, weight)
+    axis = _class_axis(x.shape)
+    log_p = F.log_softmax(wide, axis=axis)
+    if target.dtype is i64:
+        terms, counted = _index_terms(F, log_p, target, wide_weight, label_smoothing, ignore_index)
+        return _reduce_counted(F, terms, counted, reduction, x.dtype)
+    (wanted,) = widened(F, target)
+    if label_smoothing:
+        wanted = wanted * (1.0 - label_smoothing) + label_smoothing / x.shape[axis]
+    weighted = log_p * wanted
+    if wide_weight is not None:
+        weighted = weighted * _along_classes(F, wide_weight, len(x.shape), axis)
+    return _reduce(F, -F.sum(weighted, axis=axis), reduction, x.dtype)
+
+
+def _nll(
+    F: Any, x: Any, target: Any, weight: Any = None, *, ignore_index: int, reduction: str
+) -> Any:
+    log_p, wide_weight = widened(F, x, weight)
+    terms, counted = _index_terms(F, log_p, target, wide_weight, 0.0, ignore_index)
+    return _reduce_counted(F, terms, counted, reduction, x.dtype)
+
+
+def _reduce_counted(F: Any, terms: Any, counted: Any, reduction: str, dtype: DType) -> Any:
+    if reduction == "mean":
+        return as_type(F, F.sum(terms) / F.sum(counted), dtype)
+    return _reduce(F, terms, reduction, dtype)
+
+
+def _index_terms(
+    F: Any, log_p: Any, target: Any, weight: Any, smoothing: float, ignore_index: int
+) -> tuple[Any, Any]:
+    """The loss of each target and how much it counts in the mean: its weight, 0 where ignored."""
+    rank, axis = len(log_p.shape), _class_axis(log_p.shape)
+    classes = log_p.shape[axis]
+    valid = F.ne(target, ignore_index)
+    index = F.where(F.lt(target, 0), target + classes, target)
+    index = F.unsqueeze(F.clamp(index, min=0, max=classes - 1), axis)
+    # Chosen by comparison and not by gather: the gradient is then elementwise, with no scatter.
+    chosen = F.eq(index, _along_classes(F, F.arange(classes), rank, axis))
+    each = 1.0 if weight is None else _along_classes(F, weight, rank, axis)
+    weighted = log_p if weight is None else log_p * each
+    loss = -F.sum(F.where(chosen, weighted, 0.0), axis=axis)
+    if smoothing:
+        even = -F.sum(weighted, axis=axis) * (smoothing / classes)
+        loss = loss * (1.0 - smoothing) + even
+    if weight is None:
+        counted = as_type(F, valid, log_p.dtype)
+    else:
+        counted = F.where(valid, F.sum(F.where(chosen, each, 0.0), axis=axis), 0.0)
+    return F.where(valid, loss, 0.0), counted
+
+
+ROWS: tuple[Op, ...] = (
+    _paired("mse_loss", "(x - target) squared.", _mse),
+    _paired("mae_loss", "The absolute difference |x - target|.", _mae, smooth=False),
+    Op(
+        "l1_loss",
+        "mae_loss under torch's name.",
+        operands=("x", "target"),
+        build=lambda F, x, target, reduction="mean": F.mae_loss(x, target, reduction=reduction),
+    ),
+    _paired(
+        "smooth_l1_loss",
+        "(x - target)^2 / (2 beta) where that is below beta in size, |x - target| - beta / 2 "
+        "beyond.",
+        _smooth_l1,
+        attrs={"beta": 1.0},
+        check=lambda attrs: {"beta": _number(attrs, "beta", 0.0)},
+        smooth=False,
+    ),
+    _paired(
+        "bce_loss",
+        "Binary cross entropy of probabilities x, each logarithm at least -100.",
+        _bce,
+        gradient=_bce_gradient,
+        domain="probability",
+    ),
+    _paired(
+        "bce_with_logits_loss",
+        "Binary cross entropy of sigmoid(x), computed without overflow.",
+        _bce_with_logits,
+        gradient=_bce_with_logits_gradient,
+        domain=("real", "probability"),
+    ),
+    _paired(
+        "kl_div",
+        "target * (log(target) - x) for log-probabilities x; the target too is a logarithm with "
+        "log_target; 'batchmean' divides by the first size.",
+        _kl_div,
+        attrs={"log_target": False},
+        check=lambda attrs: {"log_target": bool(attrs["log_target"])},
+        reductions=(*REDUCTIONS, "batchmean"),
+        domain=("real", "probability"),
+    ),
+    _paired("hinge_loss", "max(0, 1 - target * x) for targets of -1 and 1.", _hinge, smooth=False),
+    Op(
+        "cross_entropy",
+        "-log softmax(x) at the target class (indices), or summed with target probabilities; "
+        "classes on axis 1, or the only axis of 1-D scores.",
+        operands=("x", "target", "weight?"),
+        attrs={"label_smoothing": 0.0, "ignore_index": -100, "reduction": "mean"},
+        cast=_class_types,
+        canon=_class_canon,
+        infer=_class_type,
+        compose=_cross_entropy,
+        tags=frozenset({"smooth"}),
+        domain=("real", "index", "positive"),
+    ),
+    Op(
+        "nll_loss",
+        "-x at the target class, for log-probabilities x with classes on axis 1.",
+        operands=("x", "target", "weight?"),
+        attrs={"ignore_index": -100, "reduction": "mean"},
+        cast=_index_types,
+        canon=_class_canon,
+        infer=_class_type,
+        compose=_nll,
+        tags=frozenset({"smooth"}),
+        domain=("real", "index", "positive"),
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS)

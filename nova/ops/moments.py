@@ -1,0 +1,174 @@
+"""Rows that fold axes and are composed of other rows: mean, variance, deviation, logsumexp.
+
+`axis` and `keepdims` are as in `reductions.py`. f16 and bf16 are computed in f32 throughout and
+rounded once, in the gradients too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nova.errors import AttributeValueError
+from nova.ops.pointwise import float_or_f64, in_f32, narrowed, widened
+from nova.ops.reductions import Attrs, axes_attrs, count, kept, reduced, reduction
+from nova.ops.rules import Types, reduced_shape
+from nova.ops.table import register
+
+# --- moments ------------------------------------------------------------------------------------
+
+
+def _compose_mean(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    total = F.sum(widened(F, x), axis=axis, keepdims=keepdims)
+    return narrowed(F, total / float(count(x, axis)), x.dtype)
+
+
+def _numpy_mean(x: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    return np.sum(x, axis=axis, keepdims=keepdims) / x.dtype.type(count(x, axis))
+
+
+def _freedom(x: Any, axis: tuple[int, ...], correction: float) -> float:
+    return max(float(count(x, axis) - correction), 0.0)
+
+
+def _centered(F: Any, x: Any, axis: tuple[int, ...]) -> Any:
+    wide = widened(F, x)
+    return wide - F.mean(wide, axis=axis, keepdims=True)
+
+
+def _compose_var(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
+    total = F.sum(F.square(_centered(F, x, axis)), axis=axis, keepdims=keepdims)
+    return narrowed(F, total / _freedom(x, axis, correction), x.dtype)
+
+
+def _numpy_var(
+    x: np.ndarray, axis: tuple[int, ...], keepdims: bool, correction: float
+) -> np.ndarray:
+    centered = x - _numpy_mean(x, axis, True)
+    total = np.sum(centered * centered, axis=axis, keepdims=keepdims)
+    return total / x.dtype.type(_freedom(x, axis, correction))
+
+
+def _vjp_var(
+    F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float
+) -> Any:
+    # The path through the mean adds a sum of centered values, which is zero: left out.
+    scale = widened(F, kept(F, g, x, axis)) * (2.0 / _freedom_or_nan(x, axis, correction))
+    return narrowed(F, scale * _centered(F, x, axis), x.dtype)
+
+
+def _freedom_or_nan(x: Any, axis: tuple[int, ...], correction: float) -> float:
+    return _freedom(x, axis, correction) or float("nan")
+
+
+def _compose_std(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
+    wide = F.var(widened(F, x), axis=axis, keepdims=keepdims, correction=correction)
+    return narrowed(F, F.sqrt(wide), x.dtype)
+
+
+def _vjp_std(
+    F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float
+) -> Any:
+    out, g = (widened(F, kept(F, t, x, axis)) for t in (out, g))
+    # Equal elements have no direction to spread in: torch's zero, rather than 0 / 0.
+    flat = out == 0
+    scale = F.where(flat, 0.0, g / F.where(flat, 1.0, out))
+    scale = scale * (1.0 / _freedom_or_nan(x, axis, correction))
+    return narrowed(F, scale * _centered(F, x, axis), x.dtype)
+
+
+# --- logsumexp ----------------------------------------------------------------------------------
+
+
+def _compose_logsumexp(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    wide = widened(F, x)
+    if count(x, axis) == 0:
+        return narrowed(F, F.log(F.sum(F.exp(wide), axis=axis, keepdims=keepdims)), x.dtype)
+    top = F.detach(F.max(wide, axis=axis, keepdims=True))
+    # An infinite maximum would give inf - inf; unshifted, exp and log have the right limits.
+    shift = F.where(F.isfinite(top), top, 0.0)
+    total = F.log(F.sum(F.exp(wide - shift), axis=axis, keepdims=True)) + shift
+    shape = reduced_shape(x.shape, axis, keepdims)
+    return narrowed(F, total if keepdims else F.reshape(total, shape=shape), x.dtype)
+
+
+def _numpy_logsumexp(x: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isfinite(top), top, 0).astype(x.dtype)
+    total = np.log(np.sum(np.exp(x - shift), axis=axis, keepdims=True)) + shift
+    return total.reshape(reduced_shape(x.shape, axis, keepdims))
+
+
+def _vjp_logsumexp(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    wide = widened(F, x)
+    if wide is not x:
+        # Recomputed: an out rounded to 16 bits would put its rounding error into the exponent.
+        out = F.logsumexp(wide, axis=axis, keepdims=True)
+    out = kept(F, out, x, axis)
+    shift = F.where(F.isfinite(out), out, 0.0)
+    gradient = widened(F, kept(F, g, x, axis)) * F.exp(wide - shift)
+    return narrowed(F, gradient, x.dtype)
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def _moment_axes(ins: Types, attrs: Attrs) -> Attrs:
+    correction = attrs["correction"]
+    if isinstance(correction, bool) or not isinstance(correction, (int, float)):
+        raise AttributeValueError(f"correction must be a number, not {correction!r}")
+    return axes_attrs(ins, attrs)
+
+
+_MOMENT: dict[str, Any] = {
+    "attrs": {"axis": None, "keepdims": False, "correction": 1},
+    "canon": _moment_axes,
+    "infer": reduced(lambda x: x),
+    "cast": float_or_f64,
+    "tags": frozenset(("reduce", "smooth")),
+}
+
+ROWS = (
+    reduction(
+        "mean",
+        "The mean over the axes; integers and bools average as f64; of nothing, NaN.",
+        infer=reduced(lambda x: x),
+        cast=float_or_f64,
+        numpy=in_f32(_numpy_mean),
+        compose=_compose_mean,
+        tags=frozenset(("reduce", "smooth")),
+    ),
+    reduction(
+        "var",
+        "The variance over the axes, divided by the count less `correction` (1 as in torch; "
+        "0 is numpy's ddof=0).",
+        numpy=in_f32(_numpy_var),
+        compose=_compose_var,
+        vjp=_vjp_var,
+        **_MOMENT,
+    ),
+    reduction(
+        "std",
+        "The standard deviation over the axes: the root of `var`; its gradient is 0 where all "
+        "elements are equal.",
+        numpy=in_f32(lambda x, **attrs: np.sqrt(_numpy_var(x, **attrs))),
+        compose=_compose_std,
+        vjp=_vjp_std,
+        **_MOMENT,
+    ),
+    reduction(
+        "logsumexp",
+        "log(sum(exp(x))) over the axes without overflow; of nothing, -inf.",
+        infer=reduced(lambda x: x),
+        cast=float_or_f64,
+        numpy=in_f32(_numpy_logsumexp),
+        compose=_compose_logsumexp,
+        vjp=_vjp_logsumexp,
+        tags=frozenset(("reduce", "smooth")),
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS)

@@ -1,0 +1,472 @@
+"""Rows that move elements without computing on them: reshape, permute, slice, join, pad, ...
+
+`nova.ops` registers them. What is an affine access (permute, flip, slice, expand) is lowered as an
+indexing map, which fusion folds into the reader; the others read at computed, clamped positions.
+`getitem` and the other sugar that is written with these rows stands in `views.py`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import DType, TensorType, bool_
+from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
+from nova.ops import views
+from nova.ops.rules import Types, broadcast_shapes, int_tuple, resolve_axes, resolve_axis
+from nova.ops.table import REQUIRED, Op, register
+
+Attrs = dict[str, Any]
+
+
+# --- reshape, permute, expand, flip ---------------------------------------------------------------
+
+
+def _reshape_canon(ins: Types, attrs: Attrs) -> Attrs:
+    shape, size = int_tuple(attrs["shape"], "shape"), ins[0].size
+    if any(n < -1 for n in shape) or shape.count(-1) > 1:
+        raise AttributeValueError(f"shape {shape}: sizes are non-negative, and at most one is -1")
+    known = prod(n for n in shape if n != -1)
+    if -1 in shape:
+        if not known or size % known:
+            raise ShapeError(f"{ins[0].shape} cannot become {shape}: no size for -1 fits")
+        shape = tuple(size // known if n == -1 else n for n in shape)
+    if prod(shape) != size:
+        raise ShapeError(f"{ins[0].shape} has {size} elements, {shape} has {prod(shape)}")
+    return {"shape": shape}
+
+
+def _permute_canon(ins: Types, attrs: Attrs) -> Attrs:
+    rank = ins[0].rank
+    axes = tuple(resolve_axis(a, rank) for a in int_tuple(attrs["axes"], "axes"))
+    if sorted(axes) != list(range(rank)):
+        raise AxisError(f"axes {attrs['axes']} do not name each of {rank} axes once")
+    return {"axes": axes}
+
+
+def _permute_lower(b: Any, out: TensorType, x: Any, *, axes: tuple[int, ...]) -> Any:
+    return b.remap(out, x, lambda d: [d[axes.index(i)] for i in range(len(axes))])
+
+
+def _permute_vjp(F: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    return F.permute(g, tuple(int(i) for i in np.argsort(axes)))
+
+
+def _expand_canon(ins: Types, attrs: Attrs) -> Attrs:
+    own, shape = ins[0].shape, int_tuple(attrs["shape"], "shape")
+    lead = len(shape) - len(own)
+    if lead < 0 or any(n < -1 or (n == -1 and i < lead) for i, n in enumerate(shape)):
+        raise ShapeError(f"{own} cannot be expanded to {shape}", hint="-1 keeps an existing axis")
+    shape = tuple(own[i - lead] if n == -1 else n for i, n in enumerate(shape))
+    if broadcast_shapes(own, shape) != shape:
+        raise ShapeError(f"{own} cannot be expanded to {shape}: only size 1 expands")
+    return {"shape": shape}
+
+
+def _flip_canon(ins: Types, attrs: Attrs) -> Attrs:
+    return {"axes": resolve_axes(attrs["axes"], ins[0].rank)}
+
+
+def _flip_lower(b: Any, out: TensorType, x: Any, *, axes: tuple[int, ...]) -> Any:
+    return b.remap(
+        out,
+        x,
+        lambda d: [d[i] * -1 + (n - 1) if i in axes else d[i] for i, n in enumerate(x.shape)],
+    )
+
+
+def _given_shape(ins: Types, attrs: Attrs) -> TensorType:
+    return ins[0].with_shape(attrs["shape"])
+
+
+# --- slice, unslice, pad --------------------------------------------------------------------------
+
+
+def _slice_canon(ins: Types, attrs: Attrs) -> Attrs:
+    shape = ins[0].shape
+    starts, stops = int_tuple(attrs["starts"], "starts"), int_tuple(attrs["stops"], "stops")
+    steps = (1,) * len(shape) if attrs["steps"] is None else int_tuple(attrs["steps"], "steps")
+    if not len(starts) == len(stops) == len(steps) == len(shape):
+        raise ShapeError(f"a slice of {shape} wants {len(shape)} starts, stops and steps")
+    if 0 in steps:
+        raise AttributeValueError("a step of 0")
+    whole = [
+        _whole_numbers(start, stop, step, n)
+        for start, stop, step, n in zip(starts, stops, steps, shape, strict=True)
+    ]
+    return {
+        "starts": tuple(w[0] for w in whole),
+        "stops": tuple(w[1] for w in whole),
+        "steps": tuple(w[2] for w in whole),
+    }
+
+
+def _whole_numbers(start: int, stop: int, step: int, n: int) -> tuple[int, int, int]:
+    """start, stop and step clipped to an axis of size n; canonical again when given again."""
+    start, stop, step = slice(start, stop, step).indices(n)
+    count = len(range(start, stop, step))
+    if not count:
+        return 0, 0, 1
+    if count == 1:
+        return start, start + 1, 1
+    # "One before element 0" has no number of its own in Python's slices: -n - 1 is clipped to it.
+    return start, stop if stop >= 0 else -n - 1, step
+
+
+def slice_sizes(shape: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
+    """How many elements of each axis a canonical slice takes."""
+    bounds = zip(shape, attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
+    return tuple(len(range(*slice(b, e, s).indices(n))) for n, b, e, s in bounds)
+
+
+def _slice_type(ins: Types, attrs: Attrs) -> TensorType:
+    return ins[0].with_shape(slice_sizes(ins[0].shape, attrs))
+
+
+def _slice_numpy(x: np.ndarray, *, starts: Any, stops: Any, steps: Any) -> np.ndarray:
+    return x[tuple(slice(*bounds) for bounds in zip(starts, stops, steps, strict=True))]
+
+
+def _slice_lower(b: Any, out: TensorType, x: Any, *, starts: Any, stops: Any, steps: Any) -> Any:
+    bounds = list(zip(starts, steps, strict=True))
+    # linalg takes the loop bounds from any axis that is read as it is: a shortened axis must not
+    # be one, so it is read at a computed position.
+    shortened = any(
+        bound == (0, 1) and n != m for bound, n, m in zip(bounds, x.shape, out.shape, strict=True)
+    )
+    if not shortened:
+        return b.remap(
+            out, x, lambda d: [i * step + start for i, (start, step) in zip(d, bounds, strict=True)]
+        )
+
+    def body(s: Any) -> Any:
+        at = [s.index(i) * step + start for i, (start, step) in enumerate(bounds)]
+        return s.load(x.value, at, x.dtype)
+
+    return b.generic(out, [], body)
+
+
+def _slice_vjp(F: Any, g: Any, out: Any, x: Any, *, starts: Any, stops: Any, steps: Any) -> Any:
+    if all(step == 1 for step in steps):
+        high = [n - b - m for n, b, m in zip(x.shape, starts, g.shape, strict=True)]
+        return F.pad(g, starts, high)
+    return F.unslice(g, x.shape, starts, steps)
+
+
+def _unslice_canon(ins: Types, attrs: Attrs) -> Attrs:
+    names = ("shape", "starts", "steps")
+    canonical = {name: int_tuple(attrs[name], name) for name in names}
+    shape = canonical["shape"]
+    if any(len(v) != ins[0].rank for v in canonical.values()) or 0 in canonical["steps"]:
+        raise ShapeError(f"unslice of {ins[0].shape} wants as many sizes, starts and steps")
+    for n, m, start, step in zip(shape, ins[0].shape, *list(canonical.values())[1:], strict=True):
+        last = start + (m - 1) * step
+        if m and not (0 <= start < n and 0 <= last < n):
+            raise ShapeError(f"unslice writes {start}..{last} of an axis of size {n}")
+    return canonical
+
+
+def _unslice_numpy(x: np.ndarray, *, shape: Any, starts: Any, steps: Any) -> np.ndarray:
+    result = np.zeros(shape, x.dtype)
+    places = [b + np.arange(m) * s for b, s, m in zip(starts, steps, x.shape, strict=True)]
+    result[np.ix_(*places)] = x
+    return result
+
+
+def _unslice_lower(b: Any, out: TensorType, x: Any, *, shape: Any, starts: Any, steps: Any) -> Any:
+    return _place(b, out, x, starts, steps, 0)
+
+
+def _unslice_vjp(F: Any, g: Any, out: Any, x: Any, *, shape: Any, starts: Any, steps: Any) -> Any:
+    bounds = zip(starts, steps, x.shape, strict=True)
+    ends = [b + m * s for b, s, m in bounds]
+    stops = [e if e >= 0 else -n - 1 for e, n in zip(ends, shape, strict=True)]
+    return F.slice(g, starts, stops, steps)
+
+
+def _place(b: Any, out: TensorType, x: Any, starts: Any, steps: Any, value: Any) -> Any:
+    """x written at starts + i * steps of a tensor that holds `value` elsewhere."""
+    if not x.type.size:
+        return b.fill(out, value)
+
+    def body(s: Any) -> Any:
+        inside, at = s.const(True, bool_), []
+        for axis, (start, step, m) in enumerate(zip(starts, steps, x.shape, strict=True)):
+            offset = s.index(axis) - start if step > 0 else start - s.index(axis)
+            place = offset
+            if abs(step) > 1:
+                place = offset / abs(step)
+                inside = inside & s.compare("eq", s.rem(offset, abs(step)), 0)
+            if m != out.shape[axis]:
+                inside = inside & (offset >= 0) & (place < m)
+                place = s.minimum(s.maximum(place, 0), m - 1)
+            at.append(place)
+        return s.select(inside, s.load(x.value, at, x.dtype), value)
+
+    return b.generic(out, [], body)
+
+
+def _pad_canon(ins: Types, attrs: Attrs) -> Attrs:
+    rank = ins[0].rank
+    low, high = attrs["low"], attrs["high"]
+    if high is None:
+        low, high = _numpy_pads(low, rank)
+    ends = [int_tuple(e, "pad widths") for e in (low, high)]
+    # A bare int is the width at every axis.
+    ends = [
+        e * rank if not isinstance(given, tuple | list) else e
+        for e, given in zip(ends, (low, high), strict=True)
+    ]
+    if any(len(e) != rank for e in ends) or any(w < 0 for e in ends for w in e):
+        raise AttributeValueError(
+            f"pad widths {ends[0]} and {ends[1]} for rank {rank}",
+            hint="one non-negative width per axis; to remove elements, slice",
+        )
+    return {"low": ends[0], "high": ends[1], "value": number_of(attrs["value"], ins[0].dtype)}
+
+
+def _numpy_pads(pads: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """numpy's pad_width: n, (low, high) for all axes, or ((low, high), ...)."""
+    if not isinstance(pads, tuple | list):
+        pads = (pads, pads)
+    if len(pads) == 2 and not any(isinstance(p, tuple | list) for p in pads):
+        pads = (tuple(pads),) * rank
+    pairs = [int_tuple(p, "pad widths") for p in pads]
+    if len(pairs) != rank or any(len(p) != 2 for p in pairs):
+        raise AttributeValueError(f"pad widths {pads!r}: not a (low, high) pair for each axis")
+    return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
+
+
+def number_of(value: Any, dtype: DType) -> bool | int | float:
+    """A Python number that a tensor of `dtype` can hold."""
+    if not isinstance(value, bool | int | float | np.generic):
+        raise AttributeValueError(f"the value must be a number, not {value!r}")
+    if dtype.is_float:
+        return float(value)
+    if not np.isfinite(value) or float(value) != int(value):
+        raise DTypeError(f"{value!r} is no {dtype}", hint="give a whole number")
+    return bool(value) if dtype.kind == "b" else int(value)
+
+
+def _pad_type(ins: Types, attrs: Attrs) -> TensorType:
+    sizes = zip(ins[0].shape, attrs["low"], attrs["high"], strict=True)
+    return ins[0].with_shape([n + low + high for n, low, high in sizes])
+
+
+def _pad_numpy(x: np.ndarray, *, low: Any, high: Any, value: Any) -> np.ndarray:
+    sizes = [n + a + b for n, a, b in zip(x.shape, low, high, strict=True)]
+    result = np.full(sizes, value).astype(x.dtype)
+    result[tuple(slice(a, a + n) for a, n in zip(low, x.shape, strict=True))] = x
+    return result
+
+
+def _pad_lower(b: Any, out: TensorType, x: Any, *, low: Any, high: Any, value: Any) -> Any:
+    return _place(b, out, x, low, (1,) * len(low), value)
+
+
+def _pad_vjp(F: Any, g: Any, out: Any, x: Any, *, low: Any, high: Any, value: Any) -> Any:
+    return F.slice(g, low, [a + n for a, n in zip(low, x.shape, strict=True)])
+
+
+# --- join -----------------------------------------------------------------------------------------
+
+
+def _join_canon(ins: Types, attrs: Attrs) -> Attrs:
+    return {"axis": resolve_axis(attrs["axis"], ins[0].rank)}
+
+
+def _join_type(ins: Types, attrs: Attrs) -> TensorType:
+    axis, first = attrs["axis"], ins[0].shape
+    for t in ins[1:]:
+        if t.rank != len(first) or any(
+            n != m and i != axis for i, (n, m) in enumerate(zip(t.shape, first, strict=True))
+        ):
+            raise ShapeError(f"shapes {first} and {t.shape} differ beside axis {axis}")
+    total = sum(t.shape[axis] for t in ins)
+    return ins[0].with_shape((*first[:axis], total, *first[axis + 1 :]))
+
+
+def _join_lower(b: Any, out: TensorType, *parts: Any, axis: int) -> Any:
+    filled = [p for p in parts if p.shape[axis]]
+    if not out.size:
+        return b.empty(out)
+    if len(filled) == 1:
+        return filled[0].value
+
+    def body(s: Any) -> Any:
+        at = [s.index(i) for i in range(out.rank)]
+        offset, result = 0, None
+        for part in filled:
+            n = part.shape[axis]
+            place = s.minimum(s.maximum(at[axis] - offset, 0), n - 1)
+            element = s.load(part.value, [*at[:axis], place, *at[axis + 1 :]], part.dtype)
+            result = element if result is None else s.select(at[axis] >= offset, element, result)
+            offset += n
+        return result
+
+    return b.generic(out, [], body)
+
+
+def _join_numpy(*arrays: np.ndarray, axis: int) -> np.ndarray:
+    return np.concatenate(arrays, axis)
+
+
+def _join_vjp(F: Any, g: Any, out: Any, *parts: Any, axis: int) -> list[Any]:
+    pieces, offset = [], 0
+    for part in parts:
+        starts, stops = [0] * len(g.shape), list(g.shape)
+        starts[axis], stops[axis] = offset, offset + part.shape[axis]
+        pieces.append(F.slice(g, starts, stops))
+        offset = stops[axis]
+    return pieces
+
+
+# --- triangles ------------------------------------------------------------------------------------
+
+
+def _triangle_canon(ins: Types, attrs: Attrs) -> Attrs:
+    if ins[0].rank < 2:
+        raise ShapeError(f"a triangle of shape {ins[0].shape}: it takes two axes or more")
+    return {"k": int_tuple(attrs["k"], "k")[0]}
+
+
+def _triangle(name: str, doc: str, numpy: Any, kept: str) -> Op:
+    def lower(b: Any, out: TensorType, x: Any, *, k: int) -> Any:
+        def body(s: Any, v: Any) -> Any:
+            diagonal = s.index(out.rank - 2) + k
+            return s.select(s.compare(kept, s.index(out.rank - 1), diagonal), v, 0)
+
+        return b.pointwise(out, [x], body)
+
+    def vjp(F: Any, g: Any, out: Any, x: Any, *, k: int) -> Any:
+        return getattr(F, name)(g, k=k)
+
+    return Op(
+        name,
+        doc,
+        attrs={"k": 0},
+        canon=_triangle_canon,
+        infer=lambda ins, attrs: ins[0],
+        numpy=lambda x, *, k: numpy(x, k),
+        vjp=vjp,
+        lower=lower,
+        methods=(name,),
+    )
+
+
+VIEW = frozenset({"view"})
+
+ROWS: tuple[Op, ...] = (
+    Op(
+        "reshape",
+        "The same elements in row-major order under another shape; one size may be -1.",
+        attrs={"shape": REQUIRED},
+        canon=_reshape_canon,
+        infer=_given_shape,
+        numpy=lambda x, *, shape: x.reshape(shape),
+        vjp=lambda F, g, out, x, *, shape: F.reshape(g, x.shape),
+        lower=lambda b, out, x, *, shape: b.reshape(out, x),
+        methods=("reshape",),
+        tags=VIEW,
+    ),
+    Op(
+        "permute",
+        "The axes in another order: axis i of the result is axis axes[i] of x.",
+        attrs={"axes": REQUIRED},
+        canon=_permute_canon,
+        infer=lambda ins, attrs: ins[0].with_shape([ins[0].shape[a] for a in attrs["axes"]]),
+        numpy=lambda x, *, axes: x.transpose(axes),
+        vjp=_permute_vjp,
+        lower=_permute_lower,
+        methods=("permute",),
+        tags=VIEW,
+    ),
+    Op(
+        "expand",
+        "x broadcast to a shape; -1 keeps the size of an axis.",
+        attrs={"shape": REQUIRED},
+        canon=_expand_canon,
+        infer=_given_shape,
+        numpy=lambda x, *, shape: np.broadcast_to(x, shape),
+        vjp=lambda F, g, out, x, *, shape: F.sum_to(g, x.shape),
+        lower=lambda b, out, x, *, shape: b.pointwise(out, [x], lambda s, v: v),
+        methods=("expand", "broadcast_to"),
+        tags=VIEW,
+    ),
+    Op(
+        "flip",
+        "The elements in reverse order along axes (all by default).",
+        attrs={"axes": None},
+        canon=_flip_canon,
+        infer=lambda ins, attrs: ins[0],
+        numpy=lambda x, *, axes: np.flip(x, axes),
+        vjp=lambda F, g, out, x, *, axes: F.flip(g, axes=axes),
+        lower=_flip_lower,
+        methods=("flip",),
+        tags=VIEW,
+    ),
+    Op(
+        "slice",
+        "x[starts:stops:steps] with one int per axis, by Python's rules; steps may be negative.",
+        attrs={"starts": REQUIRED, "stops": REQUIRED, "steps": None},
+        canon=_slice_canon,
+        infer=_slice_type,
+        numpy=_slice_numpy,
+        vjp=_slice_vjp,
+        lower=_slice_lower,
+        methods=("slice",),
+        tags=VIEW,
+    ),
+    Op(
+        "unslice",
+        "Zeros of a shape with x written at starts + i * steps: the adjoint of slice.",
+        attrs={"shape": REQUIRED, "starts": REQUIRED, "steps": REQUIRED},
+        canon=_unslice_canon,
+        infer=_given_shape,
+        numpy=_unslice_numpy,
+        vjp=_unslice_vjp,
+        lower=_unslice_lower,
+    ),
+    Op(
+        "pad",
+        "x with `low` and `high` elements of `value` put around each axis; "
+        "pad(x, ((low, high), ...)) is numpy's form.",
+        attrs={"low": REQUIRED, "high": None, "value": 0},
+        canon=_pad_canon,
+        infer=_pad_type,
+        numpy=_pad_numpy,
+        vjp=_pad_vjp,
+        lower=_pad_lower,
+        methods=("pad",),
+    ),
+    Op(
+        "join",
+        "Up to four tensors joined along an existing axis: what concat is made of.",
+        operands=("x", "y?", "z?", "w?"),
+        attrs={"axis": 0},
+        cast="same",
+        canon=_join_canon,
+        infer=_join_type,
+        numpy=_join_numpy,
+        vjp=_join_vjp,
+        lower=_join_lower,
+    ),
+    _triangle(
+        "tril",
+        "x with zeros above the k-th diagonal of its last two axes.",
+        np.tril,
+        "le",
+    ),
+    _triangle(
+        "triu",
+        "x with zeros below the k-th diagonal of its last two axes.",
+        np.triu,
+        "ge",
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS, *views.ROWS)

@@ -1,0 +1,253 @@
+"""Softmax, normalisation and attention: composites with torch's meaning.
+
+`nova.ops` registers them. f16 and bf16 operands are widened first, so statistics and sums are f32,
+and the result is rounded once.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import DType, TensorType, accumulator, bool_, float_of, promote, promote_all
+from nova.errors import AttributeValueError, DTypeError, ShapeError
+from nova.ops.rules import Types, broadcast_shapes, int_tuple, resolve_axis
+from nova.ops.table import Op, register
+
+Attrs = dict[str, Any]
+
+
+def as_type(F: Any, x: Any, dtype: DType) -> Any:
+    """x cast to `dtype`; x itself where it has that type."""
+    return x if x is None or x.dtype is dtype else F.cast(x, dtype=dtype)
+
+
+def widened(F: Any, *tensors: Any) -> list[Any]:
+    """The tensors in the type that statistics are computed in; None stays None."""
+    return [None if t is None else as_type(F, t, accumulator(t.dtype)) for t in tensors]
+
+
+# --- softmax --------------------------------------------------------------------------------------
+
+
+def _softmax_canon(ins: Types, attrs: Attrs) -> Attrs:
+    # torch takes a 0-d tensor as one of a single element.
+    return {"axis": resolve_axis(attrs["axis"], max(ins[0].rank, 1))}
+
+
+def _shifted(F: Any, x: Any, axis: int) -> Any:
+    return x - F.detach(F.max(x, axis=axis, keepdims=True))
+
+
+def _softmax(F: Any, x: Any, *, axis: int) -> Any:
+    if not x.size:
+        return x
+    (wide,) = widened(F, x if x.shape else F.reshape(x, (1,)))
+    e = F.exp(_shifted(F, wide, axis))
+    return as_type(F, F.reshape(e / F.sum(e, axis=axis, keepdims=True), x.shape), x.dtype)
+
+
+def _softmax_vjp(F: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+    if not x.shape:
+        return F.zeros_like(x)
+    wide_g, y = widened(F, g, out)
+    gy = wide_g * y
+    return as_type(F, gy - y * F.sum(gy, axis=axis, keepdims=True), x.dtype)
+
+
+def _log_softmax(F: Any, x: Any, *, axis: int) -> Any:
+    if not x.size:
+        return x
+    (wide,) = widened(F, x if x.shape else F.reshape(x, (1,)))
+    low = _shifted(F, wide, axis)
+    result = low - F.log(F.sum(F.exp(low), axis=axis, keepdims=True))
+    return as_type(F, F.reshape(result, x.shape), x.dtype)
+
+
+def _log_softmax_vjp(F: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
+    if not x.shape:
+        return F.zeros_like(x)
+    wide_g, y = widened(F, g, out)
+    return as_type(F, wide_g - F.exp(y) * F.sum(wide_g, axis=axis, keepdims=True), x.dtype)
+
+
+# --- normalisation --------------------------------------------------------------------------------
+
+
+def _norm_canon(ins: Types, attrs: Attrs) -> Attrs:
+    ndim = int_tuple(attrs["ndim"], "ndim")[0]
+    if not 1 <= ndim <= ins[0].rank:
+        raise ShapeError(f"ndim {ndim} of x {ins[0].shape}", hint="x has at least ndim axes")
+    eps = attrs["eps"]
+    if eps is None:
+        # torch's default for rms_norm: the resolution of the type that it computes in.
+        eps = float(np.finfo(accumulator(ins[0].dtype).numpy).eps)
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or eps < 0:
+        raise AttributeValueError(f"eps must be a number that is not negative, not {eps!r}")
+    return {"ndim": ndim, "eps": float(eps)}
+
+
+def _norm_type(ins: Types, attrs: Attrs) -> TensorType:
+    wanted = ins[0].shape[ins[0].rank - attrs["ndim"] :]
+    for t in ins[1:]:
+        if t.shape != wanted:
+            raise ShapeError(f"weight or bias {t.shape}: the normalized axes are {wanted}")
+    return ins[0]
+
+
+def _last_axes(x: Any, ndim: int) -> tuple[int, ...]:
+    return tuple(range(len(x.shape) - ndim, len(x.shape)))
+
+
+def _layer_norm(
+    F: Any, x: Any, weight: Any = None, bias: Any = None, *, ndim: int, eps: float
+) -> Any:
+    wide, w, b = widened(F, x, weight, bias)
+    axes = _last_axes(x, ndim)
+    centred = wide - F.mean(wide, axis=axes, keepdims=True)
+    variance = F.mean(centred * centred, axis=axes, keepdims=True)
+    result = centred * F.rsqrt(variance + eps)
+    result = result if w is None else result * w
+    return as_type(F, result if b is None else result + b, x.dtype)
+
+
+def _rms_norm(F: Any, x: Any, weight: Any = None, *, ndim: int, eps: float) -> Any:
+    wide, w = widened(F, x, weight)
+    power = F.mean(wide * wide, axis=_last_axes(x, ndim), keepdims=True)
+    result = wide * F.rsqrt(power + eps)
+    return as_type(F, result if w is None else result * w, x.dtype)
+
+
+# --- attention ------------------------------------------------------------------------------------
+
+
+def _attention_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
+    common = float_of(promote_all(given[:3]))
+    if len(given) == 3:
+        return (common,) * 3
+    mask = given[3]
+    if mask is not bool_ and not mask.is_float:
+        raise DTypeError(f"a mask of {mask}", hint="bool: True takes part; float: added")
+    # A float mask meets the scores, which are f32 for f16 and bf16: it keeps its own precision.
+    return common, common, common, bool_ if mask is bool_ else promote(mask, common)
+
+
+def _attention_canon(ins: Types, attrs: Attrs) -> Attrs:
+    scale = attrs["scale"]
+    if scale is None:
+        features = ins[0].shape[-1] if ins[0].rank else 0
+        scale = 1.0 / sqrt(features) if features else 1.0
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        raise AttributeValueError(f"scale must be a number, not {scale!r}")
+    return {"causal": bool(attrs["causal"]), "scale": float(scale)}
+
+
+def _attention_type(ins: Types, attrs: Attrs) -> TensorType:
+    q, k, v = (t.shape for t in ins[:3])
+    if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
+        raise ShapeError(
+            f"q {q}, k {k}, v {v}",
+            hint="q is (..., L, E), k (..., S, E), v (..., S, V)",
+        )
+    batch = broadcast_shapes(q[:-2], k[:-2], v[:-2])
+    if len(ins) > 3:
+        scores = (*broadcast_shapes(q[:-2], k[:-2]), q[-2], k[-2])
+        if broadcast_shapes(scores, ins[3].shape) != scores:
+            raise ShapeError(f"mask {ins[3].shape} does not broadcast to scores {scores}")
+    return ins[0].with_shape((*batch, q[-2], v[-1]))
+
+
+def _attention(
+    F: Any, q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool, scale: float
+) -> Any:
+    wide_q, wide_k, wide_v = widened(F, q, k, v)
+    scores = F.matmul(wide_q, F.swapaxes(wide_k, -1, -2)) * scale
+    if mask is not None and mask.dtype is not bool_:
+        scores = scores + as_type(F, mask, scores.dtype)
+    allowed = None if mask is None or mask.dtype is not bool_ else mask
+    if causal:
+        rows, columns = F.arange(q.shape[-2]), F.arange(k.shape[-2])
+        past = F.unsqueeze(rows, 1) >= columns
+        allowed = past if allowed is None else F.logical_and(allowed, past)
+    if allowed is not None:
+        scores = F.where(allowed, scores, -np.inf)
+    weights = _weights(F, scores) if scores.shape[-1] and scores.size else scores
+    return as_type(F, F.matmul(weights, wide_v), q.dtype)
+
+
+def _weights(F: Any, scores: Any) -> Any:
+    """Softmax over the last axis that gives zeros where everything is masked, as torch does."""
+    top = F.detach(F.max(scores, axis=-1, keepdims=True))
+    e = F.exp(scores - F.where(F.eq(top, -np.inf), 0.0, top))
+    total = F.sum(e, axis=-1, keepdims=True)
+    return e / F.where(F.eq(total, 0.0), 1.0, total)
+
+
+SMOOTH = frozenset({"smooth"})
+
+ROWS: tuple[Op, ...] = (
+    Op(
+        "softmax",
+        "exp(x) / sum(exp(x)) along an axis, without overflow.",
+        attrs={"axis": -1},
+        cast="float",
+        canon=_softmax_canon,
+        infer=lambda ins, attrs: ins[0],
+        vjp=_softmax_vjp,
+        compose=_softmax,
+        methods=("softmax",),
+        tags=SMOOTH,
+    ),
+    Op(
+        "log_softmax",
+        "The logarithm of softmax along an axis, without overflow or underflow.",
+        attrs={"axis": -1},
+        cast="float",
+        canon=_softmax_canon,
+        infer=lambda ins, attrs: ins[0],
+        vjp=_log_softmax_vjp,
+        compose=_log_softmax,
+        methods=("log_softmax",),
+        tags=SMOOTH,
+    ),
+    Op(
+        "layer_norm",
+        "x with mean 0 and variance 1 over its last ndim axes, then times weight plus bias.",
+        operands=("x", "weight?", "bias?"),
+        attrs={"ndim": 1, "eps": 1e-5},
+        cast="float",
+        canon=_norm_canon,
+        infer=_norm_type,
+        compose=_layer_norm,
+        tags=SMOOTH,
+    ),
+    Op(
+        "rms_norm",
+        "x divided by its root mean square over the last ndim axes, then times weight.",
+        operands=("x", "weight?"),
+        attrs={"ndim": 1, "eps": None},
+        cast="float",
+        canon=_norm_canon,
+        infer=_norm_type,
+        compose=_rms_norm,
+        tags=SMOOTH,
+    ),
+    Op(
+        "scaled_dot_product_attention",
+        "softmax(q @ k.T * scale + mask) @ v; a bool mask says what takes part, `causal` hides the "
+        "future (aligned at the top left), and rows with nothing to see give zeros.",
+        operands=("q", "k", "v", "mask?"),
+        attrs={"causal": False, "scale": None},
+        cast=_attention_types,
+        canon=_attention_canon,
+        infer=_attention_type,
+        compose=_attention,
+        tags=SMOOTH,
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS)

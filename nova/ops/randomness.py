@@ -1,0 +1,165 @@
+"""Random rows: a counter-based generator, so the same seed gives the same bits on every target.
+
+Element i of a random tensor is word 0 of Philox-4x32-10 (Salmon et al., "Parallel random numbers:
+as easy as 1, 2, 3", 2011) with counter (i, stream) and the seed as key. Nothing is carried from
+element to element, so tiles may be computed in any order. The seed is an operand: it can change
+from run to run without a new compile.
+"""
+
+from __future__ import annotations
+
+from math import pi, prod
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import TensorType, f32, float_of, i64
+from nova.errors import AttributeValueError, ShapeError
+from nova.ops.rules import Types, index_operand, int_tuple
+from nova.ops.table import REQUIRED, Op, register
+
+Attrs = dict[str, Any]
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+_LOW = 0xFFFFFFFF
+# The 24 high bits of a word, so that every result is exact in f32 and below 1.
+_UNIT = 2.0**-24
+
+
+def philox(counter: Any, key: Any, multiply: Any) -> list[Any]:
+    """Philox-4x32-10 of four counter words and two key words, each a 64-bit integer below 2**32.
+
+    `multiply(x, constant)` gives the (high, low) words of a product. Works on anything with `^`,
+    `+` and `&`: numpy arrays in the reference, scalars of a lowered body.
+    """
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(_ROUNDS):
+        high0, low0 = multiply(c0, _MULTIPLIERS[0])
+        high1, low1 = multiply(c2, _MULTIPLIERS[1])
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0, k1 = (k0 + _KEY_STEPS[0]) & _LOW, (k1 + _KEY_STEPS[1]) & _LOW
+    return [c0, c1, c2, c3]
+
+
+def philox_numpy(counter: Any, key: Any) -> list[np.ndarray]:
+    """`philox` of uint64 arrays."""
+
+    def multiply(x: np.ndarray, constant: int) -> tuple[np.ndarray, np.ndarray]:
+        product = x * np.uint64(constant)
+        return product >> np.uint64(32), product & np.uint64(_LOW)
+
+    with np.errstate(over="ignore"):
+        return philox(counter, key, multiply)
+
+
+def _uniform_canon(ins: Types, attrs: Attrs) -> Attrs:
+    shape, stream = int_tuple(attrs["shape"], "shape"), int_tuple(attrs["stream"], "stream")[0]
+    if any(n < 0 for n in shape):
+        raise AttributeValueError(f"shape {shape} has a negative size")
+    if not 0 <= stream <= _LOW:
+        raise AttributeValueError(f"stream {stream} is not in 0..2**32-1")
+    return {"shape": shape, "stream": stream}
+
+
+def _drawn_type(ins: Types, attrs: Attrs) -> TensorType:
+    if ins[0].rank:
+        raise ShapeError(f"the seed is one number, not of shape {ins[0].shape}")
+    return TensorType(attrs["shape"], f32)
+
+
+def _uniform_numpy(seed: np.ndarray, *, shape: Any, stream: int) -> np.ndarray:
+    at = np.arange(prod(shape), dtype=np.uint64)
+    bits = np.asarray(seed).astype(np.uint64)
+    low, shift = np.uint64(_LOW), np.uint64(32)
+    counter = [at & low, at >> shift, np.full_like(at, stream), np.zeros_like(at)]
+    words = philox_numpy(counter, [bits & low, bits >> shift])
+    drawn = (words[0] >> np.uint64(8)).astype(np.float32) * np.float32(_UNIT)
+    return drawn.reshape(shape)
+
+
+def _uniform_lower(b: Any, out: TensorType, seed: Any, *, shape: Any, stream: int) -> Any:
+    def body(s: Any, key: Any) -> Any:
+        at = s.const(0, i64)
+        for axis, n in enumerate(shape):
+            at = at * n + s.index(axis)
+
+        def high_word(x: Any) -> Any:
+            return s.binary("shr_u", x, s.const(32, i64))
+
+        def multiply(x: Any, constant: int) -> tuple[Any, Any]:
+            product = x * constant
+            return high_word(product), product & _LOW
+
+        counter = [at & _LOW, high_word(at), s.const(stream, i64), s.const(0, i64)]
+        words = philox(counter, [key & _LOW, high_word(key)], multiply)
+        return s.cast(s.binary("shr_u", words[0], s.const(8, i64)), f32) * _UNIT
+
+    return b.pointwise(out, [seed], body)
+
+
+def _normal(F: Any, seed: Any, *, shape: Any) -> Any:
+    # Box-Muller on two streams; 1 - u is in (0, 1], so the logarithm is finite.
+    radius = F.sqrt(F.log(1.0 - F.uniform(seed, shape=shape, stream=0)) * -2.0)
+    return radius * F.cos(F.uniform(seed, shape=shape, stream=1) * (2.0 * pi))
+
+
+def _dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool = True) -> Any:
+    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+        raise AttributeValueError(f"dropout: p must be in 0..1, not {p!r}")
+    x = x if x.dtype.is_float else F.cast(x, dtype=float_of(x.dtype))
+    if not training or p == 0:
+        return x
+    # Drawn even where p is 1: a wrong seed is an error whatever p is.
+    kept = F.uniform(seed, shape=x.shape) >= float(p)
+    scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
+    return F.where(kept, x * scale, 0.0)
+
+
+def _seed_type(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (index_operand(given[0], "the seed"),)
+
+
+ROWS: tuple[Op, ...] = (
+    Op(
+        "uniform",
+        "f32 numbers drawn evenly from [0, 1) by Philox-4x32-10: a function of seed, position and "
+        "stream only.",
+        operands=("seed",),
+        attrs={"shape": REQUIRED, "stream": 0},
+        cast=_seed_type,
+        canon=_uniform_canon,
+        infer=_drawn_type,
+        numpy=_uniform_numpy,
+        lower=_uniform_lower,
+        tags=frozenset({"nograd", "random"}),
+        domain="index",
+    ),
+    Op(
+        "normal",
+        "f32 numbers drawn from the standard normal distribution, by Box-Muller over uniform.",
+        operands=("seed",),
+        attrs={"shape": REQUIRED},
+        cast=_seed_type,
+        canon=lambda ins, attrs: {"shape": _uniform_canon(ins, {**attrs, "stream": 0})["shape"]},
+        infer=_drawn_type,
+        compose=_normal,
+        tags=frozenset({"nograd", "random"}),
+        domain="index",
+    ),
+    Op(
+        "dropout",
+        "Each element zeroed with probability p and the rest scaled by 1 / (1 - p); x itself when "
+        "not training.",
+        operands=("x", "seed"),
+        build=_dropout,
+        methods=("dropout",),
+        tags=frozenset({"random"}),
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS)

@@ -1,0 +1,105 @@
+"""Shape, type and axis rules that rows share. Pure functions over TensorType."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import DType, TensorType, accumulator, bool_, dtype, i64
+from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
+
+Types = tuple[TensorType, ...]
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """numpy's broadcasting of shapes; ShapeError names the two that do not fit."""
+    rank = max((len(s) for s in shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        for i, n in enumerate(shape, rank - len(shape)):
+            if n != 1:
+                if result[i] not in (1, n):
+                    text = " and ".join(str(tuple(s)) for s in shapes)
+                    raise ShapeError(
+                        f"shapes {text} do not broadcast: axis {i - rank} is {result[i]} and {n}",
+                        hint="sizes must be equal or 1, counted from the last axis",
+                    )
+                result[i] = n
+    return tuple(result)
+
+
+def same_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
+    """Elementwise: broadcast shape, the (already common) element type of the first operand."""
+    return TensorType(broadcast_shapes(*(t.shape for t in ins)), ins[0].dtype)
+
+
+def bool_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
+    """Comparisons and tests: broadcast shape, bool."""
+    return TensorType(broadcast_shapes(*(t.shape for t in ins)), bool_)
+
+
+def resolve_axis(axis: Any, rank: int) -> int:
+    """A single axis as a non-negative int; AxisError outside of -rank..rank-1."""
+    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+        raise AttributeValueError(f"axis must be an int, not {axis!r}")
+    axis = int(axis)
+    if not -rank <= axis < rank:
+        raise AxisError(
+            f"axis {axis} is out of range for a tensor of rank {rank}",
+            hint=f"use {-rank}..{rank - 1}" if rank else "a 0-d tensor has no axes",
+        )
+    return axis % rank
+
+
+def resolve_axes(axis: Any, rank: int) -> tuple[int, ...]:
+    """None (all), an int or several: sorted, non-negative, each once."""
+    if axis is None:
+        return tuple(range(rank))
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = [resolve_axis(a, rank) for a in given]
+    if len(set(axes)) != len(axes):
+        raise AxisError(f"an axis is named twice in {tuple(given)}")
+    return tuple(sorted(axes))
+
+
+def reduced_shape(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+    """The shape after reducing `axes`."""
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def int_tuple(value: Any, what: str) -> tuple[int, ...]:
+    """An int or a sequence of ints as a tuple of ints."""
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    for item in items:
+        if isinstance(item, bool) or not hasattr(item, "__index__"):
+            raise AttributeValueError(f"{what} must be ints, not {item!r}")
+    return tuple(int(i) for i in items)
+
+
+def widen(array: np.ndarray) -> np.ndarray:
+    """The array in the type it is computed in: f32 for f16 and bf16."""
+    return array.astype(accumulator(dtype(array.dtype)).numpy, copy=False)
+
+
+def clamp_index(index: np.ndarray, size: int) -> np.ndarray:
+    """Index values as rows read them: negative counts from the end, the rest is clamped."""
+    return np.clip(np.where(index < 0, index + size, index), 0, size - 1)
+
+
+def clamp_index_scalar(s: Any, index: Any, size: int) -> Any:
+    """`clamp_index` of one i64 scalar, inside of a lowered body."""
+    return s.minimum(s.maximum(s.select(index < 0, index + size, index), 0), size - 1)
+
+
+def index_operand(given: DType, what: str = "index") -> DType:
+    """The type an index operand is cast to; DTypeError unless it holds integers."""
+    if not given.is_integer:
+        raise DTypeError(
+            f"{what} must hold integers, not {given}",
+            hint="wrap a bare number with nova.tensor(...), or cast to i64",
+        )
+    return i64

@@ -1,0 +1,23 @@
+"""Rows that say how a program is to be compiled rather than what it computes."""
+
+from __future__ import annotations
+
+from nova.ops.table import REQUIRED, Op, register
+
+ROWS = (
+    Op(
+        name="barrier",
+        doc="The value of `x`, hidden from every pass until `after` is known; made by checkpoint.",
+        operands=("x", "after"),
+        attrs={"region": REQUIRED},
+        infer=lambda ins, attrs: ins[0],
+        numpy=lambda x, after, region: x,
+        vjp=lambda F, g, out, x, after, region: (g, None),
+        lower=lambda b, out, x, after, region: b.barrier(out, x, after, region),
+        tags=frozenset({"view", "structural"}),
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS)

@@ -1,0 +1,140 @@
+"""The op table: what a row is, and how rows are found.
+
+Everything else is derived from the rows: the functions and `Tensor` methods, the dialect ops with
+their verifiers, the numpy interpreter, the gradients, the lowering, the docs and the per-op tests.
+
+There are three kinds of row:
+
+- a *primitive* has a `lower` column: how it is written in linalg;
+- a *composite* has a `compose` column instead: how it is written with other rows. It survives as
+  one op to the nova dialect, where `decompose-composites` expands it. Its gradient is that of the
+  expansion unless the row has a `vjp` of its own;
+- *sugar* has a `build` column: an ordinary function over tensors that leaves no node behind.
+
+Columns get what they need as arguments and import neither the graph nor MLIR: `F` holds the op
+functions (for vjp and compose), `b` is the linalg builder of `nova.mlir.lowering` (for lower).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova.dtypes import DType, TensorType
+from nova.errors import UnknownOpError
+
+Attrs = dict[str, Any]
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Any = _Required()
+
+
+@dataclass(frozen=True)
+class Op:
+    """One row.
+
+    name      the op's name: `nova.<name>` in Python and in the dialect.
+    operands  names of tensor operands; a trailing `name?` may be left out, `*name` is any number.
+    attrs     keyword arguments with defaults; `REQUIRED` where there is none.
+    infer     (operand types, canonical attrs) -> result type; raises ShapeError, DTypeError, ...
+    canon     (operand types, attrs) -> attrs with negative axes resolved, ints made tuples etc.
+    cast      how operands are cast before: 'same' common type, 'float' common float type,
+              'none' as they are, or a function types -> types.
+    numpy     (*arrays, **attrs) -> array: the reference. Composites may leave it out: the
+              interpreter then runs the expansion.
+    vjp       (F, g, out, *operands, **attrs) -> one gradient (or None) per operand. `nograd` in
+              tags says on purpose that there is none (comparisons, integer results).
+    lower     (b, out_type, *values, **attrs) -> MLIR value.
+    scalar    for elementwise rows: (s, *scalars, **attrs) -> scalar; `lower` is derived from it.
+    compose   (F, *operands, **attrs) -> tensor.
+    build     (F, *args, **kwargs) -> anything.
+    methods   also a method of Tensor under these names.
+    tags      'elementwise', 'reduce', 'view', 'smooth' (twice differentiable almost everywhere,
+              for the second-derivative tests), 'nograd', 'random', ...
+    domain    how tests draw operands: one of 'real', 'positive', 'unit' (-1..1), 'nonzero',
+              'ge1', 'bool', 'index', 'probability'; one per operand or one for all.
+    floats    True if results are float even for integer operands.
+    """
+
+    name: str
+    doc: str
+    operands: tuple[str, ...] = ("x",)
+    attrs: Attrs = field(default_factory=dict)
+    infer: Callable[[tuple[TensorType, ...], Attrs], TensorType] | None = None
+    canon: Callable[[tuple[TensorType, ...], Attrs], Attrs] | None = None
+    cast: str | Callable[[tuple[DType, ...]], tuple[DType, ...]] = "none"
+    numpy: Callable[..., Any] | None = None
+    vjp: Callable[..., Any] | None = None
+    lower: Callable[..., Any] | None = None
+    scalar: Callable[..., Any] | None = None
+    compose: Callable[..., Any] | None = None
+    build: Callable[..., Any] | None = None
+    methods: tuple[str, ...] = ()
+    tags: frozenset[str] = frozenset()
+    domain: str | tuple[str, ...] = "real"
+
+    @property
+    def kind(self) -> str:
+        if self.build is not None:
+            return "sugar"
+        return "composite" if self.compose is not None else "primitive"
+
+    @property
+    def variadic(self) -> bool:
+        return bool(self.operands) and self.operands[0].startswith("*")
+
+    @property
+    def min_operands(self) -> int:
+        return 1 if self.variadic else sum(not n.endswith("?") for n in self.operands)
+
+    @property
+    def max_operands(self) -> int | None:
+        return None if self.variadic else len(self.operands)
+
+
+OPS: dict[str, Op] = {}
+
+
+def register(*rows: Op) -> None:
+    """Put rows into the table; a name is taken once."""
+    for row in rows:
+        if row.name in OPS:
+            raise ValueError(f"op {row.name!r} has two rows")
+        OPS[row.name] = row
+
+
+def op(name: str) -> Op:
+    """The row called `name`."""
+    try:
+        return OPS[name]
+    except KeyError:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, OPS, 3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "docs/ops.md lists every op"
+        raise UnknownOpError(f"there is no op {name!r}", hint=hint) from None
+
+
+class Functions:
+    """`F.exp(x)`: the op functions by name. The graph binds them when it is imported."""
+
+    def __init__(self) -> None:
+        self._bound: dict[str, Callable[..., Any]] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        try:
+            return self._bound[name]
+        except KeyError:
+            raise AttributeError(f"no op function {name!r}") from None
+
+    def bind(self, functions: dict[str, Callable[..., Any]]) -> None:
+        self._bound.update(functions)
+
+
+F = Functions()

@@ -1,0 +1,316 @@
+"""Sugar over the movement rows: transpose, squeeze, stack, split, indexing with [], ...
+
+These leave no node of their own: each is a function over tensors that builds reshapes, permutes,
+slices and concats. `movement.py` registers them with its rows.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import dtype, promote_all
+from nova.errors import (
+    ArgumentCountError,
+    ArgumentTypeError,
+    AttributeValueError,
+    AxisError,
+    DTypeError,
+    ShapeError,
+)
+from nova.ops.rules import int_tuple, resolve_axes, resolve_axis
+from nova.ops.table import Op
+
+
+def _transpose(F: Any, x: Any, axes: Any = None) -> Any:
+    return F.permute(x, tuple(range(len(x.shape)))[::-1] if axes is None else axes)
+
+
+def _swapaxes(F: Any, x: Any, axis1: int, axis2: int) -> Any:
+    rank = len(x.shape)
+    order = list(range(rank))
+    first, second = resolve_axis(axis1, rank), resolve_axis(axis2, rank)
+    order[first], order[second] = second, first
+    return F.permute(x, order)
+
+
+def _squeeze(F: Any, x: Any, axis: Any = None) -> Any:
+    shape = x.shape
+    if axis is None:
+        axes = tuple(i for i, n in enumerate(shape) if n == 1)
+    else:
+        axes = resolve_axes(axis, len(shape))
+    for i in axes:
+        if shape[i] != 1:
+            raise ShapeError(f"squeeze: axis {i} of {shape} has size {shape[i]}, not 1")
+    return F.reshape(x, tuple(n for i, n in enumerate(shape) if i not in axes))
+
+
+def _unsqueeze(F: Any, x: Any, axis: Any) -> Any:
+    axes = int_tuple(axis, "axis")
+    axes = resolve_axes(axes, len(x.shape) + len(axes))
+    sizes = iter(x.shape)
+    rank = len(x.shape) + len(axes)
+    return F.reshape(x, tuple(1 if i in axes else next(sizes) for i in range(rank)))
+
+
+def _flatten(F: Any, x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
+    if not x.shape:
+        return F.reshape(x, (1,))
+    first, last = (resolve_axis(a, len(x.shape)) for a in (start_axis, end_axis))
+    if last < first:
+        raise AxisError(f"flatten: axis {start_axis} comes after axis {end_axis}")
+    middle = prod(x.shape[first : last + 1])
+    return F.reshape(x, (*x.shape[:first], middle, *x.shape[last + 1 :]))
+
+
+# An element of a join asks each of its operands; more tensors than this are joined in rounds.
+_JOINED = 4
+
+
+def _concat(F: Any, *tensors: Any, axis: int = 0) -> Any:
+    given, axis = _tensor_list("concat", tensors, axis)
+    # One type for all first: the rounds must not promote step by step.
+    types = [dtype(t.dtype) for t in given]
+    common = promote_all(types)
+    given = [
+        t if own is common else F.cast(t, dtype=common) for t, own in zip(given, types, strict=True)
+    ]
+    while len(given) > _JOINED:
+        groups = [given[i : i + _JOINED] for i in range(0, len(given), _JOINED)]
+        given = [F.join(*group, axis=axis) for group in groups]
+    return F.join(*given, axis=axis)
+
+
+def _stack(F: Any, *tensors: Any, axis: int = 0) -> Any:
+    given, axis = _tensor_list("stack", tensors, axis)
+    for t in given[1:]:
+        if t.shape != given[0].shape:
+            raise ShapeError(f"stack: shapes {given[0].shape} and {t.shape} differ")
+    axis = resolve_axis(axis, len(given[0].shape) + 1)
+    return _concat(F, [_unsqueeze(F, t, axis) for t in given], axis=axis)
+
+
+def _tensor_list(name: str, given: tuple[Any, ...], axis: int) -> tuple[list[Any], int]:
+    """The tensors and the axis of f([a, b]), f([a, b], axis) and f(a, b, axis=axis)."""
+    if given and isinstance(given[0], tuple | list):
+        if len(given) > 2:
+            raise ArgumentCountError(f"{name}: takes a list of tensors and an axis")
+        tensors, axis = given[0], given[1] if len(given) == 2 else axis
+    else:
+        tensors = given
+    if not tensors:
+        raise ArgumentCountError(f"{name}: needs a tensor or more")
+    for t in tensors:
+        if not hasattr(t, "dtype"):
+            raise ArgumentTypeError(
+                f"{name}: a {type(t).__name__} is no tensor", hint="wrap data with nova.tensor(...)"
+            )
+    return list(tensors), axis
+
+
+def _split(F: Any, x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
+    axis = resolve_axis(axis, len(x.shape))
+    n = x.shape[axis]
+    if isinstance(sections, tuple | list):
+        sizes = int_tuple(sections, "split sizes")
+    else:
+        count = int_tuple(sections, "sections")[0]
+        if count < 1 or n % count:
+            raise ShapeError(
+                f"split: axis {axis} of size {n} has no {count} equal sections",
+                hint="give the sizes: split(x, [2, 3], axis=0)",
+            )
+        sizes = (n // count,) * count
+    if sum(sizes) != n or any(size < 0 for size in sizes):
+        raise ShapeError(f"split: sizes {sizes} do not add up to {n}")
+    ends = np.cumsum((0, *sizes)).tolist()
+    return tuple(_narrow(F, x, axis, b, e) for b, e in pairwise(ends))
+
+
+def _narrow(F: Any, x: Any, axis: int, start: int, stop: int) -> Any:
+    starts, stops = [0] * len(x.shape), list(x.shape)
+    starts[axis], stops[axis] = start, stop
+    return F.slice(x, starts, stops)
+
+
+def _roll(F: Any, x: Any, shift: int, axis: int) -> Any:
+    axis = resolve_axis(axis, len(x.shape))
+    n = x.shape[axis]
+    cut = -int_tuple(shift, "shift")[0] % n if n else 0
+    if not cut:
+        return x
+    return F.concat([_narrow(F, x, axis, cut, n), _narrow(F, x, axis, 0, cut)], axis=axis)
+
+
+def _diagonal(F: Any, x: Any, offset: int = 0) -> Any:
+    if len(x.shape) < 2:
+        raise ShapeError(f"diagonal: {x.shape} has no two axes")
+    *lead, rows, columns = x.shape
+    length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    # Neighbours on a diagonal are columns + 1 elements apart in the flattened matrix.
+    start = offset if offset >= 0 else -offset * columns
+    stop = start + (length - 1) * (columns + 1) + 1 if length else start
+    flat = F.reshape(x, (*lead, rows * columns))
+    whole = [0] * len(lead)
+    return F.slice(flat, [*whole, start], [*lead, stop], [1] * len(lead) + [columns + 1])
+
+
+# --- indexing with [] -----------------------------------------------------------------------------
+
+
+def _getitem(F: Any, x: Any, key: Any) -> Any:
+    """Basic indexing is one slice and one reshape; an integer tensor then takes along its axis."""
+    items = _with_ellipsis(key if isinstance(key, tuple) else (key,), len(x.shape))
+    _check_advanced(items)
+    starts, stops, steps = [], [], []
+    shape: list[int] = []
+    take_axis, taken, axis = -1, None, 0
+    for item in items:
+        if item is None:
+            shape.append(1)
+            continue
+        n = x.shape[axis]
+        if isinstance(item, slice):
+            start, stop, step = _slice_indices(item, n)
+            shape.append(len(range(start, stop, step)))
+            stop = stop if stop >= 0 else -n - 1
+        elif _is_int(item):
+            start, step = _in_range(int(item), n, axis), 1
+            stop = start + 1
+        else:
+            start, stop, step = 0, n, 1
+            take_axis, taken = len(shape), item
+            shape.append(n)
+        starts.append(start)
+        stops.append(stop)
+        steps.append(step)
+        axis += 1
+    result = x
+    if any(starts) or stops != list(x.shape) or any(step != 1 for step in steps):
+        result = F.slice(result, starts, stops, steps)
+    if tuple(shape) != result.shape:
+        result = F.reshape(result, shape)
+    return result if taken is None else F.take(result, taken, axis=take_axis)
+
+
+def _with_ellipsis(items: tuple[Any, ...], rank: int) -> list[Any]:
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise AxisError("index: more than one ellipsis")
+    used = sum(item is not None and item is not Ellipsis for item in items)
+    if used > rank:
+        raise AxisError(f"index: {used} indices for a tensor of rank {rank}")
+    at = dots[0] if dots else len(items)
+    fill = [slice(None)] * (rank - used)
+    return [*items[:at], *fill, *items[at + 1 :]]
+
+
+def _check_advanced(items: list[Any]) -> None:
+    tensors = [i for i, item in enumerate(items) if not _is_basic(item)]
+    for i in tensors:
+        kind = getattr(items[i], "dtype", None)
+        if kind is None and not isinstance(items[i], list):
+            raise DTypeError(f"index: {items[i]!r} is no index")
+        if kind is not None and not dtype(kind).is_integer:
+            raise DTypeError(
+                f"index: a {dtype(kind)} tensor is no index",
+                hint="shapes are static, so a mask cannot select: use where(mask, x, y)",
+            )
+    whole = [i for i, item in enumerate(items) if i in tensors or _is_int(item)]
+    if len(tensors) > 1 or (tensors and whole != list(range(whole[0], whole[-1] + 1))):
+        raise AttributeValueError(
+            "index: one integer tensor beside slices is what Nova takes",
+            hint="use take or gather along one axis after the other",
+        )
+
+
+def _is_int(item: Any) -> bool:
+    return isinstance(item, int | np.integer) and not isinstance(item, bool | np.bool_)
+
+
+def _is_basic(item: Any) -> bool:
+    return item is None or isinstance(item, slice) or _is_int(item)
+
+
+def _slice_indices(item: slice, n: int) -> tuple[int, int, int]:
+    for bound in (item.start, item.stop, item.step):
+        if bound is not None and not _is_int(bound):
+            raise AttributeValueError(f"index: slice bounds are ints or None, not {bound!r}")
+    if item.step == 0:
+        raise AttributeValueError("index: a step of 0")
+    return item.indices(n)
+
+
+def _in_range(index: int, n: int, axis: int) -> int:
+    if not -n <= index < n:
+        raise AxisError(f"index: {index} is out of range for axis {axis} of size {n}")
+    return index % n
+
+
+ROWS: tuple[Op, ...] = (
+    Op(
+        "transpose",
+        "The axes in the order of `axes`, reversed by default.",
+        build=_transpose,
+        methods=("transpose",),
+    ),
+    Op("swapaxes", "Two axes exchanged.", build=_swapaxes, methods=("swapaxes",)),
+    Op(
+        "squeeze",
+        "Without the axes of size 1 (all, or the given ones).",
+        build=_squeeze,
+        methods=("squeeze",),
+    ),
+    Op(
+        "unsqueeze",
+        "With new axes of size 1 at the given places of the result.",
+        build=_unsqueeze,
+        methods=("unsqueeze",),
+    ),
+    Op(
+        "flatten",
+        "The axes from start_axis to end_axis joined into one.",
+        build=_flatten,
+        methods=("flatten",),
+    ),
+    Op(
+        "concat",
+        "Tensors joined along an existing axis: concat([a, b], axis=0).",
+        operands=("*tensors",),
+        build=_concat,
+    ),
+    Op(
+        "stack",
+        "Tensors of one shape joined along a new axis.",
+        operands=("*tensors",),
+        build=_stack,
+    ),
+    Op(
+        "split",
+        "A tuple of pieces along an axis: an int is the number of equal pieces, a list their "
+        "sizes.",
+        build=_split,
+        methods=("split",),
+    ),
+    Op(
+        "roll",
+        "The elements moved by `shift` along an axis, those that fall off coming in again.",
+        build=_roll,
+        methods=("roll",),
+    ),
+    Op(
+        "diagonal",
+        "A diagonal of the last two axes, `offset` above the main one.",
+        build=_diagonal,
+        methods=("diagonal",),
+    ),
+    Op(
+        "getitem",
+        "x[key] with ints, slices, None, Ellipsis and at most one integer tensor.",
+        build=_getitem,
+    ),
+)

@@ -1,0 +1,125 @@
+"""`bufferize-kernels`: tensors become buffers; kernels take their destinations as arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+from nova.errors import LoweringError
+from nova.mlir.bindings import func, ir, memref
+from nova.mlir.buffers import buffer_root, view_as
+from nova.mlir.walk import find_function, functions
+from nova.passes.base import Pass, UpstreamPass
+
+_ONE_SHOT = (
+    "one-shot-bufferize{bufferize-function-boundaries=true "
+    "function-boundary-type-conversion=identity-layout-map},canonicalize"
+)
+_STACK_LIMIT = 64 * 1024
+
+
+@dataclass(frozen=True)
+class BufferizeKernels(Pass):
+    """Bufferize by destination passing.
+
+    Upstream's one-shot bufferization decides what is written in place. Every buffer that a kernel
+    would have allocated becomes an argument of it: first the inputs, then the results, then
+    scratch (`nova.outs` counts the results). `main` allocates them and passes them; kernels
+    return nothing and touch no heap.
+    """
+
+    name: ClassVar[str] = "bufferize-kernels"
+
+    def run(self, module: ir.Module) -> None:
+        UpstreamPass(_ONE_SHOT).run(module)
+        main = find_function(module, "main")
+        assert main is not None
+        results = {
+            kernel.name.value: _pass_destinations(kernel)
+            for kernel in functions(module)
+            if "nova.kernel" in kernel.attributes
+        }
+        for op in list(main.entry_block.operations):
+            if op.operation.name == "func.call":
+                _rewrite_call(op, results[op.callee.value])
+
+
+@dataclass(frozen=True)
+class _Destinations:
+    """What a kernel's results were: (argument index of the buffer) for each, and new arguments."""
+
+    results: tuple[int, ...]
+    added: tuple[Any, ...]
+
+
+def _pass_destinations(kernel: Any) -> _Destinations:
+    block = kernel.entry_block
+    returned = block.operations[len(block.operations) - 1]
+    inputs = len(block.arguments)
+    allocs = [op for op in block.operations if op.operation.name == "memref.alloc"]
+    roots = [buffer_root(v) for v in returned.operands]
+    outs = list(dict.fromkeys(r for r in roots if r in [a.operation.results[0] for a in allocs]))
+    scratch = [a.operation.results[0] for a in allocs if a.operation.results[0] not in outs]
+    position: dict[Any, int] = {a: i for i, a in enumerate(block.arguments)}
+    added = []
+    for value in [*outs, *scratch]:
+        argument = block.add_argument(value.type, kernel.location)
+        position[value] = len(block.arguments) - 1
+        added.append(value.type)
+        value.replace_all_uses_with(argument)
+    for root in roots:
+        if root not in position:
+            raise LoweringError(
+                f"{kernel.name.value} returns a buffer it did not make", where=str(kernel.location)
+            )
+    results = tuple(position[r] for r in roots)
+    for alloc in allocs:
+        alloc.operation.erase()
+    with ir.InsertionPoint(returned.operation), kernel.location:
+        func.ReturnOp([])
+    returned.operation.erase()
+    _allocate_on_stack(kernel)
+    _set_type(kernel)
+    i64 = ir.IntegerType.get_signless(64)
+    kernel.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
+    kernel.attributes["nova.outs"] = ir.IntegerAttr.get(i64, len(outs))
+    return _Destinations(results, tuple(added))
+
+
+def _set_type(function: Any) -> None:
+    types = [a.type for a in function.entry_block.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+
+
+def _allocate_on_stack(kernel: Any) -> None:
+    """Allocations inside of loops (from upstream's bufferization) must be small: on the stack."""
+    nested: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "memref.alloc":
+            nested.append(op)
+        return ir.WalkResult.ADVANCE
+
+    kernel.operation.walk(visit)
+    for op in nested:
+        type_ = op.results[0].type
+        if not type_.has_static_shape or prod(type_.shape) * 8 > _STACK_LIMIT:
+            raise LoweringError(
+                f"{kernel.name.value} would allocate {type_} in a loop", where=str(op.location)
+            )
+        with ir.InsertionPoint.at_block_begin(kernel.entry_block), op.location:
+            stack = memref.AllocaOp(type_, [], []).result
+        op.results[0].replace_all_uses_with(stack)
+        op.erase()
+
+
+def _rewrite_call(call: Any, destinations: _Destinations) -> None:
+    op = call.operation
+    with ir.InsertionPoint(op), op.location:
+        buffers = [memref.AllocOp(t, [], []).result for t in destinations.added]
+        operands = [*op.operands, *buffers]
+        for result, position in zip(op.results, destinations.results, strict=True):
+            result.replace_all_uses_with(view_as(operands[position], result.type))
+        func.CallOp([], ir.FlatSymbolRefAttr.get(call.callee.value), operands)
+    op.erase()

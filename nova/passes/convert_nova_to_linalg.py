@@ -1,0 +1,107 @@
+"""`convert-nova-to-linalg`: the `lower` column of every row, applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.dtypes import TensorType
+from nova.errors import LoweringError
+from nova.mlir.attributes import from_attributes
+from nova.mlir.bindings import arith, func, ir
+from nova.mlir.lowering import LinalgBuilder, Operand
+from nova.mlir.types import nova_type, tensor_type
+from nova.mlir.walk import functions
+from nova.ops import OPS
+from nova.passes.base import Pass
+
+
+@dataclass(frozen=True)
+class ConvertNovaToLinalg(Pass):
+    """Rewrite primitive nova ops as linalg on tensors.
+
+    Unsigned element types become signless: from here on signedness is in the ops. Composites must
+    have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`); everything else of
+    the dialect is gone afterwards.
+    """
+
+    name: ClassVar[str] = "convert-nova-to-linalg"
+
+    def run(self, module: ir.Module) -> None:
+        for function in functions(module):
+            if not function.is_external:
+                _Converter().function(function)
+
+
+class _Converter:
+    def __init__(self) -> None:
+        self.builder = LinalgBuilder()
+        self.types: dict[Any, TensorType] = {}
+
+    def function(self, function: Any) -> None:
+        block = function.entry_block
+        for argument in block.arguments:
+            self._make_signless(argument)
+        for op in list(block.operations):
+            if op.operation.name.startswith("nova."):
+                self._convert(op.operation)
+        returned = block.operations[len(block.operations) - 1]
+        function_type = ir.FunctionType.get(
+            [a.type for a in block.arguments], [o.type for o in returned.operands]
+        )
+        function.attributes["function_type"] = ir.TypeAttr.get(function_type)
+        assert isinstance(returned, func.ReturnOp)
+
+    def _make_signless(self, value: Any) -> None:
+        if isinstance(value.type, ir.RankedTensorType):
+            self.types[value] = nova_type(value.type)
+            value.set_type(tensor_type(self.types[value]))
+
+    def _operand(self, value: Any) -> Operand:
+        return Operand(value, self.types.get(value) or nova_type(value.type))
+
+    def _convert(self, op: Any) -> None:
+        name = op.name.removeprefix("nova.")
+        with ir.InsertionPoint(op), op.location:
+            if name == "constant":
+                result = nova_type(op.results[0].type)
+                value = _signless_constant(op, result)
+            else:
+                result, value = self._lower(name, op)
+        self.types[value] = result
+        op.results[0].replace_all_uses_with(value)
+        op.erase()
+
+    def _lower(self, name: str, op: Any) -> tuple[TensorType, Any]:
+        row = OPS.get(name)
+        if row is None or row.kind != "primitive":
+            raise LoweringError(
+                f"nova.{name} has no lowering to linalg",
+                where=str(op.location),
+                hint="run decompose-composites first" if row else "no row has that name",
+            )
+        operands = [self._operand(v) for v in op.operands]
+        types = tuple(o.type for o in operands)
+        attrs = from_attributes(row, op)
+        if row.canon is not None:
+            attrs = row.canon(types, attrs)
+        assert row.infer is not None
+        result = row.infer(types, attrs)
+        if row.lower is not None:
+            return result, row.lower(self.builder, result, *operands, **attrs)
+        if row.scalar is not None:
+            scalar = row.scalar
+            return result, self.builder.pointwise(
+                result, operands, lambda s, *xs: scalar(s, *xs, **attrs)
+            )
+        raise LoweringError(f"the row of {name} has no lower column", where=str(op.location))
+
+
+def _signless_constant(op: Any, result: TensorType) -> Any:
+    value = op.attributes["value"]
+    type_ = tensor_type(result)
+    if value.type != type_:
+        # Only the signedness of the element type differs: same bytes, another type.
+        text = str(value)
+        value = ir.Attribute.parse(text[: text.rindex(" : ")] + f" : {type_}")
+    return arith.ConstantOp(type_, value).result

@@ -1,0 +1,70 @@
+"""`export-kernels`: the C entry points `void k(void *const *buf, int64_t begin, int64_t end)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.mlir.bindings import ir
+from nova.passes.base import Pass
+
+BODY = "_body"
+
+
+@dataclass(frozen=True)
+class ExportKernels(Pass):
+    """Give every kernel (now an llvm.func over bare pointers) its exported entry point.
+
+    The entry loads the buffer pointers from `buf` and calls the body, which becomes internal and
+    is inlined. The body's pointers are `noalias`: no two arguments of a kernel overlap in what is
+    written. `no-builtins` keeps LLVM from turning loops into calls of memset and memcpy, which a
+    self-contained object does not have.
+    """
+
+    name: ClassVar[str] = "export-kernels"
+    vector_bits: int = 0
+
+    def run(self, module: ir.Module) -> None:
+        for op in list(module.body.operations):
+            if op.operation.name == "llvm.func" and "nova.kernel" in op.operation.attributes:
+                self._export(op.operation)
+
+    def _export(self, body: Any) -> None:
+        name = body.attributes["sym_name"].value
+        body.attributes["sym_name"] = ir.StringAttr.get(name + BODY)
+        body.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+        passthrough = ['"no-builtins"', '"nounwind"']
+        if self.vector_bits:
+            passthrough.append(f'["prefer-vector-width", "{self.vector_bits}"]')
+        attributes = ir.Attribute.parse(f"[{', '.join(passthrough)}]")
+        inlined = ", ".join([*passthrough, '"alwaysinline"'])
+        body.attributes["passthrough"] = ir.Attribute.parse(f"[{inlined}]")
+        arguments = list(body.regions[0].blocks[0].arguments)
+        pointers = len(arguments) - 2
+        unit = ir.UnitAttr.get()
+        noalias = ir.DictAttr.get({"llvm.noalias": unit})
+        body.attributes["arg_attrs"] = ir.ArrayAttr.get(
+            [noalias] * pointers + [ir.DictAttr.get({})] * 2
+        )
+        helper = ir.Module.parse(_entry_text(name, pointers, attributes))
+        helper.body.operations[1].operation.move_before(body)
+
+
+def _entry_text(name: str, pointers: int, attributes: Any) -> str:
+    numbers = range(pointers)
+    types = ", ".join(["!llvm.ptr"] * pointers + ["i64", "i64"])
+    operands = ", ".join([*(f"%v{i}" for i in numbers), "%begin", "%end"])
+    loads = "\n".join(
+        f"%p{i} = llvm.getelementptr %buf[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr\n"
+        f"%v{i} = llvm.load %p{i} : !llvm.ptr -> !llvm.ptr"
+        for i in numbers
+    )
+    # The declaration is there for the verifier; only the entry is taken from this module.
+    return f"""
+      llvm.func @{name}{BODY}({types})
+      llvm.func @{name}(%buf: !llvm.ptr, %begin: i64, %end: i64)
+          attributes {{passthrough = {attributes}}} {{
+        {loads}
+        llvm.call @{name}{BODY}({operands}) : ({types}) -> ()
+        llvm.return
+      }}"""

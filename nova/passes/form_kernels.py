@@ -1,0 +1,309 @@
+"""`form-kernels`: groups ops into kernels and outlines each group as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, ClassVar
+
+from nova.errors import LoweringError
+from nova.mlir.bindings import func, ir
+from nova.mlir.clone import clone_into
+from nova.mlir.walk import find_function
+from nova.passes.base import Pass
+from nova.mlir.structured import Structured, is_structured
+
+_VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
+_CONSTANTS = {"arith.constant", "tensor.empty"}
+
+
+@dataclass(frozen=True)
+class FormKernels(Pass):
+    """Group the ops of `main` into kernels.
+
+    An op joins the kernel that produces its operands when both can be cut into the same tiles: a
+    kernel has a *grid*, the leading dimensions that all of its outputs share, and an op may read
+    what the kernel wrote only at its own grid point. So a softmax, a layer norm, or a matrix
+    product with the elementwise work behind it become one kernel over rows. Ops with less than
+    `serial_work` scalar operations in all are put into one kernel with an empty grid: below that,
+    nothing is gained from tiles.
+
+    Afterwards `main` is a list of calls, constants and reshapes, and each kernel is a private
+    function with the attributes `nova.kernel`, `nova.grid` and `nova.work`.
+    """
+
+    name: ClassVar[str] = "form-kernels"
+    serial_work: int = 20_000
+    max_ops: int = 32
+
+    def run(self, module: ir.Module) -> None:
+        main = find_function(module, "main")
+        if main is None:
+            raise LoweringError("the module has no function @main")
+        _drop_barriers(main)
+        groups = _Grouping(self).form(main)
+        _Outliner(module, main).outline(groups)
+
+
+@dataclass
+class Group:
+    """Ops that become one kernel; `grid` is the sizes of the shared leading dimensions."""
+
+    index: int
+    grid: tuple[int, ...]
+    work: int = 0
+    tiled: bool = True
+    ops: list[Any] = field(default_factory=list)
+
+
+class _Grouping:
+    def __init__(self, options: FormKernels):
+        self.options = options
+        self.groups: list[Group] = []
+        self.made_by: dict[Any, Group] = {}
+
+    def form(self, main: Any) -> list[Group]:
+        for op in main.entry_block.operations:
+            op = op.operation
+            if op.name in _CONSTANTS or op.name == "func.return" or _is_init(op):
+                continue
+            if op.name in _VIEWS:
+                continue
+            self._place(op)
+        return self.groups
+
+    def _place(self, op: Any) -> None:
+        structured = Structured(op) if is_structured(op) else None
+        work = structured.work if structured else _opaque_work(op)
+        producers = [self.made_by[root] for root in _tensor_roots(op) if root in self.made_by]
+        after = max((g.index for g in producers), default=-1)
+        group = self._choose(structured, op, work, after)
+        group.ops.append(op)
+        group.work += work
+        for result in op.results:
+            self.made_by[result] = group
+
+    def _choose(self, structured: Structured | None, op: Any, work: int, after: int) -> Group:
+        last = self.groups[-1] if self.groups else None
+        small = self.options.serial_work
+        if last is not None and work + last.work <= small and len(last.ops) < self.options.max_ops:
+            # Order inside of an untiled kernel is program order, so anything may join.
+            last.grid, last.tiled = (), False
+            return last
+        if structured is not None and after >= 0:
+            group = self.groups[after]
+            grid = self._shared_grid(group, structured)
+            if grid and len(group.ops) < self.options.max_ops and _worth(group.grid, grid):
+                group.grid = grid
+                return group
+        return self._new(structured)
+
+    def _new(self, structured: Structured | None) -> Group:
+        grid = _own_grid(structured) if structured else ()
+        group = Group(len(self.groups), grid, tiled=bool(structured))
+        self.groups.append(group)
+        return group
+
+    def _shared_grid(self, group: Group, op: Structured) -> tuple[int, ...]:
+        """The longest grid under which `op` reads the group's values at its own point only."""
+        if not group.tiled:
+            return ()
+        own = _own_grid(op)
+        length = 0
+        while length < min(len(own), len(group.grid)) and own[length] == group.grid[length]:
+            length += 1
+        direct = set(op.inputs)
+        for root in _tensor_roots(op.op):
+            if self.made_by.get(root) is group and root not in direct:
+                return ()  # read through a reshape or at computed indices
+        for value, access in zip(op.op.operands, op.accesses, strict=True):
+            if self.made_by.get(value) is not group:
+                continue
+            aligned = 0
+            while (
+                aligned < min(length, len(access.coefficients))
+                and access.row_dim(aligned) == op.out_dims[aligned]
+            ):
+                aligned += 1
+            length = min(length, aligned)
+        return own[:length]
+
+
+def _own_grid(op: Structured) -> tuple[int, ...]:
+    return tuple(op.sizes[d] for d in op.out_dims if op.iterators[d] == "parallel")
+
+
+def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Joining must leave enough tiles for all cores."""
+    return prod(after) >= min(prod(before), 64)
+
+
+def _is_init(op: Any) -> bool:
+    """A fill that only initialises destinations: it goes along with whoever it initialises."""
+    if not is_structured(op) or any(isinstance(o.type, ir.RankedTensorType)
+                                    for o in Structured(op).inputs):
+        return False
+    if _captured(op):
+        return False
+    for use in op.results[0].uses:
+        owner = use.owner.operation
+        if not is_structured(owner) or use.operand_number < Structured(owner).num_inputs:
+            return False
+    return True
+
+
+def _opaque_work(op: Any) -> int:
+    sizes = [prod(r.type.shape) for r in op.results if isinstance(r.type, ir.RankedTensorType)]
+    operands = [prod(o.type.shape) for o in op.operands if isinstance(o.type, ir.RankedTensorType)]
+    return 8 * sum(sizes + operands)
+
+
+def _tensor_roots(op: Any) -> list[Any]:
+    """The tensors that `op` reads, seen through reshapes."""
+    values = [*op.operands, *_captured(op)]
+    return [root(v) for v in values if isinstance(v.type, ir.RankedTensorType)]
+
+
+def root(value: Any) -> Any:
+    """The value that `value` is a reshape of."""
+    while isinstance(value, ir.OpResult) and value.owner.operation.name in _VIEWS:
+        value = value.owner.operands[0]
+    return value
+
+
+def _captured(op: Any) -> list[Any]:
+    """Values from outside that the regions of `op` use, each once, in order."""
+    inside: set[Any] = set()
+    used: dict[Any, None] = {}
+
+    def visit(block: Any) -> None:
+        inside.update(block.arguments)
+        for inner in block.operations:
+            for operand in inner.operation.operands:
+                if operand not in inside:
+                    used[operand] = None
+            for region in inner.operation.regions:
+                for nested in region.blocks:
+                    visit(nested)
+            inside.update(inner.operation.results)
+
+    for region in op.regions:
+        for block in region.blocks:
+            visit(block)
+    return list(used)
+
+
+def _drop_barriers(main: Any) -> None:
+    for op in list(main.entry_block.operations):
+        if op.operation.name == "nova.barrier":
+            # Kernels are opaque to CSE, so the barrier has done its work once they are formed;
+            # what it kept apart stays apart because no pass merges ops after this point.
+            op.operation.results[0].replace_all_uses_with(op.operation.operands[0])
+            op.operation.erase()
+
+
+class _Outliner:
+    """Moves groups into functions; main becomes calls in group order, reshapes between them."""
+
+    def __init__(self, module: ir.Module, main: Any):
+        self.module = module
+        self.main = main
+        operations = main.entry_block.operations
+        self.returned = operations[len(operations) - 1].operation
+        self.before = [op.operation for op in operations][:-1]
+        self.new: dict[Any, Any] = {}
+
+    def outline(self, groups: Iterable[Group]) -> None:
+        for group in groups:
+            self._kernel(group)
+        with ir.InsertionPoint(self.returned):
+            for i, value in enumerate(self.returned.operands):
+                self.returned.operands[i] = self._value(value)
+        for op in reversed(self.before):
+            if not any(True for r in op.results for _ in r.uses):
+                op.erase()
+
+    def _value(self, value: Any) -> Any:
+        """What `value` of the old main is in the new one; reshapes are made anew where needed."""
+        if value in self.new or not isinstance(value, ir.OpResult):
+            return self.new.get(value, value)
+        op = value.owner.operation
+        if op.name in _VIEWS:
+            self._value(op.operands[0])
+            clone_into(op, self.new)
+        return self.new.get(value, value)
+
+    def _kernel(self, group: Group) -> None:
+        ops = _with_helpers(group.ops)
+        members = {r for op in ops for r in op.results}
+        inputs: dict[Any, None] = {}
+        for op in ops:
+            for value in [*op.operands, *_captured(op)]:
+                if value not in members:
+                    inputs[value] = None
+        inside = set(ops)
+        results = [
+            r
+            for op in group.ops
+            for r in op.results
+            if any(use.owner.operation not in inside for use in r.uses)
+        ]
+        self._outline(group, ops, list(inputs), results)
+
+    def _outline(self, group: Group, ops: list[Any], inputs: list[Any], results: list[Any]) -> None:
+        name = f"kernel_{group.index}"
+        types = ([v.type for v in inputs], [r.type for r in results])
+        location = ops[-1].location
+        with ir.InsertionPoint(self.main), location:
+            kernel = func.FuncOp(name, types, visibility="private")
+            i64 = ir.IntegerType.get_signless(64)
+            kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
+            kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(group.grid))
+            kernel.attributes["nova.work"] = ir.IntegerAttr.get(i64, group.work)
+            block = kernel.add_entry_block()
+        mapping = dict(zip(inputs, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for op in ops:
+                clone_into(op, mapping)
+            with location:
+                func.ReturnOp([mapping[r] for r in results])
+        with ir.InsertionPoint(self.returned), location:
+            operands = [self._value(v) for v in inputs]
+            call = func.CallOp(types[1], ir.FlatSymbolRefAttr.get(name), operands)
+        self.new.update(zip(results, call.results, strict=True))
+
+
+def _with_helpers(ops: list[Any]) -> list[Any]:
+    """The group's ops with the scalars, empties, fills and reshapes they need, in order."""
+    chosen: dict[Any, None] = {}
+    own = set(ops)
+
+    def need(value: Any) -> None:
+        if not isinstance(value, ir.OpResult):
+            return
+        op = value.owner.operation
+        if op in chosen or op in own:
+            return
+        scalar = op.name == "arith.constant" and not isinstance(value.type, ir.RankedTensorType)
+        if scalar or op.name == "tensor.empty" or _is_init(op) or op.name in _VIEWS:
+            if op.name in _VIEWS and not _reaches(value, own):
+                return
+            for operand in [*op.operands, *_captured(op)]:
+                need(operand)
+            chosen[op] = None
+
+    for op in ops:
+        for value in [*op.operands, *_captured(op)]:
+            need(value)
+        chosen[op] = None
+    return list(chosen)
+
+
+def _reaches(value: Any, own: set[Any]) -> bool:
+    """Whether a reshape is of something the group itself makes (or of nothing yet)."""
+    source = root(value)
+    if not isinstance(source, ir.OpResult):
+        return False
+    op = source.owner.operation
+    return op in own or op.name == "tensor.empty"

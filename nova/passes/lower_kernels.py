@@ -1,0 +1,72 @@
+"""`lower-kernels`: kernels become loops over their tiles, by the schedules of the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.mlir.bindings import func, ir, scf
+from nova.mlir.walk import find_function, functions
+from nova.passes.base import Pass
+from nova.passes.bools import store_bools_as_bytes
+from nova.schedules.cpu import KernelSchedule
+from nova.schedules.loops import index
+from nova.targets import parse_target
+
+
+@dataclass(frozen=True)
+class LowerKernels(Pass):
+    """Tile every kernel over its grid and write it as scf loops over flat buffers.
+
+    A kernel gains two arguments, the range of tiles to compute, and loses its linalg ops; `main`
+    passes (0, number of tiles). The number is also the kernel's attribute `nova.tiles`, and
+    `nova.core` says what it mostly does: `matrix`, `vector`, or `host` for what has one tile and
+    no structure. Bools are bytes in memory from here on.
+    """
+
+    name: ClassVar[str] = "lower-kernels"
+    target: str = "cpu"
+
+    def run(self, module: ir.Module) -> None:
+        target = parse_target(self.target)
+        main = find_function(module, "main")
+        assert main is not None
+        store_bools_as_bytes(module)
+        tiles: dict[str, int] = {}
+        for kernel in functions(module):
+            if "nova.kernel" in kernel.attributes:
+                tiles[kernel.name.value] = _lower(kernel, target)
+        for op in list(main.entry_block.operations):
+            if op.operation.name == "func.call":
+                with ir.InsertionPoint(op.operation), op.location:
+                    callee = op.callee.value
+                    operands = [*op.operation.operands, index(0), index(tiles[callee])]
+                    func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
+                op.operation.erase()
+
+
+def _lower(kernel: Any, target: Any) -> int:
+    block = kernel.entry_block
+    old = [op.operation for op in block.operations]
+    returned = old.pop()
+    schedule = KernelSchedule(kernel, old, target)
+    index_type = ir.IndexType.get()
+    begin = block.add_argument(index_type, kernel.location)
+    end = block.add_argument(index_type, kernel.location)
+    with ir.InsertionPoint(returned), kernel.location:
+        loop = scf.ForOp(begin, end, index(1))
+        with ir.InsertionPoint(loop.body):
+            schedule.emit_tile(loop.induction_variable)
+            scf.YieldOp([])
+    for op in reversed(old):
+        if not any(True for r in op.results for _ in r.uses):
+            op.erase()
+    types = [a.type for a in block.arguments]
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    kernel.attributes["nova.tiles"] = ir.IntegerAttr.get(
+        ir.IntegerType.get_signless(64), schedule.tiles
+    )
+    kernel.attributes["nova.core"] = ir.StringAttr.get(schedule.core)
+    return schedule.tiles
+
+

@@ -1,0 +1,228 @@
+"""`plan-workspace`: every intermediate of main gets an offset in one workspace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, ClassVar
+
+from nova.mlir.bindings import arith, func, ir, linalg, memref
+from nova.mlir.buffers import buffer_root, nbytes, view_as
+from nova.mlir.walk import find_function
+from nova.passes.base import Pass
+from nova.passes.donation import can_write_in_place
+
+_ALIGN = 64
+
+
+@dataclass(frozen=True)
+class PlanWorkspace(Pass):
+    """Turn `main` into `main(arguments, outputs, workspace)`.
+
+    Results are written straight into the output buffers; an updated parameter straight into the
+    parameter when no later kernel reads its old value. Other buffers get offsets in one
+    workspace by lifetime (largest first, lowest offset that is free while they live), aligned to
+    64 bytes. The size is the attribute `nova.workspace`; `nova.outputs` counts the outputs.
+    A result that is an argument, a constant or given twice is copied by a kernel of its own.
+    """
+
+    name: ClassVar[str] = "plan-workspace"
+
+    def run(self, module: ir.Module) -> None:
+        main = find_function(module, "main")
+        assert main is not None
+        _Planner(module, main).plan()
+
+
+@dataclass
+class _Buffer:
+    """A buffer of main with the calls between which it lives."""
+
+    value: Any
+    nbytes: int
+    first: int
+    last: int
+    offset: int = field(default=-1)
+
+
+class _Planner:
+    def __init__(self, module: ir.Module, main: Any):
+        self.module = module
+        self.main = main
+        self.block = main.entry_block
+        self.arguments = list(self.block.arguments)
+
+    def plan(self) -> None:
+        returned = self.block.operations[len(self.block.operations) - 1]
+        results = list(returned.operands)
+        updates = _updates(self.main)
+        ordinary = results[: len(results) - len(updates)]
+        taken: set[Any] = set()
+        with ir.InsertionPoint(returned.operation), self.main.location:
+            for argument, value in zip(updates, results[len(ordinary) :], strict=True):
+                self._update(self.arguments[argument], value, taken)
+            for value in ordinary:
+                output = self.block.add_argument(value.type, self.main.location)
+                self._bind(value, output, taken)
+            func.ReturnOp([])
+        returned.operation.erase()
+        size = self._place_buffers()
+        types = [a.type for a in self.block.arguments]
+        self.main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        self._set_argument_attributes(len(types))
+        self.main.attributes["nova.workspace"] = _i64(size)
+        self.main.attributes["nova.outputs"] = _i64(len(ordinary))
+
+    # --- results --------------------------------------------------------------------------------
+
+    def _bind(self, value: Any, target: Any, taken: set[Any]) -> None:
+        """Let the kernel that makes `value` write into `target`, or copy at the end."""
+        root = buffer_root(value)
+        if _is_alloc(root) and root not in taken:
+            taken.add(root)
+            self._replace(root, target)
+            taken.add(target)
+        else:
+            self._copy(value, target)
+
+    def _update(self, argument: Any, value: Any, taken: set[Any]) -> None:
+        root = buffer_root(value)
+        if _is_alloc(root) and root not in taken and can_write_in_place(
+            self.module, self.block, argument, root
+        ):
+            taken.add(argument)
+            self._replace(root, argument)
+            self._merge_arguments(argument)
+        else:
+            self._copy(value, argument)
+
+    def _merge_arguments(self, argument: Any) -> None:
+        """A kernel that gets one buffer twice uses the last of the two arguments only.
+
+        So that what kernels are told of their arguments, that they do not overlap, stays true.
+        """
+        for op in self.block.operations:
+            op = op.operation
+            if op.name != "func.call":
+                continue
+            same = [i for i, o in enumerate(op.operands) if buffer_root(o) == argument]
+            if len(same) < 2:
+                continue
+            kernel = find_function(self.module, op.attributes["callee"].value)
+            assert kernel is not None
+            formal = list(kernel.entry_block.arguments)
+            with ir.InsertionPoint.at_block_begin(kernel.entry_block), kernel.location:
+                for i in same[:-1]:
+                    formal[i].replace_all_uses_with(view_as(formal[same[-1]], formal[i].type))
+
+    def _replace(self, root: Any, target: Any) -> None:
+        with ir.InsertionPoint(root.owner.operation), self.main.location:
+            view = view_as(target, root.type)
+        owner = root.owner.operation
+        root.replace_all_uses_with(view)
+        owner.erase()
+
+    def _copy(self, value: Any, target: Any) -> None:
+        name = f"copy_{len(list(self.module.body.operations))}"
+        type_ = value.type
+        with ir.InsertionPoint(self.main), self.main.location:
+            kernel = func.FuncOp(name, ([type_, type_], []), visibility="private")
+            kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
+            kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(type_.shape))
+            kernel.attributes["nova.work"] = _i64(prod(type_.shape))
+            kernel.attributes["nova.inputs"] = _i64(1)
+            kernel.attributes["nova.outs"] = _i64(1)
+            block = kernel.add_entry_block()
+            with ir.InsertionPoint(block):
+                _copy_body(block.arguments[0], block.arguments[1])
+                func.ReturnOp([])
+        func.CallOp([], ir.FlatSymbolRefAttr.get(name), [value, view_as(target, type_)])
+
+    # --- workspace ------------------------------------------------------------------------------
+
+    def _place_buffers(self) -> int:
+        buffers = self._lifetimes()
+        placed: list[_Buffer] = []
+        for buffer in sorted(buffers, key=lambda b: (-b.nbytes, b.first)):
+            buffer.offset = _lowest_free(buffer, placed)
+            placed.append(buffer)
+        size = max((b.offset + _aligned(b.nbytes) for b in placed), default=0)
+        i8 = ir.IntegerType.get_signless(8)
+        workspace_type = ir.MemRefType.get([size], i8)
+        workspace = self.block.add_argument(workspace_type, self.main.location)
+        index = ir.IndexType.get()
+        for buffer in buffers:
+            op = buffer.value.owner.operation
+            with ir.InsertionPoint(op), op.location:
+                at = arith.ConstantOp(index, ir.IntegerAttr.get(index, buffer.offset)).result
+                view = memref.ViewOp(buffer.value.type, workspace, at, []).result
+            buffer.value.replace_all_uses_with(view)
+            op.erase()
+        return size
+
+    def _lifetimes(self) -> list[_Buffer]:
+        buffers: dict[Any, _Buffer] = {}
+        for time, op in enumerate(self.block.operations):
+            op = op.operation
+            if op.name == "memref.alloc":
+                value = op.results[0]
+                buffers[value] = _Buffer(value, nbytes(value.type), -1, -1)
+            elif op.name == "func.call":
+                for operand in op.operands:
+                    used = buffers.get(buffer_root(operand))
+                    if used is not None:
+                        used.first = time if used.first < 0 else used.first
+                        used.last = time
+        return list(buffers.values())
+
+    def _set_argument_attributes(self, count: int) -> None:
+        given = list(self.main.arg_attrs) if len(self.arguments) else []
+        empty = ir.DictAttr.get({})
+        self.main.arg_attrs = [*given, *[empty] * (count - len(given))]
+
+
+def _copy_body(source: Any, target: Any) -> None:
+    rank = len(source.type.shape)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    generic = linalg.GenericOp(
+        [],
+        [source],
+        [target],
+        ir.ArrayAttr.get([identity, identity]),
+        ir.ArrayAttr.get([parallel] * rank),
+    )
+    element = source.type.element_type
+    block = generic.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([block.arguments[0]])
+
+
+def _lowest_free(buffer: _Buffer, placed: list[_Buffer]) -> int:
+    alive = sorted(
+        (b for b in placed if b.first <= buffer.last and buffer.first <= b.last),
+        key=lambda b: b.offset,
+    )
+    offset = 0
+    for other in alive:
+        if other.offset - offset >= _aligned(buffer.nbytes):
+            break
+        offset = max(offset, other.offset + _aligned(other.nbytes))
+    return offset
+
+
+def _aligned(size: int) -> int:
+    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def _is_alloc(value: Any) -> bool:
+    return isinstance(value, ir.OpResult) and value.owner.operation.name == "memref.alloc"
+
+
+def _updates(main: Any) -> list[int]:
+    attributes = main.attributes
+    return list(attributes["nova.updates"]) if "nova.updates" in attributes else []
+
+
+def _i64(value: int) -> Any:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

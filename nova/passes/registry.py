@@ -1,0 +1,47 @@
+"""Which passes and named pipelines exist.
+
+In: a kebab-case name. Out: the pass class behind it, or the function that builds the pipeline.
+Called by the pipeline parser and `nova-opt`. Modules load only when their pass is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from nova.passes.base import Pass
+
+# The file of a pass carries its name, with underscores.
+PASS_MODULES: dict[str, str] = {
+    "bufferize-kernels": "nova.passes.bufferize_kernels",
+    "canonicalize-nova": "nova.passes.canonicalize_nova",
+    "convert-nova-to-linalg": "nova.passes.convert_nova_to_linalg",
+    "decompose-composites": "nova.passes.decompose_composites",
+    "expand-math": "nova.passes.expand_math",
+    "export-kernels": "nova.passes.export_kernels",
+    "form-kernels": "nova.passes.form_kernels",
+    "lower-kernels": "nova.passes.lower_kernels",
+    "plan-workspace": "nova.passes.plan_workspace",
+    "strip-host": "nova.passes.strip_host",
+}
+
+
+def load_pass(name: str) -> type[Pass]:
+    """The pass class called `name`; KeyError when Nova has none."""
+    module = importlib.import_module(PASS_MODULES[name])
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Pass) and vars(value).get("name") == name:
+            return value
+    raise ImportError(f"{module.__name__} defines no pass named {name!r}")
+
+
+def named_pipelines() -> dict[str, Callable[..., list[Pass]]]:
+    """The named pipelines; keyword arguments of the functions are the pipelines' options."""
+    from nova.passes.pipelines import PIPELINES  # imports passes, which import this file's users
+
+    return PIPELINES
+
+
+def known_names() -> list[str]:
+    """Every name that a pipeline text may use, besides MLIR's own."""
+    return sorted({*PASS_MODULES, *named_pipelines()})

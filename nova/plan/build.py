@@ -1,0 +1,105 @@
+"""Graph to plan: topological order, argument binding, checks for foreign tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nova.errors import DTypeError, GraphError, ShapeError
+from nova.graph.order import topological
+from nova.graph.tensor import Tensor
+from nova.plan.plan import Arg, Argument, Input, Literal, Param, Plan, Signature, Slot, Step
+
+
+def build_plan(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor] = (),
+    params: Sequence[Tensor] = (),
+    updates: Mapping[Tensor, Tensor] | None = None,
+) -> Plan:
+    """The plan that computes `outputs` and the new values of updated params.
+
+    Leaves with data that are neither inputs nor params become literals.
+    """
+    updates = dict(updates or {})
+    bound = _bind(inputs, params)
+    param_index = {id(p): i for i, p in enumerate(params)}
+    _check_updates(updates, param_index)
+    steps: list[Step] = []
+    args: dict[int, Arg] = dict(bound)
+    for node in topological([*outputs, *updates.values()], stop=[*inputs, *params]):
+        if id(node) in args:
+            continue
+        if node.op is None:
+            args[id(node)] = _literal(node)
+            continue
+        slot = len(steps)
+        steps.append(
+            Step(
+                node.op.name,
+                tuple(args[id(i)] for i in node.inputs),
+                dict(node.attrs),
+                node.type,
+                slot,
+                node.location,
+            )
+        )
+        args[id(node)] = Slot(slot)
+    return Plan(
+        Signature(_arguments(inputs, "x"), _arguments(params, "p")),
+        tuple(steps),
+        tuple(args[id(t)] for t in outputs),
+        tuple((param_index[id(p)], args[id(v)]) for p, v in updates.items()),
+    )
+
+
+def _bind(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> dict[int, Arg]:
+    bound: dict[int, Arg] = {}
+    for kind, tensors in ((Input, inputs), (Param, params)):
+        for i, t in enumerate(tensors):
+            if not isinstance(t, Tensor):
+                raise GraphError(f"{kind.__name__.lower()} {i} is a {type(t).__name__}, no Tensor")
+            if t.op is not None:
+                raise GraphError(
+                    f"{kind.__name__.lower()} {i} is the result of {t.op.name}, not a leaf",
+                    where=str(t.location),
+                    hint="inputs and params are made with nova.tensor(...)",
+                )
+            if id(t) in bound:
+                raise GraphError(
+                    f"{t!r} is given twice among inputs and params", where=str(t.location)
+                )
+            bound[id(t)] = kind(i)
+    return bound
+
+
+def _check_updates(updates: Mapping[Tensor, Tensor], param_index: Mapping[int, int]) -> None:
+    for param, value in updates.items():
+        where = str(value.location)
+        if id(param) not in param_index:
+            raise GraphError(f"{param!r} is updated but not among the params", where=where)
+        if param.shape != value.shape:
+            raise ShapeError(f"update of {param.type} with {value.type}", where=where)
+        if param.dtype is not value.dtype:
+            raise DTypeError(
+                f"update of {param.type} with {value.type}", where=where, hint="cast the new value"
+            )
+
+
+def _literal(node: Tensor) -> Literal:
+    if node.data is None:
+        raise GraphError(
+            f"{node!r} belongs to another program: it has no data and is not among the inputs",
+            where=str(node.location),
+            hint="pass it as an input, or do not keep tensors of one trace for another",
+        )
+    return Literal(node.data, node.type)
+
+
+def _arguments(tensors: Sequence[Tensor], prefix: str) -> tuple[Argument, ...]:
+    names: list[str] = []
+    for i, t in enumerate(tensors):
+        name = t.name or f"{prefix}{i}"
+        while name in names:
+            name += "_"
+        names.append(name)
+    return tuple(Argument(n, t.type) for n, t in zip(names, tensors, strict=True))

@@ -1,0 +1,136 @@
+"""The Plan: a frozen linear program.
+
+A plan is what a graph becomes when it is compiled: a `Signature` (names, shapes and types of inputs
+and params), `Step`s in an order in which they can run (forward, then backward, then updates), each
+writing one slot, the slots to return, and the params to update in place. It prints as text and
+parses back (`nova.plan.text`), and everything after it depends on nothing but the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import TensorType
+from nova.graph.location import Location
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input or param of the program."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a run must be given; guards every run."""
+
+    inputs: tuple[Argument, ...]
+    params: tuple[Argument, ...]
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        return self.inputs + self.params
+
+
+@dataclass(frozen=True)
+class Input:
+    """Argument `index` of the inputs."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"input[{self.index}]"
+
+
+@dataclass(frozen=True)
+class Param:
+    """Argument `index` of the params."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"param[{self.index}]"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The result of the step that writes slot `index`."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"slot[{self.index}]"
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant inside the program."""
+
+    array: np.ndarray
+    type: TensorType
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Literal)
+            and self.type == other.type
+            and self.array.tobytes() == other.array.tobytes()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.array.tobytes()))
+
+
+Arg = Input | Param | Slot | Literal
+
+
+@dataclass(frozen=True)
+class Step:
+    """`out_slot = op(args, **attrs)`; `location` is the user's line."""
+
+    op: str
+    args: tuple[Arg, ...]
+    attrs: dict[str, Any]
+    out_type: TensorType
+    out_slot: int
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole program."""
+
+    signature: Signature
+    steps: tuple[Step, ...]
+    results: tuple[Arg, ...]
+    updates: tuple[tuple[int, Arg], ...] = ()
+
+    @property
+    def out_slots(self) -> tuple[int, ...]:
+        """The slots that are returned (seed: results that are steps)."""
+        return tuple(r.index for r in self.results if isinstance(r, Slot))
+
+    @property
+    def num_slots(self) -> int:
+        return len(self.steps)
+
+    def type_of(self, arg: Arg) -> TensorType:
+        """The type of any argument of a step or of a result."""
+        match arg:
+            case Input(index):
+                return self.signature.inputs[index].type
+            case Param(index):
+                return self.signature.params[index].type
+            case Slot(index):
+                return self.steps[index].out_type
+            case Literal(type=type_):
+                return type_
+
+    def __str__(self) -> str:
+        from nova.plan.text import print_plan
+
+        return print_plan(self)

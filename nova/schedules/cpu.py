@@ -1,0 +1,183 @@
+"""How a kernel runs on a CPU: its tiles, and the code of one tile.
+
+A kernel's grid is the leading dimensions that its ops share. Here the grid is cut into tiles of
+about `_TILE_WORK` scalar operations (or the tile of the packed matrix product where there is one),
+and one tile is the kernel's ops in order, each restricted to the tile.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import Any
+
+from nova.mlir.bindings import arith, ir, memref, scf
+from nova.mlir.clone import clone_into
+from nova.mlir.buffers import VIEWS, buffer_root
+from nova.mlir.structured import is_structured
+from nova.schedules.contraction import emit_block, is_worth_packing, tile_shape
+from nova.schedules.loops import LoopEmitter, Range, index
+from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
+from nova.schedules.products import Product, find_product
+from nova.targets import Target
+
+_TILE_WORK = 65_536
+
+
+class KernelSchedule:
+    """The schedule of one kernel: analysed once, emitted per tile."""
+
+    def __init__(self, kernel: Any, ops: list[Any], target: Target):
+        self.target = target
+        self.ops = ops
+        self.work = int(kernel.attributes["nova.work"].value)
+        grid = tuple(kernel.attributes["nova.grid"])
+        structured = [op for op in ops if is_structured(op)]
+        others = [
+            op
+            for op in ops
+            if not is_structured(op) and op.name not in VIEWS and op.name != "arith.constant"
+        ]
+        if others:
+            grid = ()  # what has no structure runs once, in one tile
+        nests, self.grid = merge_grid([make_nest(op) for op in structured], grid)
+        nests = [merge_inner(nest, len(self.grid)) for nest in nests]
+        self.nests = dict(zip(structured, nests, strict=True))
+        self.skipped: set[Any] = set()
+        self.products = self._find_products()
+        self.tile = self._choose_tile()
+        self.tiles = prod(ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True))
+        self.core = "matrix" if self.products else "host" if others else "vector"
+
+    # --- analysis -------------------------------------------------------------------------------
+
+    def _find_products(self) -> dict[Any, Product]:
+        products: dict[Any, Product] = {}
+        ops = list(self.nests)
+        for i, op in enumerate(ops):
+            before = ops[i - 1] if i else None
+            zeroed = before is not None and _zeroes(before) and _same_output(before, op)
+            product = find_product(self.nests[op], accumulate=not zeroed)
+            if product is None or not is_worth_packing(self.target, product.spec):
+                continue
+            products[op] = product
+            if zeroed and not product.spec.accumulate:
+                self.skipped.add(before)  # the product overwrites: no zeros needed
+        return products
+
+    def _choose_tile(self) -> tuple[int, ...]:
+        tile = [1] * len(self.grid)
+        wanted: dict[int, int] = {}
+        for product in self.products.values():
+            rows, columns = tile_shape(self.target, product.spec)
+            for loop, size in ((product.m, rows), (product.n, columns)):
+                if loop < len(self.grid):
+                    wanted[loop] = max(wanted.get(loop, 1), size)
+        for loop, size in wanted.items():
+            tile[loop] = min(size, max(1, self.grid[loop]))
+        points = max(1, prod(self.grid))
+        budget = max(1, int(_TILE_WORK / max(1.0, self.work / points)) // prod(tile))
+        for i in reversed(range(len(self.grid))):
+            if i not in wanted:
+                tile[i] = max(1, min(self.grid[i], budget))
+                budget = max(1, budget // tile[i])
+        return tuple(tile)
+
+    # --- emission -------------------------------------------------------------------------------
+
+    def emit_tile(self, tile: Any) -> None:
+        """The code of tile number `tile`, at the insertion point."""
+        ranges = self._tile_ranges(tile)
+        self.flat: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
+        for op in self.ops:
+            if op in self.skipped or op.name in VIEWS or op.name == "arith.constant":
+                continue
+            with op.location:
+                if op in self.products:
+                    self._emit_product(self.nests[op], self.products[op], ranges)
+                elif op in self.nests:
+                    nest = self.nests[op]
+                    buffers = [self._flat(v) for v in op.operands]
+                    own = [ranges[i] if i < len(ranges) else None for i in range(len(nest.loops))]
+                    LoopEmitter(nest, buffers, own).emit()
+                else:
+                    clone_into(op, mapping)
+
+    def _tile_ranges(self, tile: Any) -> list[Range | None]:
+        counts = [ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True)]
+        ranges: list[Range | None] = [None] * len(self.grid)
+        rest = tile
+        for i in reversed(range(len(self.grid))):
+            if counts[i] <= 1:
+                continue
+            position = arith.remui(rest, index(counts[i])) if any(
+                c > 1 for c in counts[:i]
+            ) else rest
+            rest = arith.divui(rest, index(counts[i]))
+            low = arith.muli(position, index(self.tile[i]))
+            high = arith.addi(low, index(self.tile[i]))
+            if self.grid[i] % self.tile[i]:
+                high = arith.minui(high, index(self.grid[i]))
+            ranges[i] = (low, high)
+        return ranges
+
+    def _flat(self, value: Any) -> Any:
+        """The buffer behind `value` as one dimension; scalars as they are."""
+        if not isinstance(value.type, ir.MemRefType):
+            return value
+        root = buffer_root(value)
+        if root not in self.flat:
+            size = prod(root.type.shape)
+            flat = ir.MemRefType.get([size], root.type.element_type)
+            self.flat[root] = memref.ReinterpretCastOp(
+                flat, root, [], [], [], static_offsets=[0], static_sizes=[size], static_strides=[1]
+            ).result
+        return self.flat[root]
+
+    def _emit_product(self, nest: Nest, product: Product, ranges: list[Range | None]) -> None:
+        buffers = [self._flat(v) for v in nest.generic.op.operands]
+        offsets = [index(o) for o in nest.offsets]
+
+        def span(loop: int) -> Range:
+            known = ranges[loop] if loop < len(ranges) else None
+            return known or (index(0), index(nest.loops[loop].size))
+
+        def around(loops: tuple[int, ...], at: list[Any]) -> None:
+            if not loops:
+                a, b, c = buffers
+                m, n = span(product.m), span(product.n)
+                emit_block(self.target, product.spec, a, at[0], b, at[1], c, at[2], *m, *n)
+                return
+            loop = nest.loops[loops[0]]
+            low, high = span(loops[0])
+            nested = scf.ForOp(low, high, index(1))
+            with ir.InsertionPoint(nested.body):
+                iv = nested.induction_variable
+                inner = [
+                    arith.addi(base, arith.muli(iv, index(stride))) if stride else base
+                    for base, stride in zip(at, loop.strides, strict=True)
+                ]
+                around(loops[1:], inner)
+                scf.YieldOp([])
+
+        around(product.around, offsets)
+
+
+def _zeroes(op: Any) -> bool:
+    """Whether `op` only fills its output with zero."""
+    operations = [o.operation for o in op.regions[0].blocks[0].operations]
+    if len(operations) != 1:
+        return False
+    value = operations[0].operands[0]
+    block = op.regions[0].blocks[0]
+    arguments = list(block.arguments)
+    if value in arguments:
+        value = list(op.operands)[arguments.index(value)]
+    if not isinstance(value, ir.OpResult) or value.owner.operation.name != "arith.constant":
+        return False
+    attr = value.owner.operation.attributes["value"]
+    return isinstance(attr, ir.FloatAttr) and attr.value == 0.0
+
+
+def _same_output(a: Any, b: Any) -> bool:
+    return buffer_root(list(a.operands)[-1]) == buffer_root(list(b.operands)[-1])

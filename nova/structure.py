@@ -1,0 +1,95 @@
+"""Nested tuples, lists and dicts of leaves: taken apart to a flat list, and put together again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The shape of a nested value: kind is 'leaf', 'none', 'tuple', 'list' or 'dict'."""
+
+    kind: str
+    children: tuple[Structure, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def names(self) -> list[str]:
+        """A readable name per leaf of `(args, kwargs)`."""
+        args, kwargs = self.children
+        result = []
+        for i, child in enumerate(args.children):
+            result += child._names(f"x{i}")
+        for key, child in zip(kwargs.keys, kwargs.children, strict=True):
+            result += child._names(key)
+        return result
+
+    def _names(self, prefix: str) -> list[str]:
+        if self.kind == "leaf":
+            return [prefix]
+        keys = self.keys or tuple(map(str, range(len(self.children))))
+        return [
+            name
+            for key, child in zip(keys, self.children, strict=True)
+            for name in child._names(f"{prefix}.{key}")
+        ]
+
+    def is_flat_arguments(self) -> bool:
+        """Whether `(args, kwargs)` is positional leaves only."""
+        args, kwargs = self.children
+        return not kwargs.children and all(c.kind == "leaf" for c in args.children)
+
+    def is_array_or_tuple(self) -> bool:
+        """Whether a native program returns exactly this structure by itself."""
+        if self.kind == "tuple":
+            return len(self.children) > 1 and all(c.kind == "leaf" for c in self.children)
+        return self.kind == "leaf"
+
+    def __str__(self) -> str:
+        if self.kind in ("leaf", "none"):
+            return "*" if self.kind == "leaf" else "None"
+        if self.kind == "dict":
+            inner = ", ".join(
+                f"{k}: {c}" for k, c in zip(self.keys, self.children, strict=True)
+            )
+            return f"{{{inner}}}"
+        inner = ", ".join(map(str, self.children))
+        return f"({inner})" if self.kind == "tuple" else f"[{inner}]"
+
+
+_LEAF, _NONE = Structure("leaf"), Structure("none")
+
+
+def flatten(value: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a nested value in order, and its structure."""
+    leaves: list[Any] = []
+    return leaves, _flatten(value, leaves)
+
+
+def _flatten(value: Any, leaves: list[Any]) -> Structure:
+    if value is None:
+        return _NONE
+    if type(value) in (tuple, list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return Structure(kind, tuple(_flatten(v, leaves) for v in value))
+    if isinstance(value, dict):
+        keys = tuple(sorted(value))
+        return Structure("dict", tuple(_flatten(value[k], leaves) for k in keys), keys)
+    leaves.append(value)
+    return _LEAF
+
+
+def unflatten(structure: Structure, leaves: list[Any]) -> Any:
+    """The nested value again, with other leaves."""
+    return _unflatten(structure, iter(leaves))
+
+
+def _unflatten(structure: Structure, leaves: Any) -> Any:
+    if structure.kind == "leaf":
+        return next(leaves)
+    if structure.kind == "none":
+        return None
+    items = [_unflatten(child, leaves) for child in structure.children]
+    if structure.kind == "dict":
+        return dict(zip(structure.keys, items, strict=True))
+    return tuple(items) if structure.kind == "tuple" else items

@@ -1,0 +1,255 @@
+"""The machines Nova compiles for: what a target string means, as a frozen record.
+
+In: `cpu`, `x86_64`, `x86_64-v3`, `x86_64-v4` or `aarch64`. Out: a `Target` with the triple, the
+features in LLVM's names and the numbers that schedules tile by. Everybody may import this file; it
+loads neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only when code is generated).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from nova.errors import TargetError
+
+NAMES = ("cpu", "x86_64", "x86_64-v3", "x86_64-v4", "aarch64")
+
+_CUDA = re.compile(r"cuda(:sm_\d{2,3}[af]?)?")
+
+# LLVM feature -> the word in /proc/cpuinfo. Features that are not in this table stay at what the
+# CPU name implies; those in it are always written out, present or absent, because a hypervisor may
+# hide what the CPU name promises.
+_X86_FLAGS = {
+    "sse3": "pni",
+    "ssse3": "ssse3",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "sse4a": "sse4a",
+    "popcnt": "popcnt",
+    "cx16": "cx16",
+    "sahf": "lahf_lm",
+    "movbe": "movbe",
+    "aes": "aes",
+    "pclmul": "pclmulqdq",
+    "avx": "avx",
+    "f16c": "f16c",
+    "fma": "fma",
+    "avx2": "avx2",
+    "bmi": "bmi1",
+    "bmi2": "bmi2",
+    "lzcnt": "abm",
+    "adx": "adx",
+    "sha": "sha_ni",
+    "gfni": "gfni",
+    "vaes": "vaes",
+    "vpclmulqdq": "vpclmulqdq",
+    "avxvnni": "avx_vnni",
+    "avx512f": "avx512f",
+    "avx512cd": "avx512cd",
+    "avx512bw": "avx512bw",
+    "avx512dq": "avx512dq",
+    "avx512vl": "avx512vl",
+    "avx512ifma": "avx512ifma",
+    "avx512vbmi": "avx512vbmi",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512vnni": "avx512_vnni",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+    "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16",
+    "amx-tile": "amx_tile",
+    "amx-int8": "amx_int8",
+    "amx-bf16": "amx_bf16",
+}
+_ARM_FLAGS = {
+    "neon": "asimd",
+    "fullfp16": "asimdhp",
+    "dotprod": "asimddp",
+    "lse": "atomics",
+    "aes": "aes",
+    "sha2": "sha2",
+    "crc": "crc32",
+    "bf16": "bf16",
+    "i8mm": "i8mm",
+}
+
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+
+# name -> (LLVM's CPU name, features above the architecture's baseline)
+_NAMED = {
+    "x86_64": ("x86-64", ()),
+    "x86_64-v3": ("x86-64-v3", _V3),
+    "x86_64-v4": ("x86-64-v4", _V4),
+    "aarch64": ("generic", ("neon",)),
+}
+
+# Caches of a named target are those of a modest machine of its kind, so that code compiled for it
+# runs well on all of them; `cpu` uses the sizes of the machine.
+_COMMON_CACHES = (32 << 10, 512 << 10, 8 << 20)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One machine to compile for; equal targets give equal code."""
+
+    name: str
+    triple: str
+    cpu: str
+    """LLVM's CPU name; empty for `cpu`, whose name only LLVM knows: see `llvm_cpu`."""
+    model: str
+    """What identifies the processor of `cpu` (vendor, family, model); empty for named targets."""
+    features: tuple[str, ...]
+    absent: tuple[str, ...]
+    """Features that the CPU name may imply and that are not there."""
+    vector_bits: int
+    vector_registers: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+    @property
+    def arch(self) -> str:
+        return self.triple.partition("-")[0]
+
+    @property
+    def has_fma(self) -> bool:
+        return self.arch == "aarch64" or "fma" in self.features
+
+    @property
+    def has_f16c(self) -> bool:
+        """f16 <-> f32 conversion is an instruction, not a library call."""
+        return self.arch == "aarch64" or "f16c" in self.features
+
+    @property
+    def native_rounding(self) -> bool:
+        """floor, ceil, trunc and round-to-even of a float vector are instructions."""
+        return self.arch == "aarch64" or "sse4.1" in self.features
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of this width one vector register holds."""
+        return self.vector_bits // bits
+
+    def llvm_features(self) -> str:
+        """The feature string for LLVM's target machine."""
+        words = [f"+{f}" for f in self.features] + [f"-{f}" for f in self.absent]
+        if self.vector_bits == 512:
+            words.append("-prefer-256-bit")
+        return ",".join(words)
+
+    def key(self) -> str:
+        """A stable text for cache keys: everything that the generated code depends on."""
+        text = "|".join(
+            (
+                self.triple,
+                self.cpu,
+                self.model,
+                ",".join(self.features),
+                ",".join(self.absent),
+                f"v{self.vector_bits}x{self.vector_registers}",
+                f"c{self.l1_bytes}-{self.l2_bytes}-{self.l3_bytes}",
+            )
+        )
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@functools.cache
+def parse_target(text: str) -> Target:
+    """The target that `text` names."""
+    if text == "cpu":
+        return _host()
+    if text in _NAMED:
+        cpu, features = _NAMED[text]
+        arch = "aarch64" if text == "aarch64" else "x86_64"
+        return _make(text, arch, cpu, "", features, (), _COMMON_CACHES)
+    if _CUDA.fullmatch(text):
+        raise TargetError(
+            f"target {text!r}: device code is not in this version",
+            hint=f"compile for one of {', '.join(NAMES)}",
+        )
+    near = difflib.get_close_matches(text.lower(), (*NAMES, "cuda"), n=1, cutoff=0.5)
+    raise TargetError(
+        f"unknown target {text!r}",
+        hint=(f"did you mean {near[0]!r}? " if near else "") + f"targets: {', '.join(NAMES)}",
+    )
+
+
+def llvm_cpu(target: Target) -> str:
+    """LLVM's name of the target's CPU; loads LLVM for `cpu`."""
+    if target.cpu:
+        return target.cpu
+    import llvmlite.binding
+
+    return llvmlite.binding.get_host_cpu_name()
+
+
+def _make(
+    name: str,
+    arch: str,
+    cpu: str,
+    model: str,
+    features: tuple[str, ...],
+    absent: tuple[str, ...],
+    caches: tuple[int, int, int],
+) -> Target:
+    wide = {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(features)
+    return Target(
+        name=name,
+        triple=f"{arch}-unknown-linux-gnu",
+        cpu=cpu,
+        model=model,
+        features=tuple(sorted(features)),
+        absent=tuple(sorted(absent)),
+        vector_bits=512 if wide else 256 if "avx2" in features else 128,
+        vector_registers=32 if wide or arch == "aarch64" else 16,
+        l1_bytes=caches[0],
+        l2_bytes=caches[1],
+        l3_bytes=caches[2],
+    )
+
+
+def _host() -> Target:
+    arch = {"x86_64": "x86_64", "AMD64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}.get(
+        platform.machine()
+    )
+    try:
+        info = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    except OSError:
+        info = ""
+    fields = {
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in info.splitlines())
+    }
+    flags = set(fields.get("flags", fields.get("Features", "")).split())
+    if arch is None or not flags:
+        raise TargetError(
+            f"the features of this processor ({platform.machine() or 'unknown'}) cannot be read",
+            hint=f"name a target: {', '.join(NAMES[1:])}",
+        )
+    table = _X86_FLAGS if arch == "x86_64" else _ARM_FLAGS
+    features = tuple(f for f, flag in table.items() if flag in flags)
+    absent = tuple(f for f, flag in table.items() if flag not in flags)
+    identity = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
+    model = "/".join(fields[key] for key in identity if key in fields)
+    return _make("cpu", arch, "", model, features, absent, _host_caches())
+
+
+def _host_caches() -> tuple[int, int, int]:
+    """Data cache sizes by level; the common ones for a level that the system does not report."""
+    sizes = dict(enumerate(_COMMON_CACHES, start=1))
+    for entry in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            kind, level, size = (
+                (entry / part).read_text().strip() for part in ("type", "level", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction" and (number := re.fullmatch(r"(\d+)([KM]?)", size)):
+            sizes[int(level)] = int(number[1]) << {"": 0, "K": 10, "M": 20}[number[2]]
+    return sizes[1], sizes[2], sizes[3]

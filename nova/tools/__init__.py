@@ -1,0 +1,1 @@
+"""Command-line tools: thin argparse shells over the library."""

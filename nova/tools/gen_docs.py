@@ -1,0 +1,82 @@
+"""Pages of the documentation that are tables in the code.
+
+In: the tables (`nova/knobs.py`, ...). Out: Markdown files under `docs/`, written by
+`python -m nova.tools.gen_docs`; with `--check` nothing is written and stale pages are an error,
+which is what the tests and CI run. A new page is a row in `PAGES` and a function that renders it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from nova import knobs
+
+HEADER = "<!-- Written by `python -m nova.tools.gen_docs`: change the table in {source}. -->\n\n"
+
+
+def render_knobs() -> str:
+    """The page of settings."""
+    lines = [
+        HEADER.format(source="nova/knobs.py") + "# Settings",
+        "",
+        "Every setting is an environment variable, an attribute of `nova.knobs` and a keyword of",
+        "`nova.knobs.override`. An override wins over an assignment, an assignment over the",
+        "environment. A variable that starts with `NOVA_` and is not in this table is an error.",
+        "",
+        "```python",
+        "nova.knobs.cache = False                             # for this process",
+        'with nova.knobs.override(log="compile", threads=1):  # for this thread and block',
+        "    ...",
+        "```",
+        "",
+        "| variable | Python | takes | default | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for knob in knobs.KNOBS.values():
+        cells = (
+            f"`{knob.variable}`",
+            f"`knobs.{knob.name}`",
+            knob.kind.takes,
+            knob.default_text,
+            knob.doc,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/knobs.md": render_knobs,
+}
+
+
+def find_stale(root: Path) -> list[str]:
+    """The pages under `root` whose text differs from the tables."""
+    return [
+        page
+        for page, render in PAGES.items()
+        if not (root / page).is_file() or (root / page).read_text() != render()
+    ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the pages, or check them; the return value is the exit status."""
+    parser = argparse.ArgumentParser(prog="gen_docs", description="Write the generated docs pages.")
+    parser.add_argument("--root", type=Path, default=Path.cwd(), help="the repository")
+    parser.add_argument("--check", action="store_true", help="only say which pages are stale")
+    args = parser.parse_args(argv)
+    stale = find_stale(args.root)
+    for page in stale:
+        if args.check:
+            print(f"{page} is stale: run python -m nova.tools.gen_docs", file=sys.stderr)
+        else:
+            (args.root / page).parent.mkdir(parents=True, exist_ok=True)
+            (args.root / page).write_text(PAGES[page]())
+            print(f"wrote {page}")
+    return 1 if stale and args.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

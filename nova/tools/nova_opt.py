@@ -1,0 +1,211 @@
+"""nova-opt: run Nova's and MLIR's passes on MLIR text.
+
+In: a file or stdin, and passes as `--pass-pipeline=...`, `--PASS[=options]` or `--PIPELINE`.
+Out: the module on stdout or in `-o FILE`; messages with source line and caret on stderr, exit 1.
+Called from the command line and, with a list of arguments, by the text tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+import sys
+from pathlib import Path
+
+from nova.errors import NovaError, PipelineError
+from nova.mlir.bindings import ir
+from nova.mlir.context import make_context
+from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
+from nova.passes.base import Pass, option_name, run_pipeline
+from nova.passes.pipeline_parser import parse_pipeline
+from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
+from nova.tools.mlir_source import (
+    SEPARATOR,
+    decode_source,
+    describe_error,
+    render_diagnostic,
+    split_input,
+)
+from nova.tools.verify_diagnostics import check_diagnostics
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the tool; the return value is the exit status."""
+    args, rest = _make_parser().parse_known_args(argv)
+    filename = "<stdin>" if args.file == "-" else args.file
+    source = ""
+    try:
+        if args.list_passes:
+            _list_passes()
+            return 0
+        data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
+        source = data.decode(errors="replace")
+        text = decode_source(data, filename)
+        with make_context() as context:
+            context.allow_unregistered_dialects = args.allow_unregistered_dialect
+            return _process_all(text, filename, args, _choose_passes(args, rest, context), context)
+    except NovaError as error:
+        shown_for = filename if error.where else "nova-opt"
+        sys.stderr.write(render_diagnostic(describe_error(error), shown_for, source))
+    except BrokenPipeError:
+        # The reader left (`| head`); Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"nova-opt: {error.filename or args.file}: {error.strerror}", file=sys.stderr)
+    return 1
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nova-opt",
+        description="Run Nova's and MLIR's passes on MLIR text.",
+        epilog="Any pass or named pipeline is also an option: --canonicalize, --PASS='key=value'.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("file", nargs="?", default="-", metavar="FILE", help="MLIR text; - is stdin (default)")
+    add("-o", dest="output", default="-", metavar="OUT", help="where the result goes; - is stdout")
+    add("--pass-pipeline", metavar="TEXT", help="such as builtin.module(PASS{key=value},...)")
+    add("--list-passes", action="store_true", help="show Nova's passes and pipelines, and stop")
+    add("--split-input-file", action="store_true", help=f"treat parts between {SEPARATOR} alone")
+    add(
+        "--verify-diagnostics", action="store_true", help="check // expected-error {{...}} comments"
+    )
+    add("--allow-unregistered-dialect", action="store_true", help="take ops of unknown dialects")
+    add("--mlir-print-ir-after-all", action="store_true", help="show the IR after every pass")
+    add("--mlir-print-ir-after", action="append", default=[], metavar="PASS")
+    add("--mlir-timing", action="store_true", help="show the time of every pass")
+    add("--mlir-print-debuginfo", action="store_true", help="print locations")
+    add("--mlir-print-op-generic", action="store_true", help="print every op in its generic form")
+    return parser
+
+
+def _choose_passes(args: argparse.Namespace, rest: list[str], context: ir.Context) -> list[Pass]:
+    for word in rest:
+        if not word.startswith("--"):
+            raise PipelineError(f"unexpected argument `{word}`", hint="see nova-opt --help")
+    if args.pass_pipeline and rest:
+        raise PipelineError(f"`{rest[0]}` cannot be combined with --pass-pipeline")
+    words = [word.removeprefix("--").partition("=") for word in rest]
+    from_flags = ",".join(f"{name}{{{value}}}" if eq else name for name, eq, value in words)
+    passes = parse_pipeline(args.pass_pipeline or from_flags, context)
+    for name in args.mlir_print_ir_after:
+        if not any(name in _names(step) for step in passes):
+            raise PipelineError(f"--mlir-print-ir-after: `{name}` is not in the pipeline")
+    return passes
+
+
+def _process_all(
+    text: str, filename: str, args: argparse.Namespace, passes: list[Pass], context: ir.Context
+) -> int:
+    results: list[str] = []
+    failed = False
+    timing: dict[str, float] = {}
+    for part in split_input(text) if args.split_input_file else [text]:
+        said: list[Diagnostic] = []
+        result = _process(part, filename, args, passes, context, said, timing)
+        if result is not None:
+            results.append(result)
+        if args.verify_diagnostics:
+            said = check_diagnostics(part, filename, said)
+        failed |= bool(said) if args.verify_diagnostics else result is None
+        for diagnostic in said:
+            sys.stderr.write(render_diagnostic(diagnostic, filename, text))
+    if args.mlir_timing:
+        _print_timing(timing)
+    output = f"{SEPARATOR}\n".join(results)
+    if args.output == "-":
+        sys.stdout.write(output)
+        sys.stdout.flush()
+    elif not failed:
+        Path(args.output).write_text(output)
+    return 1 if failed else 0
+
+
+def _process(
+    text: str,
+    filename: str,
+    args: argparse.Namespace,
+    passes: list[Pass],
+    context: ir.Context,
+    said: list[Diagnostic],
+    timing: dict[str, float],
+) -> str | None:
+    """The module after the passes, as text; None on failure. `said` gains what MLIR said."""
+
+    def print_module(module: ir.Module) -> str:
+        return str(
+            module.operation.get_asm(
+                enable_debug_info=args.mlir_print_debuginfo,
+                print_generic_op_form=args.mlir_print_op_generic,
+            )
+        )
+
+    def show(step: Pass, module: ir.Module) -> None:
+        if args.mlir_print_ir_after_all or _names(step) & set(args.mlir_print_ir_after):
+            dump = f"// -----// IR Dump After {step} //----- //\n{print_module(module)}\n"
+            sys.stderr.write(dump)
+
+    try:
+        with capture_diagnostics(context) as parsing:
+            try:
+                module = ir.Module.parse(text, context)
+            finally:
+                said += [_place_in_file(diagnostic, filename) for diagnostic in parsing]
+        run_pipeline(
+            module,
+            passes,
+            after_each=show,
+            timing=timing,
+            on_diagnostic=lambda diagnostic: said.append(_place_in_file(diagnostic, filename)),
+        )
+    except ir.MLIRError:  # of the parser, which is in `said`
+        return None
+    except NovaError as error:
+        # An error that MLIR reported is in `said` already, with its notes.
+        if not any(diagnostic.severity == "error" for diagnostic in said):
+            said.append(describe_error(error))
+        return None
+    return print_module(module)
+
+
+def _place_in_file(diagnostic: Diagnostic, filename: str) -> Diagnostic:
+    """MLIR calls text without a name `-`; here it is the input."""
+    return dataclasses.replace(
+        diagnostic,
+        file=filename if diagnostic.file == "-" else diagnostic.file,
+        notes=tuple(_place_in_file(note, filename) for note in diagnostic.notes),
+    )
+
+
+def _names(step: Pass) -> set[str]:
+    """The pass names that a step's text mentions."""
+    return set(re.findall(r"[\w.-]+", re.sub(r"\{[^}]*\}", "", str(step))))
+
+
+def _print_timing(timing: dict[str, float]) -> None:
+    total = sum(timing.values()) or 1.0
+    print("  seconds   share  pass", file=sys.stderr)
+    for name, seconds in timing.items():
+        print(f"{seconds:9.4f}  {seconds / total:6.1%}  {name}", file=sys.stderr)
+    print(f"{sum(timing.values()):9.4f}  {1:6.1%}  total", file=sys.stderr)
+
+
+def _list_passes() -> None:
+    print("passes:")
+    for name in PASS_MODULES:
+        step = load_pass(name)
+        options = [option_name(field.name) for field in dataclasses.fields(step)]  # type: ignore
+        print(f"  --{name}{'{' + ' '.join(options) + '}' if options else ''}")
+        print(f"      {step.summary()}")
+    print("pipelines:")
+    for name, make in named_pipelines().items():
+        print(f"  --{name}")
+        print(f"      {(make.__doc__ or '').strip().split(chr(10))[0]}")
+    print("MLIR's own passes are available by their names too.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

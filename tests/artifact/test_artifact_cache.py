@@ -1,0 +1,283 @@
+"""The disk cache: keys, hits, damage, bad folders, many processes, eviction."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from nova.artifact import cache as module
+from nova.artifact.cache import CacheStats, DiskCache, cache_key, default_folder, explain
+from nova.artifact.format import write_artifact
+from nova.errors import CacheWarning
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def entry(manifest, objects):
+    """Makes (key, artifact bytes) that differ by one part of the key."""
+
+    def make(number=0):
+        parts = {"text": "module", "number": str(number)}
+        data = write_artifact(dataclasses.replace(manifest, key=parts), objects, bytes(100), {})
+        return cache_key(parts), data
+
+    return make
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_warned_folders", set())
+    return DiskCache(tmp_path / "made" / "nova", 1 << 30)
+
+
+def test_key_and_explain():
+    old = {"target": "cpu", "options": "O3", "text": "a\nb\nc"}
+    assert cache_key(old) == cache_key(dict(reversed(old.items())))
+    assert len(cache_key(old)) == 64
+    assert cache_key(old) != cache_key({**old, "target": "x86_64"})
+    assert explain(old, old) == "nothing differs: the keys are equal"
+    new = {"target": "x86_64", "text": "a\nB\nc", "versions": "1"}
+    assert explain(old, new).splitlines() == [
+        "options is gone, it was 'O3'",
+        "target differs: 'cpu' became 'x86_64'",
+        "text differs: line 2: 'b' became 'B'",
+        "versions is new: '1'",
+    ]
+    assert "2 lines became 3" in explain({"text": "a\nb"}, {"text": "a\nb\nc"})
+
+
+def test_hit_and_miss(cache, entry):
+    key, data = entry()
+    assert cache.get(key) is None
+    cache.put(key, data)
+    found = cache.get(key)
+    assert bytes(found.data) == data
+    assert found.manifest.key["number"] == "0"
+    assert cache.stats == CacheStats(hits=1, misses=1, puts=1)
+    assert oct(cache.folder.stat().st_mode & 0o777) == "0o700"
+    assert oct(cache.path(key).stat().st_mode & 0o777) == "0o600"
+    assert [e.key for e in cache.entries()] == [key]
+    assert cache.verify() == {}
+    assert cache.clear() == 1
+    assert cache.entries() == []
+    assert cache.get(key) is None
+
+
+def test_keys_are_hashes(cache):
+    for key in ("", "../escape", "A" * 64, "0" * 63):
+        with pytest.raises(ValueError, match="64 hexadecimal"):
+            cache.get(key)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "swap", "link", "foreign"])
+def test_damaged_entry_is_rebuilt(cache, entry, damage, tmp_path):
+    key, data = entry()
+    cache.put(key, data)
+    path = cache.path(key)
+    if damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "flip":
+        path.write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "swap":
+        path.write_bytes(entry(1)[1])
+    elif damage == "foreign":
+        path.write_bytes(b"#!/bin/sh\n" * 99)
+    else:
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    assert list(cache.verify()) == [path]
+    with pytest.warns(CacheWarning, match=f"{path.name}: check '.*' failed") as caught:
+        assert cache.get(key) is None
+    assert len(caught) == 1
+    assert not path.exists()
+    assert cache.stats.damaged == 1
+    cache.put(key, data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.get(key) is not None
+
+
+def test_folder_that_cannot_be_made(tmp_path, entry, monkeypatch):
+    monkeypatch.setattr(module, "_warned_folders", set())
+    (tmp_path / "file").write_text("not a folder")
+    folder = tmp_path / "file" / "nova"
+    key, data = entry()
+    with pytest.warns(CacheWarning, match="cannot be written .*NOVA_CACHE_DIR") as caught:
+        for _ in range(2):
+            cache = DiskCache(folder, 1 << 30)
+            assert cache.get(key) is None
+            cache.put(key, data)
+            cache.put(key, data)
+            assert cache.get(key) is None
+            assert cache.entries() == []
+            assert cache.clear() == 0
+    assert len(caught) == 1
+    assert cache.stats == CacheStats(misses=2)
+
+
+@pytest.mark.parametrize("why", ["a file", "writable by others", "another owner"])
+def test_folder_that_cannot_be_trusted(cache, entry, why, monkeypatch):
+    key, data = entry()
+    cache.put(key, data)
+    folder = cache.folder
+    if why == "a file":
+        folder.rename(folder.with_name("moved"))
+        folder.write_text("")
+    elif why == "writable by others":
+        folder.chmod(0o777)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: 123456)
+    fresh = DiskCache(folder, 1 << 30)
+    with pytest.warns(CacheWarning, match="is not a folder|other users|belongs to user") as caught:
+        assert fresh.get(key) is None
+        fresh.put(key, data)
+        assert fresh.get(key) is None
+        assert fresh.entries() == []
+    assert len(caught) == 1
+
+
+def test_reads_where_it_cannot_write(cache, entry, monkeypatch):
+    key, data = entry()
+    cache.put(key, data)
+
+    def refuse(*args, **kwargs):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("os.utime", refuse)
+    monkeypatch.setattr(module, "write_atomically", refuse)
+    with pytest.warns(CacheWarning, match="Read-only file system") as caught:
+        cache.put(*entry(1))
+        cache.put(*entry(2))
+    assert len(caught) == 1
+    assert cache.get(key) is not None
+
+
+def test_unreadable_entry_is_kept(cache, entry, monkeypatch):
+    key, data = entry()
+    cache.put(key, data)
+
+    def refuse(*args, **kwargs):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_open_here", refuse)
+        with pytest.warns(CacheWarning, match="Too many open files"):
+            assert cache.get(key) is None
+    assert cache.get(key) is not None
+
+
+def test_eviction_follows_use(cache, entry):
+    made = [entry(number) for number in range(5)]
+    size = len(made[0][1])
+    cache.max_bytes = 3 * size + size // 2
+    for key, data in made[:3]:
+        cache.put(key, data)
+    assert cache.get(made[0][0]) is not None  # now 1 is the oldest
+    cache.put(*made[3])
+    assert [e.key for e in cache.entries()] == [made[2][0], made[0][0], made[3][0]]
+    cache.put(*made[4])
+    assert [e.key for e in cache.entries()] == [made[0][0], made[3][0], made[4][0]]
+    assert cache.stats.evictions == 2
+    assert sum(e.nbytes for e in cache.entries()) <= cache.max_bytes
+
+
+def test_entry_above_the_bound(cache, entry):
+    cache.max_bytes = 1000
+    with pytest.warns(CacheWarning, match="may hold 1000 bytes") as caught:
+        cache.put(*entry(0))
+        cache.put(*entry(1))
+    assert len(caught) == 1
+    assert cache.entries() == []
+
+
+def test_abandoned_temporary_files_go(cache, entry):
+    cache.put(*entry(0))
+    old, young = cache.folder / ".tmp-1-old", cache.folder / ".tmp-2-young"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 7200,) * 2)
+    cache.put(*entry(1))
+    assert not old.exists()
+    assert young.exists()
+    assert len(cache.entries()) == 2
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from nova.artifact.cache import DiskCache
+import warnings
+warnings.simplefilter("error")
+folder, source, key, seed = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+data = source.read_bytes()
+cache = DiskCache(folder, len(data) + 10)  # room for one: everybody evicts everybody
+other = format(seed, "064x")
+hits = 0
+for turn in range(60):
+    cache.put(key, data)
+    found = cache.get(key)
+    if found is not None:
+        assert bytes(found.data) == data
+        hits += 1
+    if turn % 10 == 9:
+        cache.put(other, data)
+        if turn % 20 == 19:
+            cache.clear()
+print(hits)
+"""
+
+
+def test_many_processes(tmp_path, manifest, objects):
+    source = tmp_path / "source"
+    anonymous = dataclasses.replace(manifest, key={})
+    source.write_bytes(write_artifact(anonymous, objects, bytes(100), {}))
+    arguments = [sys.executable, "-c", WORKER, str(tmp_path / "cache"), str(source), "a" * 64]
+    workers = [
+        subprocess.Popen(
+            [*arguments, str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+        )
+        for seed in range(4)
+    ]
+    for worker in workers:
+        out, err = worker.communicate(timeout=120)
+        assert worker.returncode == 0, err.decode()
+        assert int(out) > 0
+    assert all(path.suffix == ".nova" for path in (tmp_path / "cache").iterdir())
+
+
+def test_many_threads(cache, entry):
+    made = [entry(number) for number in range(3)]
+    problems = []
+
+    def work():
+        try:
+            for _ in range(30):
+                for key, data in made:
+                    cache.put(key, data)
+                    assert bytes(cache.get(key).data) == data
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert cache.stats.puts == cache.stats.hits == 360
+
+
+def test_default_folder_is_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "nova"
