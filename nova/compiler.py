@@ -7,9 +7,10 @@ only when it is new loads MLIR and LLVM and compiles.
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -291,20 +292,34 @@ def compiler_version() -> str:
 
     The passes are meant to be changed, so a changed file must miss the cache.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
     digest = hashlib.sha256()
-    root = Path(__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        status = path.stat()
-        digest.update(f"{path.relative_to(root)}:{status.st_size}:{status.st_mtime_ns}".encode())
+    root = os.path.dirname(__file__)
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                status = os.stat(path)
+                digest.update(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}".encode())
     parts = [digest.hexdigest()[:16]]
-    for name in ("torch-mlir", "llvmlite"):
-        try:
-            parts.append(f"{name}={version(name)}")
-        except PackageNotFoundError:
-            parts.append(f"{name}=unknown")
+    parts += [f"{name}={_installed_version(name)}" for name in ("torch_mlir", "llvmlite")]
     return " ".join(parts)
+
+
+def _installed_version(package: str) -> str:
+    """The version in the name of the package's .dist-info folder; `unknown` without one.
+
+    importlib.metadata knows it too, but its import alone takes longer than a load from the cache.
+    """
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith(f"{package}-") and name.endswith(".dist-info"):
+                return name[len(package) + 1 : -len(".dist-info")]
+    return "unknown"
 
 
 # --- immediate use --------------------------------------------------------------------------------
@@ -328,6 +343,8 @@ set_evaluator(evaluate)
 def _unknown_keyword(
     function: str, unknown: Mapping[str, Any], known: Sequence[str]
 ) -> UnknownKeywordError:
+    from difflib import get_close_matches  # only on the way to an error
+
     name = next(iter(unknown))
     close = get_close_matches(name, known, 1)
     return UnknownKeywordError(

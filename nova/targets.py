@@ -7,10 +7,9 @@ loads neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only when code is g
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
-import platform
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,6 +172,8 @@ def parse_target(text: str) -> Target:
             f"target {text!r}: device code is not in this version",
             hint=f"compile for one of {', '.join(NAMES)}",
         )
+    import difflib  # only on the way to an error
+
     near = difflib.get_close_matches(text.lower(), (*NAMES, "cuda"), n=1, cutoff=0.5)
     raise TargetError(
         f"unknown target {text!r}",
@@ -215,9 +216,8 @@ def _make(
 
 
 def _host() -> Target:
-    arch = {"x86_64": "x86_64", "AMD64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}.get(
-        platform.machine()
-    )
+    machine = os.uname().machine
+    arch = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}.get(machine)
     try:
         info = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:
@@ -229,7 +229,7 @@ def _host() -> Target:
     flags = set(fields.get("flags", fields.get("Features", "")).split())
     if arch is None or not flags:
         raise TargetError(
-            f"the features of this processor ({platform.machine() or 'unknown'}) cannot be read",
+            f"the features of this processor ({machine or 'unknown'}) cannot be read",
             hint=f"name a target: {', '.join(NAMES[1:])}",
         )
     table = _X86_FLAGS if arch == "x86_64" else _ARM_FLAGS

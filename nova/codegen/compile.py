@@ -8,10 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nova import __version__, knobs
 from nova.artifact.format import FORMAT_VERSION, Manifest, TensorSpec, write_artifact
-from nova.codegen.llvm import compile_objects
+from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.normalise import normalise
 from nova.codegen.stages import Recorder, run_stages, start_from_plan
 from nova.codegen.tables import Tables, read_tables
@@ -20,7 +21,8 @@ from nova.mlir.bindings import ir, llvm
 from nova.plan import Plan
 from nova.targets import Target, llvm_cpu
 
-_KERNELS_PER_OBJECT = 4
+_KERNELS_PER_OBJECT = 3
+_UNROLLED_WORK = 8_000
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,12 @@ def build(plan: Plan, target: Target, options: Mapping[str, str], key: Mapping[s
         run_stages(module, target.name, recorder, observe=observe)
         tables = found[0]
         started = time.perf_counter()
-        texts = _translate(module, len(tables.kernels))
-        recorder.record("ll", "\n".join(texts), time.perf_counter() - started)
+        units = _translate(module)
+        text = "\n".join(unit.text for unit in units)
+        recorder.record("ll", text, time.perf_counter() - started)
         bar.advance("object")
         started = time.perf_counter()
-        objects = compile_objects(texts, target, knobs.get("threads"))
+        objects = compile_objects(units, target, knobs.get("threads"))
         size = sum(map(len, objects))
         recorder.record("object", f"{size} bytes", time.perf_counter() - started, size)
         started = time.perf_counter()
@@ -64,24 +67,35 @@ def build(plan: Plan, target: Target, options: Mapping[str, str], key: Mapping[s
     return Build(data, recorder)
 
 
-def _translate(module: ir.Module, kernels: int) -> list[str]:
-    """LLVM IR texts, each with a share of the kernels, so that they can compile side by side."""
-    groups = max(1, min(knobs.get("threads"), kernels // _KERNELS_PER_OBJECT))
-    if groups == 1:
-        return [normalise(llvm.translate_module_to_llvmir(module.operation))]
+def _translate(module: ir.Module) -> list[Unit]:
+    """LLVM IR in units that can compile side by side: the tiny kernels, and shares of the rest."""
     operations = [op.operation for op in module.body.operations]
     # An entry point and its body stand next to each other and must stay together.
     pairs = [operations[i : i + 2] for i in range(0, len(operations), 2)]
-    texts = []
-    for group in range(groups):
-        with module.context, ir.Location.unknown():
-            part = ir.Module.create()
-            with ir.InsertionPoint(part.body):
-                for pair in pairs[group::groups]:
-                    for op in pair:
-                        op.clone()
-            texts.append(normalise(llvm.translate_module_to_llvmir(part.operation)))
-    return texts
+    tiny = [p for p in pairs if _work(p) <= _UNROLLED_WORK]
+    rest = sorted((p for p in pairs if _work(p) > _UNROLLED_WORK), key=_size, reverse=True)
+    shares = max(1, min(knobs.get("threads"), len(rest) // _KERNELS_PER_OBJECT))
+    units = [_unit(module, tiny, True)] if tiny else []
+    units += [_unit(module, rest[i::shares], False) for i in range(shares) if rest]
+    return units
+
+
+def _unit(module: ir.Module, pairs: list[list[Any]], unroll: bool) -> Unit:
+    with module.context, ir.Location.unknown():
+        part = ir.Module.create()
+        with ir.InsertionPoint(part.body):
+            for pair in pairs:
+                for op in pair:
+                    op.clone()
+        return Unit(normalise(llvm.translate_module_to_llvmir(part.operation)), unroll)
+
+
+def _work(pair: list[Any]) -> int:
+    return max(int(op.attributes["nova.work"].value) for op in pair if "nova.work" in op.attributes)
+
+
+def _size(pair: list[Any]) -> int:
+    return sum(len(block.operations) for op in pair for block in op.regions[0].blocks)
 
 
 def _manifest(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import string_at
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -32,6 +33,18 @@ _INTRINSICS = re.compile(
 )
 _DECLARED = re.compile(r"^declare [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
 _DEFINED = re.compile(r"^define [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """LLVM IR that becomes one object.
+
+    `unroll` lets LLVM unroll loops: worth it where whole loops have a handful of iterations, and
+    otherwise the larger part of the compile time for nothing.
+    """
+
+    text: str
+    unroll: bool
 
 
 @cache
@@ -67,43 +80,44 @@ def check_text(text: str) -> None:
         )
 
 
-def compile_objects(texts: Sequence[str], target: Target, workers: int) -> list[bytes]:
-    """One object per text; texts compile side by side on up to `workers` threads."""
-    for text in texts:
-        check_text(text)
+def compile_objects(units: Sequence[Unit], target: Target, workers: int) -> list[bytes]:
+    """One object per unit; units compile side by side on up to `workers` threads."""
+    for unit in units:
+        check_text(unit.text)
     _initialise()
-    if len(texts) <= 1 or workers <= 1:
-        return [_compile(text, target) for text in texts]
-    with ThreadPoolExecutor(min(workers, len(texts))) as pool:
-        return list(pool.map(lambda text: _compile(text, target), texts))
+    if len(units) <= 1 or workers <= 1:
+        return [_compile(unit, target) for unit in units]
+    with ThreadPoolExecutor(min(workers, len(units))) as pool:
+        return list(pool.map(lambda unit: _compile(unit, target), units))
 
 
-def _compile(text: str, target: Target) -> bytes:
-    machine, module = _optimised(text, target)
+def _compile(unit: Unit, target: Target) -> bytes:
+    machine, module = _optimised(unit, target)
     return _emit_object(machine, module)
 
 
-def assembly(text: str, target: Target) -> str:
-    """The assembly of an LLVM IR text, for people to read."""
-    machine, module = _optimised(text, target)
+def assembly(unit: Unit, target: Target) -> str:
+    """The assembly of a unit, for people to read."""
+    machine, module = _optimised(unit, target)
     return machine.emit_assembly(module)
 
 
-def optimised_ir(text: str, target: Target) -> str:
+def optimised_ir(unit: Unit, target: Target) -> str:
     """The IR after LLVM's O3 pipeline, for people to read."""
-    return str(_optimised(text, target)[1])
+    return str(_optimised(unit, target)[1])
 
 
-def _optimised(text: str, target: Target) -> tuple[Any, Any]:
+def _optimised(unit: Unit, target: Target) -> tuple[Any, Any]:
     machine = target_machine(target)
     context = llvm.create_context()
     try:
-        module = llvm.parse_assembly(text, context=context)
+        module = llvm.parse_assembly(unit.text, context=context)
     except RuntimeError as error:
         raise CodegenError(f"LLVM does not take the module: {error}") from error
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_unrolling = unit.unroll
     builder = llvm.create_pass_builder(machine, options)
     manager = builder.getModulePassManager()
     # llvmlite serialises every call with one lock. This module has a context of its own, which

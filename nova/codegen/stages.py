@@ -18,7 +18,7 @@ from nova import knobs
 from nova.errors import PipelineError
 from nova.log import log
 from nova.mlir.bindings import ir
-from nova.mlir.context import make_context, parse_module
+from nova.mlir.context import make_context, parse_module, verify_module
 from nova.mlir.emit import emit_module
 from nova.passes import pipelines
 from nova.passes.base import Pass, run_pipeline
@@ -65,7 +65,7 @@ def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
     """The module at the `nova` stage."""
     started = time.perf_counter()
     module = emit_module(plan, make_context())
-    module.operation.verify()
+    verify_module(module)
     recorder.record("nova", str(module), time.perf_counter() - started)
     return module
 

@@ -9,6 +9,7 @@ from typing import Any
 from nova.errors import ArgumentCountError, GradientError
 from nova.graph.gradients import gradients
 from nova.graph.tensor import Tensor, tensor
+from nova.structure import flatten, unflatten
 
 
 def value_and_grad(
@@ -16,7 +17,8 @@ def value_and_grad(
 ) -> Callable[..., tuple[Any, Any]]:
     """A function that gives `(f(*args), gradients)` for the arguments named by `argnums`.
 
-    `f` returns one scalar tensor. One gradient comes for an int `argnums`, a tuple for a tuple.
+    `f` returns one scalar tensor. One gradient comes for an int `argnums`, a tuple for a tuple; of
+    an argument that is a nest of tuples, lists and dicts it is the same nest of gradients.
     """
     if (jitted := _rejit(function, lambda f: value_and_grad(f, argnums))) is not None:
         return jitted
@@ -27,25 +29,25 @@ def value_and_grad(
     def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         if any(not -len(args) <= i < len(args) for i in wanted):
             raise ArgumentCountError(f"argnums {argnums} with {len(args)} positional arguments")
-        chosen = {i % len(args) for i in wanted}
-        tensors = [
-            a if isinstance(a, Tensor) or i not in chosen else tensor(a)
-            for i, a in enumerate(args)
+        chosen = [i % len(args) for i in wanted]
+        nested = {i: flatten(args[i]) for i in chosen}
+        leaves = {i: [_as_tensor(leaf) for leaf in found] for i, (found, _) in nested.items()}
+        given = [
+            unflatten(nested[i][1], leaves[i]) if i in nested else a for i, a in enumerate(args)
         ]
-        value = function(*tensors, **kwargs)
+        value = function(*given, **kwargs)
         if not isinstance(value, Tensor):
             raise GradientError(
                 f"grad needs a function that returns one tensor, not {type(value).__name__}"
             )
-        grads = gradients(value, [tensors[i] for i in wanted])
-        return value, tuple(grads) if several else grads[0]
+        pieces = iter(gradients(value, [leaf for i in nested for leaf in leaves[i]]))
+        grads = {i: unflatten(nested[i][1], [next(pieces) for _ in leaves[i]]) for i in nested}
+        return value, tuple(grads[i] for i in chosen) if several else grads[chosen[0]]
 
     return wrapped
 
 
-def grad(
-    function: Callable[..., Any], argnums: int | tuple[int, ...] = 0
-) -> Callable[..., Any]:
+def grad(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that gives the gradients of `f` only; see `value_and_grad`."""
     if (jitted := _rejit(function, lambda f: grad(f, argnums))) is not None:
         return jitted
@@ -56,6 +58,10 @@ def grad(
         return both(*args, **kwargs)[1]
 
     return wrapped
+
+
+def _as_tensor(leaf: Any) -> Tensor:
+    return leaf if isinstance(leaf, Tensor) else tensor(leaf)
 
 
 def _rejit(

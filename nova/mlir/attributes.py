@@ -8,10 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from nova.dtypes import DType
-from nova.errors import LoweringError
+from nova.errors import AttributeValueError, LoweringError, UnknownKeywordError
 from nova.mlir.bindings import ir
 from nova.mlir.types import dialect_element_type, nova_dtype
 from nova.ops import REQUIRED, Op
+
+# What MLIR itself keeps among an op's attributes.
+_BOOKKEEPING = {"operandSegmentSizes", "resultSegmentSizes"}
 
 
 def to_attributes(attrs: dict[str, Any]) -> dict[str, Any]:
@@ -20,14 +23,22 @@ def to_attributes(attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_attributes(row: Op, op: Any) -> dict[str, Any]:
-    """The attrs of a nova op, with the row's defaults where the IR says nothing."""
+    """The attrs of a nova op, with the row's defaults where the IR says nothing.
+
+    Names with a dot belong to other dialects; any other name that the row does not have is wrong.
+    """
     given = op.attributes
+    for name in given:
+        if name not in row.attrs and "." not in name and name not in _BOOKKEEPING:
+            raise UnknownKeywordError(f"has no attribute `{name}`")
     attrs: dict[str, Any] = {}
     for name, default in row.attrs.items():
         if name in given:
             attrs[name] = _value(given[name])
         else:
-            attrs[name] = None if default is REQUIRED else default
+            if default is REQUIRED:
+                raise AttributeValueError(f"needs the attribute `{name}`")
+            attrs[name] = default
     return attrs
 
 

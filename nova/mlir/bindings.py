@@ -4,6 +4,9 @@ Everything that touches MLIR imports names from here, so that a change of wheel 
 file, and `import nova` stays free of MLIR until something is compiled.
 """
 
+import sys
+from types import ModuleType
+
 from torch_mlir import ir, passmanager, rewrite
 from torch_mlir.dialects import (
     arith,
@@ -19,6 +22,10 @@ from torch_mlir.dialects import (
     tensor,
     vector,
 )
+
+# At every op the bindings try to import a Python module of its dialect, until there is one. Nova's
+# op classes register themselves, and an empty module ends the search.
+sys.modules.setdefault("torch_mlir.dialects.nova", ModuleType("torch_mlir.dialects.nova"))
 
 __all__ = [
     "arith",

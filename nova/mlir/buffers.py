@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nova.mlir.bindings import ir, memref
+from nova.mlir.bindings import ir, linalg, memref
 from nova.mlir.types import nova_dtype
 
 VIEWS = {"memref.expand_shape", "memref.collapse_shape", "memref.cast", "memref.reinterpret_cast"}
@@ -32,3 +32,21 @@ def view_as(value: Any, type_: Any) -> Any:
 def nbytes(type_: Any) -> int:
     """The size of a static memref, in bytes."""
     return prod(type_.shape) * nova_dtype(type_.element_type).itemsize
+
+
+def emit_copy(source: Any, target: Any) -> None:
+    """`target[...] = source[...]` as a linalg.generic, at the insertion point."""
+    rank = len(source.type.shape)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    generic = linalg.GenericOp(
+        [],
+        [source],
+        [target],
+        ir.ArrayAttr.get([identity, identity]),
+        ir.ArrayAttr.get([parallel] * rank),
+    )
+    element = source.type.element_type
+    block = generic.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([block.arguments[0]])

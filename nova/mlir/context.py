@@ -1,15 +1,25 @@
-"""Contexts and parsing: the doors into MLIR, with errors that say file, line and column."""
+"""Contexts and parsing: the doors into MLIR, with errors that say file, line and column.
+
+In: MLIR text, or a module that was built op by op. Out: a verified module, or an MLIRSyntaxError
+at the place that MLIR complains about. Called by the compile stages, the tools and the passes.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from typing import Any
 
 from nova.errors import MLIRSyntaxError
 from nova.mlir.bindings import ir
+from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
 from nova.mlir.dialect import load_dialect
 
-_POSITION = re.compile(r'loc\("(.*)":(\d+):(\d+)')
+# MLIR's parser recurses, and at some thousand levels overflows the stack, which kills the process.
+MAX_NESTING = 500
+# Characters shown on either side of the caret: a dense constant can be one line of megabytes.
+LINE_WINDOW = 100
+
+_BRACKETS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|->|[<>=]=|([(\[{<])|([)\]}>])')
 
 
 def make_context() -> ir.Context:
@@ -23,32 +33,73 @@ def make_context() -> ir.Context:
 
 def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
     """The module that `text` says; MLIRSyntaxError with file:line:col where it does not."""
-    errors: list[tuple[str, str]] = []
-
-    def keep(diagnostic: Any) -> bool:
-        errors.append((str(diagnostic.location), diagnostic.message))
-        return True
-
-    handler = context.attach_diagnostic_handler(keep)
-    try:
-        with context:
-            return ir.Module.parse(text)
-    except ir.MLIRError as error:
-        location, message = errors[0] if errors else ("", str(error))
-        raise _syntax_error(text, filename, location, message) from None
-    finally:
-        handler.detach()
+    check_nesting(text, filename)
+    with capture_diagnostics(context) as said:
+        try:
+            return ir.Module.parse(text, context)
+        except ir.MLIRError as error:
+            raise _syntax_error(said, str(error), text, filename) from None
 
 
-def _syntax_error(text: str, filename: str, location: str, message: str) -> MLIRSyntaxError:
-    match = _POSITION.search(location)
-    if not match:
-        return MLIRSyntaxError(message, where=filename)
-    line, column = int(match[2]), int(match[3])
+def verify_module(module: ir.Module) -> None:
+    """Check a module that was built in memory; MLIRSyntaxError at the location of a wrong op."""
+    with capture_diagnostics(module.context) as said:
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise _syntax_error(said, str(error), "", "") from None
+
+
+def check_nesting(text: str, filename: str) -> None:
+    """Refuse text whose brackets are nested deeper than MLIR's parser can follow."""
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        if match.group(1):
+            depth += 1
+            if depth > MAX_NESTING:
+                raise MLIRSyntaxError(
+                    f"brackets are nested more than {MAX_NESTING} deep",
+                    where=place_after(filename, text[: match.start()]),
+                )
+        elif match.group(2):
+            depth = max(0, depth - 1)
+
+
+def place_after(filename: str, before: str) -> str:
+    """`file:line:col` of the character that follows the text `before`."""
+    return f"{filename}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def show_place(text: str, line: int, col: int) -> str:
+    """The line of `text` and a caret under its column; empty when there is no such line."""
     lines = text.splitlines()
-    shown = lines[line - 1] if 0 < line <= len(lines) else ""
-    caret = " " * max(0, column - 1) + "^"
-    return MLIRSyntaxError(
-        f"{filename}:{line}:{column}: error: {message}\n{shown}\n{caret}",
-        where=f"{filename}:{line}:{column}",
+    if not 0 < line <= len(lines):
+        return ""
+    column = max(0, col - 1)
+    start = max(0, column - LINE_WINDOW)
+    shown = lines[line - 1][start : column + LINE_WINDOW]
+    # Tabs stay tabs, so that the caret stands under its character on any terminal.
+    indent = re.sub(r"[^\t]", " ", shown[: column - start])
+    return f"{shown}\n{indent}^"
+
+
+def in_file(diagnostic: Diagnostic, filename: str) -> Diagnostic:
+    """MLIR calls text without a name `-`; here it is `filename`."""
+    return dataclasses.replace(
+        diagnostic,
+        file=filename if diagnostic.file == "-" else diagnostic.file,
+        notes=tuple(in_file(note, filename) for note in diagnostic.notes),
     )
+
+
+def _syntax_error(
+    said: list[Diagnostic], otherwise: str, text: str, filename: str
+) -> MLIRSyntaxError:
+    errors = [in_file(d, filename) for d in said if d.severity == "error"]
+    if not errors:
+        return MLIRSyntaxError(otherwise, where=filename or None)
+    # What is known where helps more than what came first.
+    first = next((e for e in errors if e.where), errors[0])
+    shown = show_place(text, first.line, first.col) if first.file == filename else ""
+    what = f"{first.message}\n{shown}" if shown else first.message
+    return MLIRSyntaxError(what, where=first.where or filename or None)

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from nova.dtypes import TensorType, float_of, promote_all
-from nova.errors import NovaError
+from nova.errors import DTypeError, NovaError
 from nova.mlir.attributes import from_attributes, to_attributes
 from nova.mlir.bindings import ext, ir
 from nova.mlir.types import nova_type, tensor_type
@@ -25,13 +25,31 @@ class Nova(ext.Dialect, name="nova"):
 
 def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorType, ...]]:
     """Result type, canonical attrs and operand types of a nova op, by its row's rules."""
-    types = tuple(nova_type(o.type) for o in op.operands)
+    types = tuple(_tensor(o.type) for o in op.operands)
     _check_operands(row, types)
+    _check_segments(op)
     attrs = from_attributes(row, op)
     if row.canon is not None:
         attrs = row.canon(types, attrs)
     assert row.infer is not None
     return row.infer(types, attrs), attrs, types
+
+
+def _tensor(type_: Any) -> TensorType:
+    if not isinstance(type_, ir.RankedTensorType | ir.UnrankedTensorType):
+        raise DTypeError(f"{type_} is not a tensor")
+    return nova_type(type_)
+
+
+def _check_segments(op: Any) -> None:
+    """Optional operands are left out from the end only: the rows take them by position."""
+    if "operandSegmentSizes" in op.attributes:
+        sizes = op.attributes["operandSegmentSizes"]
+        count = len(op.operands)
+        if not isinstance(sizes, ir.DenseI32ArrayAttr) or list(sizes) != (
+            [1] * count + [0] * (len(sizes) - count)
+        ):
+            raise NovaError(f"operandSegmentSizes is {sizes}, must be {count} ones, then zeros")
 
 
 def _check_operands(row: Op, types: tuple[TensorType, ...]) -> None:
@@ -56,8 +74,10 @@ def _check_operands(row: Op, types: tuple[TensorType, ...]) -> None:
 def _verifier(row: Op) -> Any:
     def verify_invariants(op: Any) -> bool:
         try:
+            if len(op.results) != 1:
+                raise NovaError(f"has {len(op.results)} results, must have one")
             expected, _, _ = op_type(row, op)
-            actual = nova_type(op.results[0].type)
+            actual = _tensor(op.results[0].type)
             if expected != actual:
                 raise NovaError(f"result type is {actual}, must be {expected}")
         except NovaError as error:
@@ -69,9 +89,15 @@ def _verifier(row: Op) -> Any:
 
 
 def _verify_constant(op: Any) -> bool:
-    value = op.attributes["value"] if "value" in op.attributes else None
-    if value is None or value.type != op.results[0].type:
-        op.location.emit_error("'nova.constant' op needs a `value` of its result type")
+    try:
+        if len(op.results) != 1:
+            raise NovaError(f"has {len(op.results)} results, must have one")
+        _tensor(op.results[0].type)
+        value = op.attributes["value"] if "value" in op.attributes else None
+        if not isinstance(value, ir.DenseElementsAttr) or value.type != op.results[0].type:
+            raise NovaError("needs a dense `value` of its result type")
+    except NovaError as error:
+        op.location.emit_error(f"'nova.constant' op {error.what}")
         return False
     return True
 

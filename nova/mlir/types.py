@@ -44,6 +44,8 @@ def nova_dtype(element: ir.Type) -> DType:
 
 def nova_type(type_: ir.Type) -> TensorType:
     """The TensorType of a ranked, static MLIR tensor or memref type."""
+    if not isinstance(type_, ir.ShapedType):
+        raise DTypeError(f"{type_} is not a tensor")
     shaped = ir.ShapedType(type_)
     if not shaped.has_rank or not shaped.has_static_shape:
         raise DTypeError(f"{type_} has no static shape", hint="Nova compiles static shapes only")

@@ -21,6 +21,7 @@ from nova.ops.rules import (
     clamp_index_scalar,
     index_operand,
     int_tuple,
+    int_value,
     resolve_axis,
     widen,
 )
@@ -274,7 +275,7 @@ def _arange_lower(b: Any, out: TensorType, *, start: Any, stop: Any, step: Any, 
 
 
 def _one_hot_canon(ins: Types, attrs: Attrs) -> Attrs:
-    classes = int_tuple(attrs["num_classes"], "num_classes")[0]
+    classes = int_value(attrs["num_classes"], "num_classes")
     if classes < 1:
         raise AttributeValueError(f"num_classes must be positive, not {classes}")
     return {"num_classes": classes, "dtype": dtype(attrs["dtype"])}

@@ -13,7 +13,7 @@ from typing import Any
 from nova.dtypes import DType, TensorType, float_of, i64, promote_all
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.nn import as_type, widened
-from nova.ops.rules import Types, broadcast_shapes, int_tuple
+from nova.ops.rules import Types, broadcast_shapes, int_value
 from nova.ops.table import Op, register
 
 Attrs = dict[str, Any]
@@ -191,7 +191,7 @@ def _class_axis(shape: tuple[int, ...]) -> int:
 
 def _class_canon(ins: Types, attrs: Attrs) -> Attrs:
     canonical: Attrs = {"reduction": _reduction(attrs)}
-    canonical["ignore_index"] = int_tuple(attrs["ignore_index"], "ignore_index")[0]
+    canonical["ignore_index"] = int_value(attrs["ignore_index"], "ignore_index")
     if "label_smoothing" in attrs:
         canonical["label_smoothing"] = _number(attrs, "label_smoothing", 0.0, 1.0)
     return canonical

@@ -15,7 +15,7 @@ import numpy as np
 from nova.dtypes import DType, TensorType, bool_
 from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
 from nova.ops import views
-from nova.ops.rules import Types, broadcast_shapes, int_tuple, resolve_axes, resolve_axis
+from nova.ops.rules import Types, broadcast_shapes, int_tuple, int_value, resolve_axes, resolve_axis
 from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -329,7 +329,7 @@ def _join_vjp(F: Any, g: Any, out: Any, *parts: Any, axis: int) -> list[Any]:
 def _triangle_canon(ins: Types, attrs: Attrs) -> Attrs:
     if ins[0].rank < 2:
         raise ShapeError(f"a triangle of shape {ins[0].shape}: it takes two axes or more")
-    return {"k": int_tuple(attrs["k"], "k")[0]}
+    return {"k": int_value(attrs["k"], "k")}
 
 
 def _triangle(name: str, doc: str, numpy: Any, kept: str) -> Op:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nova.dtypes import DType, TensorType, accumulator, bool_, float_of, promote, promote_all
 from nova.errors import AttributeValueError, DTypeError, ShapeError
-from nova.ops.rules import Types, broadcast_shapes, int_tuple, resolve_axis
+from nova.ops.rules import Types, broadcast_shapes, int_value, resolve_axis
 from nova.ops.table import Op, register
 
 Attrs = dict[str, Any]
@@ -77,7 +77,7 @@ def _log_softmax_vjp(F: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
 
 
 def _norm_canon(ins: Types, attrs: Attrs) -> Attrs:
-    ndim = int_tuple(attrs["ndim"], "ndim")[0]
+    ndim = int_value(attrs["ndim"], "ndim")
     if not 1 <= ndim <= ins[0].rank:
         raise ShapeError(f"ndim {ndim} of x {ins[0].shape}", hint="x has at least ndim axes")
     eps = attrs["eps"]

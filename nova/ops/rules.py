@@ -80,6 +80,13 @@ def int_tuple(value: Any, what: str) -> tuple[int, ...]:
     return tuple(int(i) for i in items)
 
 
+def int_value(value: Any, what: str) -> int:
+    """One int; a sequence of one is none."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise AttributeValueError(f"{what} must be an int, not {value!r}")
+    return int(value)
+
+
 def widen(array: np.ndarray) -> np.ndarray:
     """The array in the type it is computed in: f32 for f16 and bf16."""
     return array.astype(accumulator(dtype(array.dtype)).numpy, copy=False)

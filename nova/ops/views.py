@@ -21,7 +21,7 @@ from nova.errors import (
     DTypeError,
     ShapeError,
 )
-from nova.ops.rules import int_tuple, resolve_axes, resolve_axis
+from nova.ops.rules import int_tuple, int_value, resolve_axes, resolve_axis
 from nova.ops.table import Op
 
 
@@ -118,7 +118,7 @@ def _split(F: Any, x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
     if isinstance(sections, tuple | list):
         sizes = int_tuple(sections, "split sizes")
     else:
-        count = int_tuple(sections, "sections")[0]
+        count = int_value(sections, "sections")
         if count < 1 or n % count:
             raise ShapeError(
                 f"split: axis {axis} of size {n} has no {count} equal sections",
@@ -140,7 +140,7 @@ def _narrow(F: Any, x: Any, axis: int, start: int, stop: int) -> Any:
 def _roll(F: Any, x: Any, shift: int, axis: int) -> Any:
     axis = resolve_axis(axis, len(x.shape))
     n = x.shape[axis]
-    cut = -int_tuple(shift, "shift")[0] % n if n else 0
+    cut = -int_value(shift, "shift") % n if n else 0
     if not cut:
         return x
     return F.concat([_narrow(F, x, axis, cut, n), _narrow(F, x, axis, 0, cut)], axis=axis)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir, memref
-from nova.mlir.buffers import buffer_root, view_as
+from nova.mlir.buffers import buffer_root, emit_copy, view_as
 from nova.mlir.walk import find_function, functions
 from nova.passes.base import Pass, UpstreamPass
 
@@ -80,6 +80,7 @@ def _pass_destinations(kernel: Any) -> _Destinations:
         func.ReturnOp([])
     returned.operation.erase()
     _allocate_on_stack(kernel)
+    _structure_copies(kernel)
     _set_type(kernel)
     i64 = ir.IntegerType.get_signless(64)
     kernel.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
@@ -112,6 +113,16 @@ def _allocate_on_stack(kernel: Any) -> None:
             stack = memref.AllocaOp(type_, [], []).result
         op.results[0].replace_all_uses_with(stack)
         op.erase()
+
+
+def _structure_copies(kernel: Any) -> None:
+    """Copies that upstream found necessary, as linalg: so that they are tiled like the rest."""
+    for op in list(kernel.entry_block.operations):
+        op = op.operation
+        if op.name == "memref.copy":
+            with ir.InsertionPoint(op), op.location:
+                emit_copy(*op.operands)
+            op.erase()
 
 
 def _rewrite_call(call: Any, destinations: _Destinations) -> None:

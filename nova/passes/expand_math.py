@@ -20,8 +20,9 @@ from nova.passes.base import Pass
 class ExpandMath(Pass):
     """Replace every `math` function that LLVM has no instruction for by straight-line `arith` ops.
 
-    The result vectorizes like any other arithmetic and needs no math library. It has no branches,
-    no calls, no tables and no `math.fma`; each op keeps the location of the op it came from. sqrt,
+    The result vectorizes like any other arithmetic and needs no math library. It has no branches
+    (but for `arith.remf`, which is a loop), no calls, no tables and no `math.fma`; each op keeps
+    the location of the op it came from. sqrt,
     absf, copysign, fma and the integer functions stay. So do floor, ceil, trunc, round and
     roundeven with `native-rounding=true`, which is for targets that have them (SSE4.1 and later,
     AArch64). With `large-angles=false`, sin, cos and tan of an f64 beyond 2**30 are NaN, and cost

@@ -17,6 +17,7 @@ from nova.passes.export_kernels import ExportKernels
 from nova.passes.form_kernels import FormKernels
 from nova.passes.lower_kernels import LowerKernels
 from nova.passes.plan_workspace import PlanWorkspace
+from nova.passes.share_kernels import ShareKernels
 from nova.passes.strip_host import StripHost
 from nova.targets import parse_target
 
@@ -51,7 +52,7 @@ def linalg_to_kernels() -> list[Pass]:
 
 def kernels_to_buffers() -> list[Pass]:
     """Kernels to destination passing over one planned workspace."""
-    return [BufferizeKernels(), PlanWorkspace()]
+    return [BufferizeKernels(), PlanWorkspace(), ShareKernels()]
 
 
 def buffers_to_loops(target: str = "cpu") -> list[Pass]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
-from nova.mlir.bindings import arith, func, ir, linalg, memref
-from nova.mlir.buffers import buffer_root, nbytes, view_as
+from nova.mlir.bindings import arith, func, ir, memref
+from nova.mlir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.mlir.walk import find_function
 from nova.passes.base import Pass
 from nova.passes.donation import can_write_in_place
@@ -54,16 +54,18 @@ class _Planner:
 
     def plan(self) -> None:
         returned = self.block.operations[len(self.block.operations) - 1]
-        results = list(returned.operands)
         updates = _updates(self.main)
-        ordinary = results[: len(results) - len(updates)]
-        taken: set[Any] = set()
+        ordinary = len(returned.operands) - len(updates)
+        # Values are read from the return one at a time, when those before them have been bound:
+        # binding replaces buffers.
         with ir.InsertionPoint(returned.operation), self.main.location:
-            for argument, value in zip(updates, results[len(ordinary) :], strict=True):
-                self._update(self.arguments[argument], value, taken)
-            for value in ordinary:
+            for i in range(ordinary):
+                value = returned.operands[i]
                 output = self.block.add_argument(value.type, self.main.location)
-                self._bind(value, output, taken)
+                self._bind(value, output)
+            self._keep_old_values(returned, ordinary, [self.arguments[u] for u in updates])
+            for i, argument in enumerate(updates):
+                self._update(self.arguments[argument], returned.operands[ordinary + i])
             func.ReturnOp([])
         returned.operation.erase()
         size = self._place_buffers()
@@ -71,26 +73,33 @@ class _Planner:
         self.main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         self._set_argument_attributes(len(types))
         self.main.attributes["nova.workspace"] = _i64(size)
-        self.main.attributes["nova.outputs"] = _i64(len(ordinary))
+        self.main.attributes["nova.outputs"] = _i64(ordinary)
 
     # --- results --------------------------------------------------------------------------------
 
-    def _bind(self, value: Any, target: Any, taken: set[Any]) -> None:
+    def _bind(self, value: Any, target: Any) -> None:
         """Let the kernel that makes `value` write into `target`, or copy at the end."""
         root = buffer_root(value)
-        if _is_alloc(root) and root not in taken:
-            taken.add(root)
+        if _is_alloc(root):
             self._replace(root, target)
-            taken.add(target)
         else:
             self._copy(value, target)
 
-    def _update(self, argument: Any, value: Any, taken: set[Any]) -> None:
+    def _keep_old_values(self, returned: Any, first: int, updated: list[Any]) -> None:
+        """A new value that is another updated parameter's old one is put aside: it may be a swap."""
+        for i, own in enumerate(updated):
+            value = returned.operands[first + i]
+            root = buffer_root(value)
+            if root in updated and root != own:
+                kept = memref.AllocOp(value.type, [], []).result
+                self._copy(value, kept)
+                returned.operands[first + i] = kept
+
+    def _update(self, argument: Any, value: Any) -> None:
         root = buffer_root(value)
-        if _is_alloc(root) and root not in taken and can_write_in_place(
-            self.module, self.block, argument, root
-        ):
-            taken.add(argument)
+        if root == argument and value.type == argument.type:
+            return  # the new value is the old one
+        if _is_alloc(root) and can_write_in_place(self.module, self.block, argument, root):
             self._replace(root, argument)
             self._merge_arguments(argument)
         else:
@@ -134,7 +143,7 @@ class _Planner:
             kernel.attributes["nova.outs"] = _i64(1)
             block = kernel.add_entry_block()
             with ir.InsertionPoint(block):
-                _copy_body(block.arguments[0], block.arguments[1])
+                emit_copy(block.arguments[0], block.arguments[1])
                 func.ReturnOp([])
         func.CallOp([], ir.FlatSymbolRefAttr.get(name), [value, view_as(target, type_)])
 
@@ -179,23 +188,6 @@ class _Planner:
         given = list(self.main.arg_attrs) if len(self.arguments) else []
         empty = ir.DictAttr.get({})
         self.main.arg_attrs = [*given, *[empty] * (count - len(given))]
-
-
-def _copy_body(source: Any, target: Any) -> None:
-    rank = len(source.type.shape)
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    generic = linalg.GenericOp(
-        [],
-        [source],
-        [target],
-        ir.ArrayAttr.get([identity, identity]),
-        ir.ArrayAttr.get([parallel] * rank),
-    )
-    element = source.type.element_type
-    block = generic.regions[0].blocks.append(element, element)
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([block.arguments[0]])
 
 
 def _lowest_free(buffer: _Buffer, placed: list[_Buffer]) -> int:

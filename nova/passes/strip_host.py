@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
+from nova.mlir.walk import functions
 from nova.passes.base import Pass
 
 
@@ -14,7 +15,9 @@ class StripHost(Pass):
     """Erase `main` and the constants.
 
     By this point the host side has become the launch table and the constant section of the
-    artifact (`nova/codegen/tables.py`); kernels reach constants through their arguments.
+    artifact (`nova/codegen/tables.py`); kernels reach constants through their arguments. An
+    argument without elements, which no op reads any more, becomes a flat one: upstream's lowering
+    finds no strides for empty buffers of higher rank.
     """
 
     name: ClassVar[str] = "strip-host"
@@ -26,3 +29,15 @@ class StripHost(Pass):
                 op.name == "func.func" and "nova.kernel" not in op.attributes
             ):
                 op.erase()
+        for kernel in functions(module):
+            _flatten_empty_arguments(kernel)
+
+
+def _flatten_empty_arguments(kernel: Any) -> None:
+    arguments = kernel.entry_block.arguments
+    for argument in arguments:
+        type_ = argument.type
+        if isinstance(type_, ir.MemRefType) and 0 in type_.shape:
+            argument.set_type(ir.MemRefType.get([0], type_.element_type))
+    types = [a.type for a in arguments]
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))

@@ -276,7 +276,8 @@ class _Block:
                     row = mul(panel, t.mr)
                     origin, extent = (add(m, row), n), (sub(rows, row), columns)
                     self._prefetch_c(origin)
-                    self._prefetch_b(add(n, t.nr), k, depth, panel, panels)
+                    if spec.n * spec.k * BITS[spec.b_type] // 8 > self.target.l2_bytes // 2:
+                        self._prefetch_b(add(n, t.nr), k, depth, panel, panels)
                     tile = self._multiply(packed_a, panel, packed_b, depth)
                     self._store(tile, scratch, overwrite, origin, extent)
 
@@ -384,11 +385,12 @@ class _Block:
         kind = vector_type(self.spec.acc_type, t.vl)
 
         def update(old: Callable[[], ir.Value], value: ir.Value) -> ir.Value:
-            # A branch on `overwrite` would make LLVM clone the loops for its two values.
             if overwrite is True:
                 return value
-            total = arith.addf(old(), value)
-            return total if overwrite is False else arith.select(overwrite, value, total)
+            before = old()
+            return arith.addf(
+                before if overwrite is False else self._unless(overwrite, before), value
+            )
 
         def whole() -> None:
             for i in range(t.mr):
@@ -434,6 +436,17 @@ class _Block:
             compare(arith.CmpIPredicate.sge, extent[1], t.nr),
         )
         branch(is_whole, whole, part)
+
+    def _unless(self, condition: ir.Value, value: ir.Value) -> ir.Value:
+        """`value`, or zero under the condition; by its bits, so that NaN does not come through.
+
+        LLVM would try to clone the loops around a branch or a select for its two outcomes.
+        """
+        bits = ir.IntegerType.get_signless(BITS[self.spec.acc_type])
+        kept = arith.subi(arith.extui(bits, condition), arith.constant(bits, 1))
+        if isinstance(value.type, ir.VectorType):
+            kept = vector.broadcast(ir.VectorType.get(value.type.shape, bits), kept)
+        return arith.bitcast(value.type, arith.andi(arith.bitcast(kept.type, value), kept))
 
     def _clear(self, m_lo: Index, m_hi: Index, n_lo: Index, n_hi: Index) -> None:
         ms, ns = self.spec.c_strides

@@ -1,18 +1,22 @@
 """Pages of the documentation that are tables in the code.
 
-In: the tables (`nova/knobs.py`, ...). Out: Markdown files under `docs/`, written by
-`python -m nova.tools.gen_docs`; with `--check` nothing is written and stale pages are an error,
-which is what the tests and CI run. A new page is a row in `PAGES` and a function that renders it.
+In: the tables (`nova/knobs.py`, `nova/errors.py`, `nova/ops/`). Out: Markdown files under `docs/`,
+written by `python -m nova.tools.gen_docs`; with `--check` nothing is written and stale pages are an
+error, which is what the tests and CI run. A new page is a row in `PAGES` and a function that
+renders it.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from nova import knobs
+from nova import errors, knobs
+from nova.tools.ops_page import render_ops
 
 HEADER = "<!-- Written by `python -m nova.tools.gen_docs`: change the table in {source}. -->\n\n"
 
@@ -47,8 +51,39 @@ def render_knobs() -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_errors() -> str:
+    """The page of errors, under the headings of the file."""
+    lines = [
+        HEADER.format(source="nova/errors.py") + "# Errors",
+        "",
+        "Every mistake has its own class, and every class is a `nova.NovaError`. A message says",
+        "what was wrong, where (your line, or the op in the IR) and what to do; the three are also",
+        "the attributes `what`, `where` and `hint`. Where Python has a class for the kind of",
+        "mistake, the error is one of those too, so that `except ValueError` works.",
+    ]
+    for line in inspect.getsource(errors).splitlines():
+        if heading := re.fullmatch(r"# --- (.+?) -+", line):
+            lines += ["", f"## {heading[1].capitalize()}", "", "| class | also | when |"]
+            lines.append("|---|---|---|")
+        elif found := re.match(r"class (\w+)\(", line):
+            lines += [] if found[1] == "NovaError" else [_error_row(getattr(errors, found[1]))]
+    return "\n".join(lines) + "\n"
+
+
+def _error_row(error: type[Exception]) -> str:
+    bases = [f"`{b.__name__}`" for b in error.__bases__ if b is not errors.NovaError]
+    when = inspect.cleandoc(error.__doc__ or "").replace("\n", " ").replace("|", "\\|")
+    return f"| `{error.__name__}` | {', '.join(bases)} | {when} |"
+
+
+def _ops_page() -> str:
+    return HEADER.format(source="nova/ops/") + render_ops()
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/errors.md": render_errors,
     "docs/knobs.md": render_knobs,
+    "docs/ops.md": _ops_page,
 }
 
 

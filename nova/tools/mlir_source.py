@@ -10,15 +10,10 @@ import re
 from collections.abc import Iterator
 
 from nova.errors import MLIRSyntaxError, NovaError
+from nova.mlir.context import check_nesting, place_after, show_place
 from nova.mlir.diagnostics import Diagnostic
 
 SEPARATOR = "// -----"
-# MLIR's parser recurses, and at some thousand levels overflows the stack, which kills the process.
-MAX_NESTING = 500
-# Characters shown on either side of the caret: a dense constant can be one line of megabytes.
-LINE_WINDOW = 100
-
-_BRACKETS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|->|[<>=]=|([(\[{<])|([)\]}>])')
 _PLACE = re.compile(r"(.*):(\d+):(\d+)")
 
 
@@ -29,19 +24,9 @@ def decode_source(data: bytes, filename: str) -> str:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         raise MLIRSyntaxError(
-            "this is not MLIR text: the byte here is not UTF-8", where=_place(filename, before)
+            "this is not MLIR text: the byte here is not UTF-8", where=place_after(filename, before)
         ) from None
-    depth = 0
-    for match in _BRACKETS.finditer(text):
-        if match.group(1):
-            depth += 1
-            if depth > MAX_NESTING:
-                raise MLIRSyntaxError(
-                    f"brackets are nested more than {MAX_NESTING} deep",
-                    where=_place(filename, text[: match.start()]),
-                )
-        elif match.group(2):
-            depth = max(0, depth - 1)
+    check_nesting(text, filename)
     return text
 
 
@@ -58,14 +43,9 @@ def split_input(text: str) -> Iterator[str]:
 def render_diagnostic(diagnostic: Diagnostic, filename: str, text: str) -> str:
     """`file:line:col: error: ...` and, for a place in this text, the line with a caret."""
     output = f"{diagnostic.where or filename}: {diagnostic.severity}: {diagnostic.message}\n"
-    lines = text.splitlines()
-    if diagnostic.file == filename and 0 < diagnostic.line <= len(lines):
-        column = max(0, diagnostic.col - 1)
-        start = max(0, column - LINE_WINDOW)
-        line = lines[diagnostic.line - 1][start : column + LINE_WINDOW]
-        # Tabs stay tabs, so that the caret stands under its character on any terminal.
-        indent = re.sub(r"[^\t]", " ", line[: column - start])
-        output += f"{line}\n{indent}^\n"
+    if diagnostic.file == filename:
+        shown = show_place(text, diagnostic.line, diagnostic.col)
+        output += f"{shown}\n" if shown else ""
     return output + "".join(render_diagnostic(note, filename, text) for note in diagnostic.notes)
 
 
@@ -81,7 +61,3 @@ def describe_error(error: NovaError) -> Diagnostic:
         col=int(place.group(3)) if place else 0,
         notes=tuple(Diagnostic("note", note) for note in notes),
     )
-
-
-def _place(filename: str, before: str) -> str:
-    return f"{filename}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nova.errors import NovaError, PipelineError
 from nova.mlir.bindings import ir
-from nova.mlir.context import make_context
+from nova.mlir.context import in_file, make_context
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
 from nova.passes.base import Pass, option_name, run_pipeline
 from nova.passes.pipeline_parser import parse_pipeline
@@ -153,13 +153,13 @@ def _process(
             try:
                 module = ir.Module.parse(text, context)
             finally:
-                said += [_place_in_file(diagnostic, filename) for diagnostic in parsing]
+                said += [in_file(diagnostic, filename) for diagnostic in parsing]
         run_pipeline(
             module,
             passes,
             after_each=show,
             timing=timing,
-            on_diagnostic=lambda diagnostic: said.append(_place_in_file(diagnostic, filename)),
+            on_diagnostic=lambda diagnostic: said.append(in_file(diagnostic, filename)),
         )
     except ir.MLIRError:  # of the parser, which is in `said`
         return None
@@ -169,15 +169,6 @@ def _process(
             said.append(describe_error(error))
         return None
     return print_module(module)
-
-
-def _place_in_file(diagnostic: Diagnostic, filename: str) -> Diagnostic:
-    """MLIR calls text without a name `-`; here it is the input."""
-    return dataclasses.replace(
-        diagnostic,
-        file=filename if diagnostic.file == "-" else diagnostic.file,
-        notes=tuple(_place_in_file(note, filename) for note in diagnostic.notes),
-    )
 
 
 def _names(step: Pass) -> set[str]:

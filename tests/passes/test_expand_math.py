@@ -161,7 +161,7 @@ UNARY_32: dict[str, tuple[Callable, float]] = {
     "log": (np.log, 1.0),
     "log10": (np.log10, 1.2),
     "log1p": (np.log1p, 1.7),
-    "log2": (np.log2, 1.3),
+    "log2": (np.log2, 1.5),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 1.6),
     "sin": (np.sin, 0.9),
     "sinh": (np.sinh, 1.7),

@@ -17,6 +17,7 @@ from nova.mlir.mathlib import (
     inverse_trigonometric,
     logarithm,
     power,
+    remainder,
     rounding,
     trigonometric,
 )
@@ -25,6 +26,7 @@ from nova.mlir.mathlib.builder import Builder, Float
 Expansion = Callable[..., Float | tuple[Float, ...]]
 
 EXPANSIONS: dict[str, Expansion] = {
+    "arith.remf": remainder.remf,
     "math.acos": inverse_trigonometric.acos,
     "math.acosh": hyperbolic.acosh,
     "math.asin": inverse_trigonometric.asin,

@@ -1,0 +1,190 @@
+"""`docs/ops.md`: every row of the op table, and the promotion rules.
+
+In: the op table and `nova/dtypes.py`. Out: Markdown, for `gen_docs`. What types an op takes is not
+written down anywhere but in the rows' rules, so the page asks them: each row is applied to
+placeholders of every element type.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from itertools import groupby
+from typing import Any
+
+from nova import dtypes
+from nova.dtypes import ALL, FLOATS, INTEGERS, DType, TensorType
+from nova.errors import DTypeError, NovaError
+from nova.graph.build import apply
+from nova.graph.functions import FUNCTIONS
+from nova.graph.tensor import Tensor
+from nova.ops import OPS, REQUIRED, Op
+
+_INTRODUCTION = """\
+# Ops
+
+Every op is a row of the table in `nova/ops/`: `nova.NAME(...)` in Python, and a method of `Tensor`
+where the last column says so. Operands come first and broadcast as in numpy; the keywords after `*`
+are attributes. A *primitive* has its own lowering to linalg, a *composite* is made of other rows
+when it is lowered (`decompose-composites`), *sugar* is a function that leaves other rows behind.
+
+**types** is what the operands may be and what comes out: `floats` are f64 f32 f16 bf16, `ints` are
+i64 i32 i8 u8, and an arrow says where the result has another type than the (promoted) operands.
+**gradient**: `yes`; `stop` for results that are piecewise constant or not floats, through which no
+gradient flows; `of its parts` for what is differentiated through the rows it is made of.
+"""
+
+_PROMOTION = """\
+## Promotion
+
+Operands of different types are cast to a common one first, as numpy's `promote_types` has it.
+What numpy leaves open, Nova decides: i8 with u8 gives i32 (there is no i16); bf16 with f16 gives
+f32; bf16 with a wider float gives that float, with an 8-bit integer or bool it stays bf16, with a
+wider integer it gives f64.
+
+{matrix}
+
+- A Python number takes the type of the tensor beside it (NEP 50): `x + 1` and `x * 0.5` keep the
+  type of a float `x`; an int beside bool gives i64; a float beside an integer or bool gives f64.
+- Functions that only exist on floats (`exp`, `softmax`, ...) compute an i64 or i32 in f64, and
+  8-bit integers and bool in f16, as numpy's do. `/`, `mean` and `var` of any integer are f64.
+- Sums and products of integers and bool are i64.
+- f16 and bf16 are stored narrow and computed wide: elementwise ops round once at the end, sums and
+  matrix products accumulate in f32.
+- `cast` of a float to an integer truncates; NaN and overflow are in [fast-math.md](fast-math.md).
+"""
+
+# Values for attributes without a default, by their name, that fit operands of shape (2, 2).
+_ATTRIBUTES: dict[str, Any] = {
+    "shape": (2, 2),
+    "axes": (0, 1),
+    "starts": (0, 0),
+    "stops": (2, 2),
+    "steps": (1, 1),
+    "low": (0, 0),
+    "axis": 0,
+    "num_classes": 2,
+    "start": 2,
+    "value": 1,
+    "region": 1,
+    "dtype": dtypes.f32,
+    "min": 0,
+}
+# Operands that hold integers whatever the type of the others is.
+_INDEX_OPERANDS = ("index", "indices", "seed", "target")
+
+
+def render_ops() -> str:
+    """The page, without its header."""
+    parts = [_INTRODUCTION]
+    families = groupby(OPS.values(), key=_family)
+    for family, rows in families:
+        parts.append(f"## {_title(family)}\n")
+        parts.append("| op | what it is | kind | types | gradient | method |")
+        parts.append("|---|---|---|---|---|---|")
+        parts += [_row(row) for row in rows]
+        parts.append("")
+    parts.append(_PROMOTION.format(matrix=_matrix()))
+    return "\n".join(parts)
+
+
+def _family(row: Op) -> str:
+    """The module that the row stands in."""
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("nova.ops.") and any(
+            isinstance(value, tuple) and any(item is row for item in value)
+            for value in vars(module).values()
+        ):
+            return name.removeprefix("nova.ops.")
+    raise LookupError(f"the row of {row.name} is in no tuple of rows of nova/ops")
+
+
+def _title(family: str) -> str:
+    return {"nn": "Layers", "randomness": "Random numbers"}.get(family, family.capitalize())
+
+
+def _row(row: Op) -> str:
+    methods = ", ".join(f"`.{m}`" for m in row.methods)
+    cells = (f"`{_signature(row)}`", row.doc, row.kind, _types(row), _gradient(row), methods)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _signature(row: Op) -> str:
+    """As Python shows it; sugar is documented by the function behind it."""
+    if row.build is None:
+        return f"{row.name}{inspect.signature(FUNCTIONS[row.name])}"
+    parameters = list(inspect.signature(row.build).parameters.values())[1:]
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    return f"{row.name}{inspect.Signature(bare)}"
+
+
+def _gradient(row: Op) -> str:
+    if "nograd" in row.tags or row.name == "detach":
+        return "stop"
+    return "yes" if row.vjp is not None else "of its parts"
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+def _types(row: Op) -> str:
+    if row.build is not None:
+        return "those of its parts"
+    given = {d: _result(row, d) for d in ALL}
+    accepted = [d for d in ALL if given[d] is not None]
+    results = set(given.values())
+    if "dtype" in row.attrs and len(results) == 1:
+        return "by `dtype`"
+    if len(results) == 1:
+        only_indices = all(name in _INDEX_OPERANDS for name in row.operands)
+        return f"{'ints' if only_indices else 'any'} → {given[accepted[0]]}"
+    groups: dict[str, list[DType]] = {}
+    for d in accepted:
+        out = given[d]
+        assert out is not None
+        groups.setdefault("" if out is d else f" → {out}", []).append(d)
+    if len(accepted) == len(ALL) and list(groups) == [""]:
+        return "any"
+    return ", ".join(f"{_names(members)}{to}" for to, members in groups.items())
+
+
+def _names(members: list[DType]) -> str:
+    names = []
+    for group, name in ((FLOATS, "floats"), (INTEGERS, "ints")):
+        if all(d in members for d in group):
+            names.append(name)
+            members = [d for d in members if d not in group]
+    return " ".join([*names, *(d.name for d in members)])
+
+
+def _result(row: Op, operand: DType) -> DType | None:
+    """The type of the row's result on operands of type `operand`; None where it refuses them."""
+    attrs = {n: _ATTRIBUTES[n] for n, v in row.attrs.items() if v is REQUIRED}
+    if row.name == "clamp":
+        attrs["min"] = _ATTRIBUTES["min"]
+    refused: NovaError | None = None
+    for shape, index_shape in (((2, 2), (2, 2)), ((2, 2), (2,)), ((2,), (2,)), ((2, 2), ())):
+        operands = [
+            Tensor(TensorType(index_shape, dtypes.i64))
+            if name in _INDEX_OPERANDS and callable(row.cast)
+            else Tensor(TensorType(shape, operand))
+            for name in row.operands[: row.min_operands]
+        ]
+        try:
+            return apply(row, operands, attrs).dtype
+        except DTypeError:
+            return None
+        except NovaError as error:
+            refused = error
+    raise LookupError(f"gen_docs cannot apply {row.name}: {refused}")
+
+
+def _matrix() -> str:
+    lines = ["| | " + " | ".join(d.name for d in ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
+    for a in ALL:
+        cells = [dtypes.promote(a, b).name for b in ALL]
+        lines.append(f"| **{a.name}** | " + " | ".join(cells) + " |")
+    for title, number in (("a Python int", 1), ("a Python float", 1.0)):
+        cells = [dtypes.weak(number, b).name for b in ALL]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)

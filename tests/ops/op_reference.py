@@ -1,0 +1,115 @@
+"""References and comparisons: torch in f64 or i64, and one table of tolerances.
+
+Whatever type is under test, the reference is computed from the very same (already rounded) operand
+values in f64, or in i64 for integer results, and rounded to the result's type at the end. So it is
+independent of Nova, and far more accurate than what it judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from op_cases import Built, Case, Sample
+
+from nova.dtypes import DType, bf16, dtype, f16, f32, f64
+
+# Result type -> (relative error, error relative to the largest element, at least 1). One unit in
+# the last place of f16 is 2**-11 to 2**-10 of the number, of bf16 2**-8 to 2**-7.
+TOLERANCE = {
+    f64: (1e-13, 1e-14),
+    f32: (2e-6, 1e-6),
+    f16: (2.0**-10, 1e-6),
+    bf16: (2.0**-7, 1e-6),
+}
+
+
+def reference(sample: Sample, built: Built) -> list[np.ndarray]:
+    """What the outputs of a case should be, in f64 or i64."""
+    floats = [t.dtype.is_float for t in built.outputs]
+    arrays = [wide(a, any(floats)) for a in built.arrays]
+    with np.errstate(all="ignore"):
+        if sample.numpy is not None:
+            result = sample.numpy(*arrays, **built.case.attrs)
+        else:
+            assert sample.torch is not None
+            result = sample.torch(*map(torch.from_numpy, arrays), **built.case.attrs)
+    results = result if isinstance(result, tuple | list) else [result]
+    return [np.asarray(r) for r in results]
+
+
+def wide(array: np.ndarray, float_result: bool) -> np.ndarray:
+    """An operand as the reference takes it: bools and indices as they are."""
+    if array.dtype == np.int64 and not array.shape:
+        return array.copy()
+    if array.dtype.kind in "iu" and not float_result:
+        return array.astype(np.int64)
+    if array.dtype.kind in "b":
+        return array.copy()
+    if array.dtype.kind in "iu":
+        return array.copy() if array.dtype == np.int64 else array.astype(np.float64)
+    return array.astype(np.float64)
+
+
+def check(
+    got: np.ndarray,
+    expected: np.ndarray,
+    title: str,
+    *,
+    rounds: int = 1,
+    tolerance: tuple[float, float] | None = None,
+) -> None:
+    """Fail unless `got` is `expected` within the tolerance of its type, NaN and inf in place."""
+    __tracebackhide__ = True
+    assert got.shape == expected.shape, f"{title}: shape {got.shape}, not {expected.shape}"
+    kind = dtype(got.dtype)
+    if not kind.is_float:
+        assert np.array_equal(got, as_result(expected, kind)), f"{title}: {got} != {expected}"
+        return
+    relative, floor = tolerance or TOLERANCE[kind]
+    want = expected.astype(np.float64)
+    have = got.astype(np.float64)
+    rounded = as_result(want, kind).astype(np.float64)
+    special = ~np.isfinite(rounded) | ~np.isfinite(have)
+    same = np.where(np.isnan(rounded), np.isnan(have), have == rounded)
+    largest = np.abs(want[~special]).max(initial=1.0)
+    with np.errstate(invalid="ignore"):
+        allowed = rounds * (relative * np.abs(want) + floor * largest)
+        bad = np.where(special, ~same, np.abs(have - want) > allowed)
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise AssertionError(
+            f"{title}: {int(bad.sum())} of {bad.size} differ, first at {at}: "
+            f"{have[at]!r}, not {rounded[at]!r}"
+        )
+
+
+def as_result(expected: np.ndarray, kind: DType) -> np.ndarray:
+    """A reference value rounded, or wrapped around, to the result's type."""
+    with np.errstate(all="ignore"):
+        return expected.astype(kind.numpy)
+
+
+def torch_gradients(
+    sample: Sample, case: Case, arrays: Sequence[np.ndarray], sources: Sequence[int], weights: Any
+) -> tuple[list[Any], list[Any]]:
+    """torch's gradients (with a graph of their own) of the weighted sum of the outputs."""
+    assert sample.torch is not None
+    leaves: list[Any] = [
+        torch.from_numpy(np.array(a)).requires_grad_(i in sources) for i, a in enumerate(arrays)
+    ]
+    result = sample.torch(*leaves, **case.attrs)
+    outputs = result if isinstance(result, tuple | list) else [result]
+    loss = sum((o * torch.from_numpy(w)).sum() for o, w in zip(outputs, weights, strict=True))
+    wanted = [leaves[i] for i in sources]
+    return wanted, gradients_or_zeros(loss, wanted)
+
+
+def gradients_or_zeros(loss: Any, wanted: Sequence[Any]) -> list[Any]:
+    """torch.autograd.grad with a graph, zeros where nothing flows."""
+    if not getattr(loss, "requires_grad", False):
+        return [torch.zeros_like(x) for x in wanted]
+    found = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]

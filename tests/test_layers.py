@@ -1,0 +1,166 @@
+"""The order of the folders: who may import whom, and what loads which library.
+
+The tree is read, not run: every import statement counts, also those inside of functions. The last
+tests run a saved program in a process that has no MLIR and no LLVM.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nova
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "nova"
+
+TABLES = {"dtypes", "errors", "knobs", "log", "ops", "structure", "targets"}
+
+# Folder or file -> what it may import besides itself and the tables, in the order of the road.
+LAYERS: dict[str, set[str]] = {
+    "graph": set(),
+    "plan": {"graph"},
+    "mlir": {"graph", "plan"},
+    "schedules": {"graph", "plan", "mlir"},
+    "passes": {"graph", "plan", "mlir", "schedules"},
+    # Reading, writing and running files needs nothing of the compiler.
+    "artifact": set(),
+    "codegen": {"graph", "plan", "mlir", "schedules", "passes", "artifact"},
+    "runtime": {"artifact"},
+    "compiler": {"graph", "plan", "artifact", "codegen", "runtime"},
+    "jit": {"graph", "plan", "runtime", "compiler"},
+    "__init__": {"graph", "compiler", "jit"},
+    "tools": {"graph", "plan", "mlir", "passes", "artifact", "codegen", "runtime", "compiler"},
+}
+
+# Tables may import each other only downwards.
+TABLE_IMPORTS: dict[str, set[str]] = {
+    "errors": set(),
+    "knobs": {"errors"},
+    "log": {"knobs", "errors"},
+    "dtypes": {"errors"},
+    "structure": set(),
+    "targets": {"errors"},
+    "ops": {"dtypes", "errors"},
+}
+
+# Library -> where it may be imported.
+LIBRARIES = {
+    "torch_mlir": ("nova/mlir/bindings.py",),
+    "llvmlite": ("nova/codegen/", "nova/targets.py"),
+    "torch": (),
+    "jax": (),
+}
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that a file imports, outside of `if TYPE_CHECKING`."""
+    tree = ast.parse(path.read_text(), str(path))
+    for node in _running(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def _running(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        yield child
+        yield from _running(child)
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def test_every_part_of_the_package_has_a_place() -> None:
+    parts = {layer_of(path) for path in sources()}
+    assert parts == set(LAYERS) | TABLES, "give the new part a row in LAYERS"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_upwards(path: Path) -> None:
+    layer = layer_of(path)
+    allowed = TABLE_IMPORTS[layer] if layer in TABLES else TABLES | LAYERS[layer]
+    for line, name in imports(path):
+        parts = name.split(".")
+        if parts[0] != "nova" or name == "nova.__version__":
+            continue
+        assert parts[1] in allowed | {layer}, f"{path}:{line}: nova/{layer} imports {name}"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_library_is_imported_in_its_place_only(library: str) -> None:
+    for path in sources():
+        place = path.relative_to(ROOT).as_posix()
+        for line, name in imports(path):
+            if name.split(".")[0] == library:
+                assert place.startswith(LIBRARIES[library] or "-"), f"{path}:{line}: {name}"
+
+
+def test_layers_are_in_order() -> None:
+    seen: set[str] = set()
+    for layer, above in LAYERS.items():
+        assert above <= seen, f"{layer} names what comes after it"
+        seen.add(layer)
+
+
+BLOCKED = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch_mlir", "llvmlite", "torch", "jax"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def run_without_compilers(code: str, *args: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED + code, *args], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_saved_program_runs_without_mlir_and_llvm(tmp_path: Path) -> None:
+    X, W = nova.tensor(np.ones((2, 3)), name="X"), nova.tensor(np.ones((3, 4)), name="W")
+    program = nova.compile(nova.tanh(X @ W), inputs=[X], params=[W])
+    program.save(tmp_path / "model.nova")
+    x, w = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4) / 50
+    wanted = program.run([x], [w])
+    code = """
+import numpy as np, nova
+model = nova.load(sys.argv[1])
+x, w = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4) / 50
+print(model.run([x], [w]).tobytes().hex())
+assert "nova.mlir" not in sys.modules and "nova.codegen" not in sys.modules
+"""
+    assert (
+        run_without_compilers(code, str(tmp_path / "model.nova")).strip() == wanted.tobytes().hex()
+    )
+
+
+def test_runtime_and_artifact_import_without_the_compiler() -> None:
+    code = """
+import nova.runtime.executor, nova.artifact.cache
+loaded = {name.split(".")[1] for name in sys.modules if name.startswith("nova.")}
+assert not loaded & {"mlir", "passes", "schedules", "codegen", "tools"}, loaded
+"""
+    run_without_compilers(code)
