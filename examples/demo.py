@@ -137,7 +137,7 @@ def main() -> None:
     if not np.array_equal(before, after):
         raise SystemExit("the loaded model computes something else")
     accuracy = (after.argmax(axis=1) == labels).mean()
-    print(f"  {path.relative_to(Path(__file__).parents[1])}: {path.stat().st_size:,} bytes")
+    print(f"  {path.parent.name}/{path.name}: {path.stat().st_size:,} bytes")
     print(f"  {accuracy:.1%} of the points are told apart; the numbers are the same, bit for bit")
 
 

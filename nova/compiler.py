@@ -19,46 +19,76 @@ import numpy as np
 
 from nova import knobs
 from nova.artifact.cache import DiskCache, cache_key, default_folder, explain
-from nova.artifact.format import Artifact, read_artifact, save_artifact
-from nova.errors import CompileInterrupted, GraphError, UnknownKeywordError
+from nova.artifact.format import read_artifact, save_artifact
+from nova.build_once import BuildOnce
+from nova.codegen.dump import dump_stages
+from nova.errors import (
+    CompileInterrupted,
+    ConcreteValueError,
+    GraphError,
+    NovaError,
+    UnknownKeywordError,
+)
 from nova.graph.gradients import gradients
+from nova.graph.location import user_location
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, set_evaluator
 from nova.log import enabled, log
 from nova.plan import Plan, build_plan, parse_plan, print_plan
-from nova.runtime.executor import Executable
-from nova.targets import Target, parse_target
+from nova.runtime.executor import Executable, LoggedProgram
+from nova.settings import Settings, current_settings
+from nova.targets import parse_target
 
 if TYPE_CHECKING:
     from nova.codegen.stages import Recorder
 
+_PROGRAMS_IN_MEMORY = 1024
 _OPTIONS = ("inputs", "params", "include_backward", "updates", "target", "fast_math")
 
 
 class Compiled:
     """A compiled program: call it, look inside, save it."""
 
-    def __init__(self, executable: Executable, plan: Plan, origin: str, recorder: Recorder | None):
+    def __init__(
+        self,
+        executable: Executable,
+        plan: Plan,
+        origin: str,
+        recorder: Recorder | None,
+        name: str = "program",
+    ):
         self._executable = executable
-        self._program = executable.program
+        # Whether runs are logged is decided here, so that a run without it pays nothing.
+        self._program: Any = (
+            LoggedProgram(executable, name) if enabled("run") else executable.program
+        )
         self._recorder = recorder
         self.plan = plan
+        self.name = name
         self.origin = origin
         """Where it came from: `compiled`, `memory` or `disk`."""
 
     def run(
-        self, inputs: Sequence[Any] = (), params: Sequence[Any] = (), out: Any = None, **unknown: Any
+        self,
+        inputs: Sequence[Any] = (),
+        params: Sequence[Any] = (),
+        out: Any = None,
+        **unknown: Any,
     ) -> Any:
         """Run: arrays in the order of the signature; one array out, or a tuple.
 
         `out` gives arrays to write results into. Updated params are changed in place.
         """
         if unknown:
-            raise _unknown_keyword("run", unknown, ("inputs", "params", "out"))
+            raise _unknown_keyword("run()", unknown, ("inputs", "params", "out"))
         return self._program.run(inputs, params, out)
 
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None, **unknown: Any) -> Any:
         """Run with inputs and params one after the other."""
+        if unknown:
+            raise _unknown_keyword("a program", unknown, ("out",))
+        if out is None:  # a call without keywords is a third faster
+            return self._program(*arrays)
         return self._program(*arrays, out=out)
 
     @property
@@ -81,7 +111,7 @@ class Compiled:
 
     @property
     def stages(self) -> dict[str, str]:
-        """The text of every stage, from plan to LLVM IR."""
+        """The text of every stage, from plan to LLVM IR; also of a program from a cache."""
         if self._recorder is not None:
             return dict(self._recorder.texts)
         return self._executable.artifact.stages()
@@ -121,40 +151,60 @@ def compile(
 
     With `include_backward` the gradients of the params follow the (one, scalar) output. `updates`
     maps params to their new values: those arrays are changed in place by a run. `target` is `cpu`
-    (this machine) or a named one. `fast_math` lets LLVM ignore NaN, infinity and signed zeros.
+    (this machine) or a named one. `fast_math` lets LLVM rearrange float arithmetic
+    (docs/fast-math.md).
     """
     if unknown:
-        raise _unknown_keyword("compile", unknown, _OPTIONS)
+        raise _unknown_keyword("compile()", unknown, _OPTIONS)
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    for value in wanted:
-        if not isinstance(value, Tensor):
-            raise GraphError(f"an output is a {type(value).__name__}, not a Tensor")
-    if include_backward:
-        if len(wanted) != 1:
-            raise GraphError("include_backward takes one scalar output")
-        wanted += _param_gradients(wanted[0], params)
-    plan = build_plan(wanted, inputs, params, updates)
+    try:
+        _check_tensors(wanted, inputs, params)
+        if include_backward:
+            if len(wanted) != 1:
+                raise GraphError(
+                    f"include_backward with {len(wanted)} outputs: it takes one scalar",
+                    hint="compile the loss, or make gradients with nova.backward",
+                )
+            # Made here and not taken from `.grad`, which may hold the sum over several losses.
+            wanted += gradients(wanted[0], params)
+        plan = build_plan(wanted, inputs, params, updates)
+    except NovaError as error:
+        raise error.located(str(user_location())) from None
     return compile_plan(plan, target=target, fast_math=fast_math)
 
 
-def _param_gradients(loss: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
-    """The params' `.grad` where `nova.backward` has made them of this graph, else new ones."""
-    missing = [p for p in params if p.grad is None]
-    made = dict(zip(missing, gradients(loss, missing), strict=True)) if missing else {}
-    return [made[p] if p in made else p.grad for p in params]  # type: ignore[misc]
+def _check_tensors(
+    outputs: Sequence[Any], inputs: Sequence[Tensor], params: Sequence[Tensor]
+) -> None:
+    for name, given in (("inputs", inputs), ("params", params)):
+        if isinstance(given, Tensor):
+            raise GraphError(f"{name} is a Tensor, not a list of them", hint=f"write {name}=[...]")
+    for i, value in enumerate(outputs):
+        if not isinstance(value, Tensor):
+            raise GraphError(f"output {i} is a {type(value).__name__}, not a Tensor")
 
 
 def compile_plan(
-    plan: Plan | str, *, target: str | None = None, fast_math: bool | None = None
+    plan: Plan | str,
+    *,
+    target: str | None = None,
+    fast_math: bool | None = None,
+    name: str | None = None,
 ) -> Compiled:
-    """Compile a plan, or the text of one."""
+    """Compile a plan, or the text of one. `name` is what log lines call it."""
     if isinstance(plan, str):
         plan = parse_plan(plan)
-    machine = parse_target(target or knobs.get("target"))
-    fast = knobs.get("fast_math") if fast_math is None else fast_math
-    options = {"fast_math": str(bool(fast))}
-    parts = _key_parts(plan, machine, options)
-    return _CACHE.get(plan, machine, options, parts)
+    settings = current_settings(target, fast_math)
+    check_target(settings.target)
+    return _CACHE.get(plan, settings, name)
+
+
+def check_target(target: str) -> None:
+    """TargetError at the user's line unless `target` names something to compile for."""
+    try:
+        parse_target(target)
+    except NovaError as error:
+        raise error.located(str(user_location())) from None
 
 
 def load(path: str | Path, device: str | None = None) -> Compiled:
@@ -163,7 +213,11 @@ def load(path: str | Path, device: str | None = None) -> Compiled:
     from nova.errors import DeviceError
 
     if device not in (None, "cpu"):
-        raise DeviceError(f"device {device!r} is not in this version", hint="use device='cpu'")
+        raise DeviceError(
+            f"device {device!r} is not in this version",
+            where=str(user_location()),
+            hint="use device='cpu'",
+        )
     artifact = load_artifact(Path(path))
     plan = parse_plan(artifact.stages()["plan"], str(path))
     return Compiled(Executable(artifact), plan, "disk", None)
@@ -176,76 +230,80 @@ class _Cache:
     """Programs by key, in memory and on disk; one thread compiles a key, others wait for it."""
 
     def __init__(self) -> None:
+        self._programs: BuildOnce[Compiled] = BuildOnce(_PROGRAMS_IN_MEMORY)
         self._lock = threading.Lock()
-        self._building: dict[str, threading.Lock] = {}
-        self._memory: dict[str, Compiled] = {}
-        self._last_parts: dict[str, str] | None = None
-        self.statistics = {"memory": 0, "disk": 0, "compiled": 0}
+        self._statistics = {"memory": 0, "disk": 0, "compiled": 0}
+        self._last: dict[str, str] | None = None
 
-    def get(
-        self, plan: Plan, target: Target, options: dict[str, str], parts: dict[str, str]
-    ) -> Compiled:
+    def get(self, plan: Plan, settings: Settings, name: str | None) -> Compiled:
+        text = print_plan(plan, locations=False)
+        parts = _key_parts(text, settings)
         key = cache_key(parts)
-        with self._lock:
-            found = self._memory.get(key)
-            if found is not None:
-                self.statistics["memory"] += 1
-                return Compiled(found._executable, plan, "memory", found._recorder)
-            building = self._building.setdefault(key, threading.Lock())
-        with building:
-            found = self._memory.get(key)
-            if found is None:
-                found = self._load_or_build(key, plan, target, options, parts)
-                with self._lock:
-                    self._memory[key] = found
-                    self._building.pop(key, None)
+        name = name or f"program {key[:12]}"
+
+        def make() -> Compiled:
+            return self._load_or_build(key, plan, settings, parts, text, name)
+
+        found, was_there = self._programs.get(key, make)
+        self._count("memory" if was_there else found.origin)
+        if not was_there:
             return found
+        log("cache", f"hit {key[:12]} in memory")
+        return Compiled(found._executable, plan, "memory", found._recorder, name)
 
     def _load_or_build(
-        self, key: str, plan: Plan, target: Target, options: dict[str, str], parts: dict[str, str]
+        self,
+        key: str,
+        plan: Plan,
+        settings: Settings,
+        parts: dict[str, str],
+        text: str,
+        name: str,
     ) -> Compiled:
         disk = disk_cache()
         artifact = disk.get(key) if disk is not None else None
         if artifact is not None:
             log("cache", f"hit {key[:12]} on disk")
-            self.statistics["disk"] += 1
-            return Compiled(Executable(artifact), plan, "disk", None)
+            dump_stages(key[:12], artifact.stages())
+            return Compiled(Executable(artifact), plan, "disk", None, name)
         if enabled("cache"):
-            log("cache", f"miss {key[:12]}: {self.explain(parts)}")
-        data, recorder = _build(plan, target, options, parts)
-        self._last_parts = parts
-        self.statistics["compiled"] += 1
+            log("cache", f"miss {key[:12]}: {self._explain({**parts, 'plan': text})}")
+        data, recorder = _build(plan, settings, parts, name)
+        self._last = {**parts, "plan": text}
         if disk is not None:
             disk.put(key, data)
-        return Compiled(Executable(_parse(data)), plan, "compiled", recorder)
+        return Compiled(Executable(read_artifact(data)), plan, "compiled", recorder, name)
 
-    def explain(self, parts: dict[str, str]) -> str:
+    def _explain(self, parts: dict[str, str]) -> str:
         """Why `parts` was not in the cache, against the program compiled last."""
-        if self._last_parts is None:
+        if self._last is None:
             return "first compile of this process"
-        return explain(self._last_parts, parts)
+        return explain(self._last, parts)
+
+    def _count(self, origin: str) -> None:
+        with self._lock:
+            self._statistics[origin] += 1
+
+    @property
+    def statistics(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._statistics)
 
     def clear(self) -> None:
-        with self._lock:
-            self._memory.clear()
-            self._building.clear()
+        self._programs.clear()
 
 
 _CACHE = _Cache()
 
 
-def _parse(data: bytes) -> Artifact:
-    return read_artifact(data)
-
-
 def _build(
-    plan: Plan, target: Target, options: dict[str, str], parts: dict[str, str]
+    plan: Plan, settings: Settings, parts: dict[str, str], name: str
 ) -> tuple[bytes, Recorder]:
     from nova.codegen.compile import build
 
-    log("compile", f"{len(plan.steps)} steps for {target.name}")
+    log("compile", f"{name}: {len(plan.steps)} steps for {settings.target}")
     try:
-        result = build(plan, target, options, parts)
+        result = build(plan, settings, parts)
     except KeyboardInterrupt:
         raise CompileInterrupted(
             "the compile was interrupted: nothing was cached", hint="call again to compile"
@@ -273,15 +331,14 @@ def clear_memory_cache() -> None:
 
 def cache_statistics() -> dict[str, int]:
     """How many programs came from memory, from disk, and were compiled, in this process."""
-    return dict(_CACHE.statistics)
+    return _CACHE.statistics
 
 
-def _key_parts(plan: Plan, target: Target, options: dict[str, str]) -> dict[str, str]:
-    text = print_plan(plan, locations=False)
+def _key_parts(text: str, settings: Settings) -> dict[str, str]:
     return {
         "plan": hashlib.sha256(text.encode()).hexdigest(),
-        "target": target.key(),
-        "options": ",".join(f"{k}={v}" for k, v in sorted(options.items())),
+        "target": parse_target(settings.target).key(),
+        "options": ",".join(f"{k}={v}" for k, v in sorted(settings.items().items())),
         "compiler": compiler_version(),
     }
 
@@ -330,9 +387,16 @@ def evaluate(output: Tensor) -> np.ndarray:
 
     Leaves are inputs and not literals, so that the same computation on other data hits the cache.
     """
-    leaves = [
-        t for t in topological([output]) if t.is_leaf and t.data is not None and t.shape != ()
-    ]
+    order = topological([output])
+    unknown = next((t for t in order if t.is_placeholder), None)
+    if unknown is not None:
+        raise ConcreteValueError(
+            f"{output!r} has no value yet: it depends on {unknown!r}, whose data come when the "
+            "program runs",
+            where=str(user_location()),
+            hint="use nova.where instead of a branch, and shapes instead of values",
+        )
+    leaves = [t for t in order if t.is_leaf and t.shape != ()]
     plan = build_plan([output], leaves)
     return compile_plan(plan).run([leaf.data for leaf in leaves])
 
@@ -348,6 +412,7 @@ def _unknown_keyword(
     name = next(iter(unknown))
     close = get_close_matches(name, known, 1)
     return UnknownKeywordError(
-        f"{function}() has no keyword {name!r}",
+        f"{function} has no keyword {name!r}",
+        where=str(user_location()),
         hint=f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}",
     )

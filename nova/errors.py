@@ -19,6 +19,12 @@ class NovaError(Exception):
             lines.append(f"  hint: {hint}")
         super().__init__("\n".join(lines))
 
+    def located(self, where: str, prefix: str = "") -> NovaError:
+        """The same error with its place, for rules that do not know it; one that has it stays."""
+        if self.where is not None:
+            return self
+        return type(self)(prefix + self.what, where=where, hint=self.hint)
+
 
 # --- building the graph ---------------------------------------------------------------------------
 

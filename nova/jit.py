@@ -15,15 +15,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nova.compiler import Compiled, compile_plan
+from nova.build_once import BuildOnce
+from nova.compiler import Compiled, check_target, compile_plan
+from nova.dlpack import as_numpy
 from nova.dtypes import TensorType, dtype
-from nova.errors import AttributeValueError, GraphError, SignatureError
-from nova.graph.tensor import Tensor, number_type
-from nova.log import enabled, log
+from nova.errors import (
+    ArgumentDTypeError,
+    AttributeValueError,
+    DTypeError,
+    GraphError,
+    NovaError,
+    SignatureError,
+)
+from nova.graph.build import settled
+from nova.graph.location import user_location
+from nova.graph.tensor import Tensor, tensor
+from nova.log import log
 from nova.plan import build_plan
-from nova.runtime.arrays import as_numpy
 from nova.structure import Structure, flatten, unflatten
-from nova.targets import parse_target
+
+_PROGRAMS_PER_FUNCTION = 256
+_NUMBERS = (bool, int, float)
 
 
 class CacheInfo(NamedTuple):
@@ -36,6 +48,8 @@ class CacheInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class _Entry:
+    """A compiled signature; `plain` if arguments and results need no unpacking."""
+
     compiled: Compiled
     result: Structure
     plain: bool
@@ -44,30 +58,36 @@ class _Entry:
 class JitFunction:
     """A function compiled per signature. Called with Tensors it builds graph, like any function."""
 
+    __name__: str
+
     def __init__(self, function: Callable[..., Any], target: str | None, run_mode: str):
         update_wrapper(self, function)
         if run_mode != "native":
             raise AttributeValueError(
-                f"run_mode {run_mode!r} is not in this version", hint="use run_mode='native'"
+                f"run_mode {run_mode!r} is not in this version",
+                where=str(user_location()),
+                hint="use run_mode='native'",
             )
         if target is not None:
-            parse_target(target)
+            check_target(target)
         self._function = function
+        self._name = getattr(function, "__name__", "function")
         self._target = target
         self._run_mode = run_mode
-        self._entries: dict[Any, _Entry] = {}
+        self._entries: BuildOnce[_Entry] = BuildOnce(_PROGRAMS_PER_FUNCTION)
         self._lock = threading.Lock()
-        self._last: _Entry | None = None
+        # The program used last, where it is plain.
+        self._last_program: Any = None
         self._last_key: Any = None
         self._hits = 0
         self._misses = 0
         self._why = "never called"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        last = self._last
-        if last is not None and last.plain and not kwargs:
+        program = self._last_program
+        if program is not None and not kwargs:
             try:
-                result = last.compiled._program(*args)
+                result = program(*args)
             except SignatureError:
                 pass
             else:
@@ -76,7 +96,7 @@ class JitFunction:
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        leaves, structure = flatten((args, kwargs))
+        leaves, structure = flatten((args, kwargs), sort_keys=True)
         if any(isinstance(leaf, Tensor) for leaf in leaves):
             return self._function(*args, **kwargs)
         entry, arrays = self._entry(leaves, structure)
@@ -86,38 +106,43 @@ class JitFunction:
 
     def lower(self, *args: Any, **kwargs: Any) -> Compiled:
         """The program for these arguments, compiled but not run."""
-        leaves, structure = flatten((args, kwargs))
+        leaves, structure = flatten((args, kwargs), sort_keys=True)
         return self._entry(leaves, structure)[0].compiled
 
     def _entry(self, leaves: list[Any], structure: Structure) -> tuple[_Entry, list[np.ndarray]]:
-        arrays = [_leaf_array(leaf, i) for i, leaf in enumerate(leaves)]
-        key = (structure, tuple((a.shape, a.dtype) for a in arrays))
+        arrays = [_leaf_array(*pair) for pair in zip(leaves, structure.names(), strict=True)]
+        # A Python number is no f64 array: the number takes the type of what it stands beside.
+        numbers = [type(leaf) in _NUMBERS for leaf in leaves]
+        types = [TensorType(a.shape, dtype(a.dtype.newbyteorder("="))) for a in arrays]
+        key = (structure, tuple(zip(types, numbers, strict=True)))
+        entry, found = self._entries.get(key, lambda: self._compile(key))
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                self._misses += 1
-                self._why = self._explain(key)
-                if enabled("compile"):
-                    log("compile", f"{self.__name__}: {self._why}")
-                entry = self._compile(arrays, structure)
-                self._entries[key] = entry
-            else:
-                self._hits += 1
-            self._last, self._last_key = entry, key
+            self._hits += found
+            self._last_program = entry.compiled._program if entry.plain else None
+            self._last_key = key
         return entry, arrays
 
-    def _compile(self, arrays: list[np.ndarray], structure: Structure) -> _Entry:
-        names = structure.names()
+    def _compile(self, key: Any) -> _Entry:
+        structure, leaves = key
+        with self._lock:
+            self._misses += 1
+            self._why = self._explain(key)
+        log("compile", f"{self._name}: {self._why}")
         placeholders = [
-            Tensor(TensorType(a.shape, dtype(a.dtype)), name=n)
-            for a, n in zip(arrays, names, strict=True)
+            Tensor(type_, name=name, weak=number)
+            for (type_, number), name in zip(leaves, structure.names(), strict=True)
         ]
         args, kwargs = unflatten(structure, placeholders)
         outputs, result = flatten(self._function(*args, **kwargs))
-        outputs = [_as_tensor(value, i) for i, value in enumerate(outputs)]
+        outputs = [_as_tensor(value, i, self._function) for i, value in enumerate(outputs)]
         plan = build_plan(outputs, placeholders)
-        compiled = compile_plan(plan, target=self._target)
-        plain = structure.is_flat_arguments() and result.is_array_or_tuple()
+        compiled = compile_plan(plan, target=self._target, name=self._name)
+        plain = (
+            structure.is_flat_arguments()
+            and result.is_array_or_tuple()
+            # The native check takes Python numbers for any 0-d array; here they are told apart.
+            and all(type_.shape for type_, _ in leaves)
+        )
         return _Entry(compiled, result, plain)
 
     # --- seeing inside --------------------------------------------------------------------------
@@ -139,11 +164,11 @@ class JitFunction:
             return f"the arguments are nested differently: {old_structure} became {new_structure}"
         names = new_structure.names()
         changes = [
-            f"{name}: {_text(before)} became {_text(after)}"
+            f"{name}: {_text(*before)} became {_text(*after)}"
             for name, before, after in zip(names, old, new, strict=True)
             if before != after
         ]
-        return "; ".join(changes)
+        return "; ".join(changes) or "its program was dropped: too many signatures"
 
     def _rejit(self, function: Callable[..., Any]) -> JitFunction:
         """`function`, a transform of this one's function, compiled with the same options."""
@@ -162,27 +187,40 @@ def jit(
     return JitFunction(function, target, run_mode)
 
 
-def _leaf_array(leaf: Any, position: int) -> np.ndarray:
-    if isinstance(leaf, bool | int | float):
-        return np.asarray(leaf, number_type(leaf).numpy)
-    return as_numpy(leaf, f"argument {position}")
+def _leaf_array(leaf: Any, name: str) -> np.ndarray:
+    try:
+        if type(leaf) in _NUMBERS:
+            # Floats at full precision: they take the type of what they stand beside.
+            return np.asarray(leaf, {bool: np.bool_, int: np.int64, float: np.float64}[type(leaf)])
+        array = as_numpy(leaf, f"argument {name!r}")
+        dtype(array.dtype.newbyteorder("="))
+        return array
+    except OverflowError:
+        raise ArgumentDTypeError(
+            f"argument {name!r} is {leaf}, which is no i64", where=str(user_location())
+        ) from None
+    except NovaError as error:
+        raise error.located(str(user_location()), _prefix(error, name)) from None
 
 
-def _as_tensor(value: Any, position: int) -> Tensor:
+def _prefix(error: NovaError, name: str) -> str:
+    return f"argument {name!r}: " if isinstance(error, DTypeError) else ""
+
+
+def _as_tensor(value: Any, position: int, function: Callable[..., Any]) -> Tensor:
     if isinstance(value, Tensor):
-        return value
-    if isinstance(value, bool | int | float | np.ndarray | np.generic):
-        from nova.graph.tensor import tensor
-
+        return settled(value)
+    if type(value) in _NUMBERS or isinstance(value, np.ndarray | np.generic):
         return tensor(value)
+    code = getattr(function, "__code__", None)
     raise GraphError(
         f"result {position} of the function is a {type(value).__name__}, not a tensor",
+        where=f"{code.co_filename}:{code.co_firstlineno}" if code else str(user_location()),
         hint="return tensors, or tuples, lists and dicts of them",
     )
 
 
-def _text(item: tuple[tuple[int, ...], np.dtype]) -> str:
-    shape, kind = item
-    return f"{dtype(kind)}[{','.join(map(str, shape))}]"
-
-
+def _text(type_: TensorType, number: bool) -> str:
+    if not number:
+        return str(type_)
+    return {"bool": "a bool", "i64": "an int", "f64": "a float"}[type_.dtype.name]

@@ -142,7 +142,10 @@ KNOBS: dict[str, Knob] = {
         Knob("threads", COUNT, _count_cores, "the cores of this process",
              "Worker threads, for compiling and for running."),
         Knob("fast_math", FLAG, False, "off",
-             "Let the compiler reorder and contract float arithmetic; NaN and infinity may break."),
+             "Let the compiler rearrange float arithmetic; see fast-math.md."),
+        Knob("serial_work", SIZE, 20_000, "20000",
+             "Scalar operations below which ops share one kernel without tiles."),
+        Knob("tile_work", SIZE, 65_536, "65536", "Scalar operations that one tile should have."),
         Knob("progress", _one_of("auto", "on", "off"), "auto", "auto",
              "Progress of long compiles: auto shows it on a terminal only."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
@@ -157,6 +160,8 @@ cache_dir: str | None
 cache_size: int
 threads: int
 fast_math: bool
+serial_work: int
+tile_work: int
 progress: str
 target: str
 

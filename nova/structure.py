@@ -12,7 +12,7 @@ class Structure:
 
     kind: str
     children: tuple[Structure, ...] = ()
-    keys: tuple[str, ...] = ()
+    keys: tuple[Any, ...] = ()
 
     def names(self) -> list[str]:
         """A readable name per leaf of `(args, kwargs)`."""
@@ -27,7 +27,7 @@ class Structure:
     def _names(self, prefix: str) -> list[str]:
         if self.kind == "leaf":
             return [prefix]
-        keys = self.keys or tuple(map(str, range(len(self.children))))
+        keys = self.keys or range(len(self.children))
         return [
             name
             for key, child in zip(keys, self.children, strict=True)
@@ -49,9 +49,7 @@ class Structure:
         if self.kind in ("leaf", "none"):
             return "*" if self.kind == "leaf" else "None"
         if self.kind == "dict":
-            inner = ", ".join(
-                f"{k}: {c}" for k, c in zip(self.keys, self.children, strict=True)
-            )
+            inner = ", ".join(f"{k}: {c}" for k, c in zip(self.keys, self.children, strict=True))
             return f"{{{inner}}}"
         inner = ", ".join(map(str, self.children))
         return f"({inner})" if self.kind == "tuple" else f"[{inner}]"
@@ -60,23 +58,32 @@ class Structure:
 _LEAF, _NONE = Structure("leaf"), Structure("none")
 
 
-def flatten(value: Any) -> tuple[list[Any], Structure]:
-    """The leaves of a nested value in order, and its structure."""
+def flatten(value: Any, sort_keys: bool = False) -> tuple[list[Any], Structure]:
+    """The leaves of a nested value in order, and its structure.
+
+    With `sort_keys` dicts that differ in the order of their keys have one structure.
+    """
     leaves: list[Any] = []
-    return leaves, _flatten(value, leaves)
+    return leaves, _flatten(value, leaves, sort_keys)
 
 
-def _flatten(value: Any, leaves: list[Any]) -> Structure:
+def _flatten(value: Any, leaves: list[Any], sort_keys: bool) -> Structure:
     if value is None:
         return _NONE
     if type(value) in (tuple, list):
-        kind = "tuple" if isinstance(value, tuple) else "list"
-        return Structure(kind, tuple(_flatten(v, leaves) for v in value))
+        kind = "tuple" if type(value) is tuple else "list"
+        return Structure(kind, tuple(_flatten(v, leaves, sort_keys) for v in value))
     if isinstance(value, dict):
-        keys = tuple(sorted(value))
-        return Structure("dict", tuple(_flatten(value[k], leaves) for k in keys), keys)
+        keys = tuple(sorted(value, key=_rank) if sort_keys else value)
+        children = tuple(_flatten(value[k], leaves, sort_keys) for k in keys)
+        return Structure("dict", children, keys)
     leaves.append(value)
     return _LEAF
+
+
+def _rank(key: Any) -> tuple[str, Any]:
+    """Keys of one type in their own order, types one after the other."""
+    return type(key).__name__, key
 
 
 def unflatten(structure: Structure, leaves: list[Any]) -> Any:

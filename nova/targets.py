@@ -16,8 +16,6 @@ from pathlib import Path
 
 from nova.errors import TargetError
 
-NAMES = ("cpu", "x86_64", "x86_64-v3", "x86_64-v4", "aarch64")
-
 _CUDA = re.compile(r"cuda(:sm_\d{2,3}[af]?)?")
 
 # LLVM feature -> the word in /proc/cpuinfo. Features that are not in this table stay at what the
@@ -88,6 +86,7 @@ _NAMED = {
     "x86_64-v4": ("x86-64-v4", _V4),
     "aarch64": ("generic", ("neon",)),
 }
+NAMES = ("cpu", *_NAMED)
 
 # Caches of a named target are those of a modest machine of its kind, so that code compiled for it
 # runs well on all of them; `cpu` uses the sizes of the machine.

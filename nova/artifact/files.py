@@ -9,7 +9,9 @@ from pathlib import Path
 TEMPORARY = ".tmp-"
 
 
-def write_atomically(path: Path, data: bytes, *, mode: int = 0o666, sync: bool = True) -> None:
+def write_atomically(
+    path: Path, data: bytes | memoryview, *, mode: int = 0o666, sync: bool = True
+) -> None:
     """Put `data` at `path`: a temporary file in the same folder, `fsync`, and a rename.
 
     `sync=False` leaves out the flush to the disk, for files whose damage is noticed and harmless.

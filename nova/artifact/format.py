@@ -137,7 +137,7 @@ def read_artifact(data: Buffer) -> Artifact:
     return Artifact(data, manifest, shared)
 
 
-def save_artifact(path: str | Path, data: bytes) -> None:
+def save_artifact(path: str | Path, data: Buffer) -> None:
     """Write an artifact to a file, which appears whole or not at all."""
     write_atomically(Path(path), data)
 

@@ -12,14 +12,16 @@ from typing import Any
 
 from nova import __version__, knobs
 from nova.artifact.format import FORMAT_VERSION, Manifest, TensorSpec, write_artifact
+from nova.artifact.key import cache_key
 from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.normalise import normalise
-from nova.codegen.stages import Recorder, run_stages, start_from_plan
+from nova.codegen.stages import MLIR_STAGES, Recorder, run_stages, start_from_plan
 from nova.codegen.tables import Tables, read_tables
 from nova.log import progress
 from nova.mlir.bindings import ir, llvm
 from nova.plan import Plan
-from nova.targets import Target, llvm_cpu
+from nova.settings import Settings
+from nova.targets import Target, llvm_cpu, parse_target
 
 _KERNELS_PER_OBJECT = 3
 _UNROLLED_WORK = 8_000
@@ -33,41 +35,41 @@ class Build:
     recorder: Recorder
 
 
-def build(plan: Plan, target: Target, options: Mapping[str, str], key: Mapping[str, str]) -> Build:
+def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
-    recorder = Recorder()
+    target = parse_target(settings.target)
+    recorder = Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     recorder.record("plan", str(plan), time.perf_counter() - started)
     found: list[Tables] = []
-    with progress("compiling", 8) as bar:
-        bar.advance("nova")
+    with progress("compiling", len(MLIR_STAGES) + 2) as bar:
+        bar.advance("nova", 0)
         module = start_from_plan(plan, recorder)
 
         def observe(stage: str, module: ir.Module) -> None:
-            bar.advance(stage)
+            bar.advance(stage, len(recorder.texts) - 1)
             if stage == "loops":
                 found.append(read_tables(module))
 
-        run_stages(module, target.name, recorder, observe=observe)
+        run_stages(module, settings, recorder, observe=observe)
         tables = found[0]
         started = time.perf_counter()
-        units = _translate(module)
+        units = translate(module)
         text = "\n".join(unit.text for unit in units)
         recorder.record("ll", text, time.perf_counter() - started)
-        bar.advance("object")
+        bar.advance("object", len(recorder.texts) - 1)
         started = time.perf_counter()
         objects = compile_objects(units, target, knobs.get("threads"))
-        size = sum(map(len, objects))
-        recorder.record("object", f"{size} bytes", time.perf_counter() - started, size)
+        recorder.record_size("object", sum(map(len, objects)), time.perf_counter() - started)
         started = time.perf_counter()
         data = write_artifact(
-            _manifest(plan, target, tables, options, key), objects, tables.constants, recorder.texts
+            _manifest(plan, target, tables, settings, key), objects, tables.constants, recorder.texts
         )
-        recorder.record("artifact", f"{len(data)} bytes", time.perf_counter() - started, len(data))
+        recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return Build(data, recorder)
 
 
-def _translate(module: ir.Module) -> list[Unit]:
+def translate(module: ir.Module) -> list[Unit]:
     """LLVM IR in units that can compile side by side: the tiny kernels, and shares of the rest."""
     operations = [op.operation for op in module.body.operations]
     # An entry point and its body stand next to each other and must stay together.
@@ -99,7 +101,7 @@ def _size(pair: list[Any]) -> int:
 
 
 def _manifest(
-    plan: Plan, target: Target, tables: Tables, options: Mapping[str, str], key: Mapping[str, str]
+    plan: Plan, target: Target, tables: Tables, settings: Settings, key: Mapping[str, str]
 ) -> Manifest:
     updated = {index for index, _ in plan.updates}
     inputs = len(plan.signature.inputs)
@@ -129,6 +131,6 @@ def _manifest(
         kernels=tables.kernels,
         launches=tables.launches,
         workspace_size=tables.workspace_size,
-        options={**options, "work": str(tables.work)},
+        options={**settings.items(), "work": str(tables.work)},
         key=dict(key),
     )

@@ -11,10 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from nova import knobs
+from nova.codegen.dump import dump_stage
 from nova.errors import PipelineError
 from nova.log import log
 from nova.mlir.bindings import ir
@@ -23,38 +22,42 @@ from nova.mlir.emit import emit_module
 from nova.passes import pipelines
 from nova.passes.base import Pass, run_pipeline
 from nova.plan import Plan
+from nova.settings import Settings
 
-# Stage -> the passes that lead to it from the stage before, given the target's name.
-MLIR_STAGES: dict[str, Callable[[str], list[Pass]]] = {
-    "nova": lambda target: [],
-    "linalg": lambda target: pipelines.nova_to_linalg(),
-    "kernels": lambda target: pipelines.linalg_to_kernels(),
-    "buffers": lambda target: pipelines.kernels_to_buffers(),
-    "loops": lambda target: pipelines.buffers_to_loops(target),
-    "llvm": lambda target: pipelines.loops_to_llvm(target),
+# Stage -> the passes that lead to it from the stage before.
+MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
+    "nova": lambda s: [],
+    "linalg": lambda s: pipelines.nova_to_linalg(),
+    "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work),
+    "buffers": lambda s: pipelines.kernels_to_buffers(),
+    "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work),
+    "llvm": lambda s: pipelines.loops_to_llvm(s.target, s.fast_math),
 }
 
 
 @dataclass
 class Recorder:
-    """What a compile leaves behind: text, seconds and size of every stage."""
+    """What a compile leaves behind: text, seconds and size of every stage.
 
+    `name` is the folder under `NOVA_DUMP` that gets the texts, one for each program.
+    """
+
+    name: str = "program"
     texts: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
-    def record(self, stage: str, text: str, seconds: float, size: int | None = None) -> None:
+    def record(self, stage: str, text: str, seconds: float) -> None:
+        """Keep the result of a stage that has a text."""
         self.texts[stage] = text
+        dump_stage(self.name, len(self.texts) - 1, stage, text)
+        self.record_size(stage, len(text), seconds)
+
+    def record_size(self, stage: str, size: int, seconds: float) -> None:
+        """Keep what a stage took; the result of the last ones is bytes."""
         self.seconds[stage] = seconds
-        self.sizes[stage] = len(text) if size is None else size
-        log("compile", f"{stage}: {seconds * 1e3:.1f} ms, {self.sizes[stage]} bytes")
-        folder = knobs.get("dump")
-        if folder:
-            path = Path(folder)
-            path.mkdir(parents=True, exist_ok=True)
-            number = list(self.texts).index(stage)
-            suffix = {"plan": "plan", "ll": "ll"}.get(stage, "mlir")
-            (path / f"{number}-{stage}.{suffix}").write_text(text)
+        self.sizes[stage] = size
+        log("compile", f"{stage}: {seconds * 1e3:.1f} ms, {size} bytes")
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -77,7 +80,7 @@ def start_from_text(text: str, filename: str) -> ir.Module:
 
 def run_stages(
     module: ir.Module,
-    target: str,
+    settings: Settings,
     recorder: Recorder,
     *,
     after: str = "nova",
@@ -89,7 +92,7 @@ def run_stages(
         raise PipelineError(f"no stage {after!r}", hint=f"the stages are {', '.join(names)}")
     for name in names[names.index(after) + 1 :]:
         started = time.perf_counter()
-        run_pipeline(module, MLIR_STAGES[name](target), verify=False)
+        run_pipeline(module, MLIR_STAGES[name](settings))
         if observe is not None:
             observe(name, module)
         seconds = time.perf_counter() - started

@@ -15,11 +15,19 @@ import numpy as np
 from nova.artifact.format import BufferSpec, KernelSpec, LaunchSpec
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
-from nova.mlir.buffers import buffer_root, nbytes
+from nova.mlir.buffers import VIEWS, buffer_root, nbytes
 from nova.mlir.types import nova_dtype
 from nova.mlir.walk import find_function, functions
 
 _ALIGN = 64
+# What main may hold: calls, what they are given, and the end.
+_HOST_OPS = VIEWS | {
+    "arith.constant",
+    "func.call",
+    "func.return",
+    "memref.get_global",
+    "memref.view",
+}
 
 
 @dataclass(frozen=True)
@@ -60,12 +68,15 @@ class _Reader:
             for i, a in enumerate(arguments[:-1])
         }
         self.workspace = arguments[-1]
-        kernels = {
-            f.name.value: f for f in functions(self.module) if "nova.kernel" in f.attributes
-        }
+        kernels = {f.name.value: f for f in functions(self.module) if "nova.kernel" in f.attributes}
         order = {name: i for i, name in enumerate(kernels)}
         launches = []
         for op in self.main.entry_block.operations:
+            if op.operation.name not in _HOST_OPS:
+                raise LoweringError(
+                    f"main holds {op.operation.name}, which is no kernel call",
+                    where=str(op.location),
+                )
             if op.operation.name == "func.call":
                 buffers = list(op.operation.operands)[:-2]
                 ids = tuple(self._buffer(b) for b in buffers)
@@ -109,9 +120,7 @@ class _Reader:
 def _kernel_spec(function: Any) -> KernelSpec:
     attributes = function.attributes
     moved = sum(
-        nbytes(a.type)
-        for a in function.entry_block.arguments
-        if isinstance(a.type, ir.MemRefType)
+        nbytes(a.type) for a in function.entry_block.arguments if isinstance(a.type, ir.MemRefType)
     )
     return KernelSpec(
         name=function.name.value,

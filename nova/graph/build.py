@@ -41,11 +41,7 @@ def apply(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> Tensor:
             raise AttributeValueError(f"the row of {op.name!r} has no type rule")
         result = op.infer(types, attrs)
     except NovaError as error:
-        if error.where is None:
-            raise type(error)(
-                f"{op.name}: {error.what}", where=str(user_location()), hint=error.hint
-            ) from None
-        raise
+        raise error.located(str(user_location()), f"{op.name}: ") from None
     return make_node(op, tensors, attrs, result)
 
 
@@ -94,25 +90,25 @@ def _operand(op: Op, position: int, value: Any) -> Any:
 
 
 def _cast_operands(op: Op, given: list[Any]) -> tuple[Tensor, ...]:
-    tensors = [v for v in given if isinstance(v, Tensor)]
-    beside = [t.dtype for t in tensors]
+    beside = [v.dtype for v in given if isinstance(v, Tensor) and not v.weak]
     if callable(op.cast):
         # A bool operand (a condition, a mask) does not say what a bare number beside it is.
         beside = [d for d in beside if d is not bool_] or []
     common = promote_all(beside) if beside else None
-    dtypes = [
-        v.dtype
-        if isinstance(v, Tensor)
-        else number_type(v)
-        if common is None
-        else weak(v, common)
-        for v in given
-    ]
-    wanted = _wanted_types(op, tuple(dtypes))
+    wanted = _wanted_types(op, tuple(_own_type(v, common) for v in given))
     return tuple(
         cast(v, w) if isinstance(v, Tensor) else constant(v, w)
         for v, w in zip(given, wanted, strict=True)
     )
+
+
+def _own_type(value: Any, common: DType | None) -> DType:
+    """The type of an operand before the row's cast; numbers follow the tensors beside them."""
+    if isinstance(value, Tensor):
+        if not value.weak:
+            return value.dtype
+        value = value.dtype.numpy.type().item()  # any number of the kind says its type
+    return number_type(value) if common is None else weak(value, common)
 
 
 def _wanted_types(op: Op, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
@@ -128,7 +124,12 @@ def cast(value: Tensor, dtype: DType) -> Tensor:
     """`value` as `dtype`; the tensor itself when it has that type."""
     if value.dtype is dtype:
         return value
-    return apply(OPS["cast"], (value,), {"dtype": dtype})
+    return make_node(OPS["cast"], (value,), {"dtype": dtype}, value.type.with_dtype(dtype))
+
+
+def settled(value: Tensor) -> Tensor:
+    """A number's placeholder in the type the number has alone; other tensors as they are."""
+    return cast(value, _own_type(value, None)) if value.weak else value
 
 
 def _attributes(op: Op, given: dict[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,12 @@ arguments fill the attributes in the order of the row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import Parameter, Signature
+from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import Any
 
-from nova.errors import ArgumentCountError, UnknownKeywordError
+from nova.errors import ArgumentCountError, NovaError, UnknownKeywordError
 from nova.graph.build import apply
 from nova.graph.location import user_location
 from nova.graph.tensor import Tensor
@@ -18,14 +20,14 @@ from nova.ops import OPS, REQUIRED, F, Op
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
+# Rows with one attribute that is a tuple: their methods also take its items one by one.
+_SIZES_AS_ARGUMENTS = frozenset({"reshape", "permute", "expand", "flip"})
+
 
 def make_function(op: Op) -> Callable[..., Any]:
     """The public function of a row."""
     if op.build is not None:
-        build = op.build
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            return build(F, *args, **kwargs)
+        function = _make_sugar(op, op.build)
 
     elif op.variadic:
 
@@ -49,6 +51,56 @@ def make_function(op: Op) -> Callable[..., Any]:
     if op.build is None:
         function.__signature__ = _signature(op)  # type: ignore[attr-defined]
     return function
+
+
+def _make_sugar(op: Op, build: Callable[..., Any]) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return build(F, *args, **kwargs)
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
+        except TypeError:
+            _check_call(op, build, args, kwargs)
+            raise
+
+    return function
+
+
+def _check_call(
+    op: Op, build: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Nova's error for arguments that `build` has no place for."""
+    known = list(signature(build).parameters)[1:]
+    where = str(user_location())
+    for name in kwargs:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            raise UnknownKeywordError(
+                f"{op.name}: has no keyword {name!r}",
+                where=where,
+                hint=f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}",
+            ) from None
+    try:
+        signature(build).bind(F, *args, **kwargs)
+    except TypeError as error:
+        raise ArgumentCountError(
+            f"{op.name}: {error}", where=where, hint=f"it takes ({', '.join(known)})"
+        ) from None
+
+
+def _make_method(op: Op) -> Callable[..., Any]:
+    """The method of a row: `x.reshape(2, 3)` means `x.reshape((2, 3))`."""
+    function = FUNCTIONS[op.name]
+    if op.name not in _SIZES_AS_ARGUMENTS:
+        return function
+
+    @wraps(function)
+    def method(self: Tensor, *sizes: Any, **kwargs: Any) -> Any:
+        if len(sizes) > 1:
+            sizes = (sizes,)
+        return function(self, *sizes, **kwargs)
+
+    return method
 
 
 def _positional_attrs(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +173,7 @@ def _install() -> None:
     for name, op in OPS.items():
         FUNCTIONS[name] = make_function(op)
         for method in op.methods:
-            setattr(Tensor, method, FUNCTIONS[name])
+            setattr(Tensor, method, _make_method(op))
     F.bind(FUNCTIONS)
     for operator, name in _BINARY_OPERATORS.items():
         setattr(Tensor, f"__{operator}__", _forward(name))

@@ -29,7 +29,7 @@ def backward(loss: Tensor) -> None:
             hint="make parameters with nova.tensor(..., requires_grad=True)",
         )
     for leaf, grad in zip(leaves, gradients(loss, leaves), strict=True):
-        leaf.grad = grad if leaf.grad is None else leaf.grad + grad
+        leaf.grad = grad if leaf.grad is None else F.add(leaf.grad, grad)
 
 
 def gradients(
@@ -73,7 +73,7 @@ def gradients(
                         where=str(node.location),
                     )
                 before = adjoint.get(id(operand))
-                adjoint[id(operand)] = piece if before is None else before + piece
+                adjoint[id(operand)] = piece if before is None else F.add(before, piece)
     return [adjoint[id(s)] if id(s) in adjoint else _zeros(s) for s in sources]
 
 
@@ -122,7 +122,8 @@ def expand_composite(node: Tensor, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _zeros(like: Tensor) -> Tensor:
-    return F.expand(constant(0.0, like.dtype), like.shape) if like.shape else constant(0, like.dtype)
+    zero = constant(0, like.dtype)
+    return F.expand(zero, like.shape) if like.shape else zero
 
 
 def _require_scalar(output: Tensor) -> None:

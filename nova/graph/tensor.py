@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nova.dlpack import as_numpy, is_array
 from nova.dtypes import DType, TensorType, dtype, f32, i64
 from nova.errors import ArgumentTypeError, ConcreteValueError, GradientError
 from nova.graph.location import Location, user_location
@@ -40,6 +41,7 @@ class Tensor:
         "requires_grad",
         "stopped",
         "type",
+        "weak",
     )
     # numpy must not take a Tensor for a sequence: `array + tensor` comes to our __radd__.
     __array_ufunc__ = None
@@ -54,6 +56,7 @@ class Tensor:
         data: np.ndarray | None = None,
         requires_grad: bool = False,
         name: str | None = None,
+        weak: bool = False,
     ):
         self.type = type_
         self.op = op
@@ -66,6 +69,8 @@ class Tensor:
         self.stopped = not _recording.get()
         self.region = _region.get()
         self.requires_grad = requires_grad
+        self.weak = weak
+        """A placeholder of a Python number: like the number, it takes the type it stands beside."""
         self._value: np.ndarray | None = None
 
     # --- what it is -----------------------------------------------------------------------------
@@ -117,7 +122,9 @@ class Tensor:
         """The value of a one-element tensor as a Python number."""
         if self.size != 1:
             raise ConcreteValueError(
-                f"item() of a tensor of shape {self.shape}", hint="reduce or index it first"
+                f"item() of a tensor of shape {self.shape}",
+                where=str(user_location()),
+                hint="reduce or index it first",
             )
         return self.numpy().reshape(()).item()
 
@@ -129,7 +136,9 @@ class Tensor:
 
     def __index__(self) -> int:
         if not self.dtype.is_integer:
-            raise ConcreteValueError(f"a {self.dtype} tensor is no index")
+            raise ConcreteValueError(
+                f"a {self.dtype} tensor is no index", where=str(user_location())
+            )
         return int(self.item())
 
     def __bool__(self) -> bool:
@@ -137,7 +146,7 @@ class Tensor:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ConcreteValueError("a 0-d tensor has no length")
+            raise ConcreteValueError("a 0-d tensor has no length", where=str(user_location()))
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -186,10 +195,8 @@ def as_array(data: Any, dtype_: Any = None) -> np.ndarray:
     wanted = None if dtype_ is None else dtype(dtype_).numpy
     if isinstance(data, Tensor):
         array = data.numpy()
-    elif isinstance(data, np.ndarray | np.generic):
-        array = np.asarray(data)
-    elif hasattr(data, "__dlpack__"):
-        array = np.from_dlpack(data)
+    elif is_array(data):
+        array = as_numpy(data, "the data of a tensor")
     else:
         array = _from_python(data)
     _dtype_of(array if wanted is None else np.empty(0, wanted))

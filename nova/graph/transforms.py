@@ -7,7 +7,9 @@ from functools import wraps
 from typing import Any
 
 from nova.errors import ArgumentCountError, GradientError
+from nova.graph.build import settled
 from nova.graph.gradients import gradients
+from nova.graph.location import user_location
 from nova.graph.tensor import Tensor, tensor
 from nova.structure import flatten, unflatten
 
@@ -28,7 +30,10 @@ def value_and_grad(
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         if any(not -len(args) <= i < len(args) for i in wanted):
-            raise ArgumentCountError(f"argnums {argnums} with {len(args)} positional arguments")
+            raise ArgumentCountError(
+                f"argnums {argnums} with {len(args)} positional arguments",
+                where=str(user_location()),
+            )
         chosen = [i % len(args) for i in wanted]
         nested = {i: flatten(args[i]) for i in chosen}
         leaves = {i: [_as_tensor(leaf) for leaf in found] for i, (found, _) in nested.items()}
@@ -38,7 +43,8 @@ def value_and_grad(
         value = function(*given, **kwargs)
         if not isinstance(value, Tensor):
             raise GradientError(
-                f"grad needs a function that returns one tensor, not {type(value).__name__}"
+                f"grad needs a function that returns one tensor, not {type(value).__name__}",
+                where=str(user_location()),
             )
         pieces = iter(gradients(value, [leaf for i in nested for leaf in leaves[i]]))
         grads = {i: unflatten(nested[i][1], [next(pieces) for _ in leaves[i]]) for i in nested}
@@ -61,7 +67,7 @@ def grad(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Ca
 
 
 def _as_tensor(leaf: Any) -> Tensor:
-    return leaf if isinstance(leaf, Tensor) else tensor(leaf)
+    return settled(leaf) if isinstance(leaf, Tensor) else tensor(leaf)
 
 
 def _rejit(

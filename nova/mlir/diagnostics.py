@@ -26,8 +26,11 @@ class Diagnostic:
 
     @property
     def where(self) -> str | None:
-        """`file:line:col`, or None where MLIR knows no position."""
-        return f"{self.file or '-'}:{self.line}:{self.col}" if self.line else None
+        """`file:line:col`, `file:line` of a Python line, or None where MLIR knows no position."""
+        if not self.line:
+            return None
+        column = f":{self.col}" if self.col else ""
+        return f"{self.file or '-'}:{self.line}{column}"
 
     def __str__(self) -> str:
         return f"{self.where or '<unknown>'}: {self.severity}: {self.message}"
@@ -72,6 +75,11 @@ def file_position(location: ir.Location) -> tuple[str, int, int]:
             if found[1]:
                 return found
     return "", 0, 0
+
+
+def place_of(location: ir.Location) -> str:
+    """A location for messages: `file:line:col` where it has a position, else as MLIR prints it."""
+    return Diagnostic("note", "", *file_position(location)).where or str(location)
 
 
 def _record(diagnostic: ir.Diagnostic) -> Diagnostic:

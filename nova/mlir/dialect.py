@@ -19,7 +19,7 @@ from nova.mlir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
 
 
-class Nova(ext.Dialect, name="nova"):
+class Nova(ext.Dialect, name="nova"):  # type: ignore[call-arg]
     """The dialect itself."""
 
 
@@ -93,7 +93,7 @@ def _verify_constant(op: Any) -> bool:
         if len(op.results) != 1:
             raise NovaError(f"has {len(op.results)} results, must have one")
         _tensor(op.results[0].type)
-        value = op.attributes["value"] if "value" in op.attributes else None
+        value = op.attributes.get("value")
         if not isinstance(value, ir.DenseElementsAttr) or value.type != op.results[0].type:
             raise NovaError("needs a dense `value` of its result type")
     except NovaError as error:
@@ -140,7 +140,8 @@ _lock = Lock()
 
 
 def load_dialect(context: ir.Context) -> None:
-    """Make the dialect known to a context. Loading twice is the caller's mistake."""
+    """Make the dialect known to a context, once."""
     # The wheel registers the Python op classes globally on load, which must not race.
     with _lock, context:
-        Nova.load()
+        if not context.is_dialect_loaded(Nova.DIALECT_NAMESPACE):
+            Nova.load()

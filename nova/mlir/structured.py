@@ -14,6 +14,7 @@ from typing import Any
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.mlir.diagnostics import place_of
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ class Structured:
                     sizes[loop] = shape[i]
         if any(s is None for s in sizes):
             raise LoweringError(
-                "a linalg.generic whose loop bounds no operand gives", where=str(self.op.location)
+                "a linalg.generic whose loop bounds no operand gives",
+                where=place_of(self.op.location),
             )
         return tuple(s for s in sizes if s is not None)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir, memref
 from nova.mlir.buffers import buffer_root, emit_copy, view_as
+from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import find_function, functions
 from nova.passes.base import Pass, UpstreamPass
 
@@ -32,6 +33,8 @@ class BufferizeKernels(Pass):
     name: ClassVar[str] = "bufferize-kernels"
 
     def run(self, module: ir.Module) -> None:
+        for function in functions(module):
+            _protect_arguments(function)
         UpstreamPass(_ONE_SHOT).run(module)
         main = find_function(module, "main")
         assert main is not None
@@ -43,6 +46,21 @@ class BufferizeKernels(Pass):
         for op in list(main.entry_block.operations):
             if op.operation.name == "func.call":
                 _rewrite_call(op, results[op.callee.value])
+
+
+def _protect_arguments(function: Any) -> None:
+    """No kernel writes over what it is given: that may be the user's array, or have more readers.
+
+    Updates in place of donated parameters are decided later, by `plan-workspace`.
+    """
+    read_only = ir.BoolAttr.get(False)
+    given = list(function.arg_attrs) if function.arguments else []
+    function.arg_attrs = ir.ArrayAttr.get(
+        [
+            ir.DictAttr.get({**{a.name: a.attr for a in own}, "bufferization.writable": read_only})
+            for own in given
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -71,7 +89,8 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     for root in roots:
         if root not in position:
             raise LoweringError(
-                f"{kernel.name.value} returns a buffer it did not make", where=str(kernel.location)
+                f"{kernel.name.value} returns a buffer it did not make",
+                where=place_of(kernel.location),
             )
     results = tuple(position[r] for r in roots)
     for alloc in allocs:
@@ -89,6 +108,8 @@ def _pass_destinations(kernel: Any) -> _Destinations:
 
 
 def _set_type(function: Any) -> None:
+    if "arg_attrs" in function.attributes:
+        del function.attributes["arg_attrs"]  # it has one entry for each argument of before
     types = [a.type for a in function.entry_block.arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 
@@ -107,7 +128,7 @@ def _allocate_on_stack(kernel: Any) -> None:
         type_ = op.results[0].type
         if not type_.has_static_shape or prod(type_.shape) * 8 > _STACK_LIMIT:
             raise LoweringError(
-                f"{kernel.name.value} would allocate {type_} in a loop", where=str(op.location)
+                f"{kernel.name.value} would allocate {type_} in a loop", where=place_of(op.location)
             )
         with ir.InsertionPoint.at_block_begin(kernel.entry_block), op.location:
             stack = memref.AllocaOp(type_, [], []).result

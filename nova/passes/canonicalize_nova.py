@@ -35,7 +35,8 @@ class CanonicalizeNova(Pass):
 
     def run(self, module: ir.Module) -> None:
         for _ in range(self.max_rounds):
-            if not any([_rewrite(op) for op in function_ops(module, "nova.")]):
+            changed = [_rewrite(op) for op in function_ops(module, "nova.")]
+            if not any(changed):
                 break
         _erase_dead(module)
 

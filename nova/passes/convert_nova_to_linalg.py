@@ -9,6 +9,7 @@ from nova.dtypes import TensorType
 from nova.errors import LoweringError
 from nova.mlir.attributes import from_attributes
 from nova.mlir.bindings import arith, func, ir
+from nova.mlir.diagnostics import place_of
 from nova.mlir.lowering import LinalgBuilder, Operand
 from nova.mlir.types import nova_type, tensor_type
 from nova.mlir.walk import functions
@@ -77,7 +78,7 @@ class _Converter:
         if row is None or row.kind != "primitive":
             raise LoweringError(
                 f"nova.{name} has no lowering to linalg",
-                where=str(op.location),
+                where=place_of(op.location),
                 hint="run decompose-composites first" if row else "no row has that name",
             )
         operands = [self._operand(v) for v in op.operands]
@@ -94,7 +95,7 @@ class _Converter:
             return result, self.builder.pointwise(
                 result, operands, lambda s, *xs: scalar(s, *xs, **attrs)
             )
-        raise LoweringError(f"the row of {name} has no lower column", where=str(op.location))
+        raise LoweringError(f"the row of {name} has no lower column", where=place_of(op.location))
 
 
 def _signless_constant(op: Any, result: TensorType) -> Any:

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.mlir.diagnostics import place_of
 from nova.mlir.mathlib import EXPANSIONS, ROUNDING, Builder
 from nova.passes.base import Pass
 
@@ -63,7 +64,7 @@ class ExpandMath(Pass):
                     )
                 except LoweringError as error:
                     raise LoweringError(
-                        f"{op.name}: {error.what}", where=str(op.location), hint=error.hint
+                        f"{op.name}: {error.what}", where=place_of(op.location), hint=error.hint
                     ) from None
                 builders[kind] = b
             b.begin()

@@ -113,13 +113,13 @@ class _Grouping:
         length = 0
         while length < min(len(own), len(group.grid)) and own[length] == group.grid[length]:
             length += 1
-        direct = set(op.inputs)
-        for root in _tensor_roots(op.op):
-            if self.made_by.get(root) is group and root not in direct:
-                return ()  # read through a reshape or at computed indices
+        if any(self.made_by.get(root(v)) is group for v in _captured(op.op)):
+            return ()  # read at computed indices
         for value, access in zip(op.op.operands, op.accesses, strict=True):
-            if self.made_by.get(value) is not group:
+            if self.made_by.get(root(value)) is not group:
                 continue
+            if value != root(value):
+                return ()  # read through a reshape
             aligned = 0
             while (
                 aligned < min(length, len(access.coefficients))
@@ -243,12 +243,7 @@ class _Outliner:
                 if value not in members:
                     inputs[value] = None
         inside = set(ops)
-        results = [
-            r
-            for op in group.ops
-            for r in op.results
-            if any(use.owner.operation not in inside for use in r.uses)
-        ]
+        results = [r for op in group.ops for r in op.results if _escapes(r, inside)]
         self._outline(group, ops, list(inputs), results)
 
     def _outline(self, group: Group, ops: list[Any], inputs: list[Any], results: list[Any]) -> None:
@@ -272,6 +267,18 @@ class _Outliner:
             operands = [self._value(v) for v in inputs]
             call = func.CallOp(types[1], ir.FlatSymbolRefAttr.get(name), operands)
         self.new.update(zip(results, call.results, strict=True))
+
+
+def _escapes(value: Any, inside: set[Any]) -> bool:
+    """Whether an op outside of the kernel uses `value`, directly or through reshapes."""
+    for use in value.uses:
+        user = use.owner.operation
+        if user.name in _VIEWS:
+            if _escapes(user.results[0], inside):
+                return True
+        elif user not in inside:
+            return True
+    return False
 
 
 def _with_helpers(ops: list[Any]) -> list[Any]:

@@ -26,6 +26,7 @@ class LowerKernels(Pass):
 
     name: ClassVar[str] = "lower-kernels"
     target: str = "cpu"
+    tile_work: int = 65_536
 
     def run(self, module: ir.Module) -> None:
         target = parse_target(self.target)
@@ -35,7 +36,7 @@ class LowerKernels(Pass):
         tiles: dict[str, int] = {}
         for kernel in functions(module):
             if "nova.kernel" in kernel.attributes:
-                tiles[kernel.name.value] = _lower(kernel, target)
+                tiles[kernel.name.value] = _lower(kernel, target, self.tile_work)
         for op in list(main.entry_block.operations):
             if op.operation.name == "func.call":
                 with ir.InsertionPoint(op.operation), op.location:
@@ -45,11 +46,11 @@ class LowerKernels(Pass):
                 op.operation.erase()
 
 
-def _lower(kernel: Any, target: Any) -> int:
+def _lower(kernel: Any, target: Any, tile_work: int) -> int:
     block = kernel.entry_block
     old = [op.operation for op in block.operations]
     returned = old.pop()
-    schedule = KernelSchedule(kernel, old, target)
+    schedule = KernelSchedule(kernel, old, target, tile_work)
     index_type = ir.IndexType.get()
     begin = block.add_argument(index_type, kernel.location)
     end = block.add_argument(index_type, kernel.location)

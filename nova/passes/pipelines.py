@@ -17,6 +17,7 @@ from nova.passes.export_kernels import ExportKernels
 from nova.passes.form_kernels import FormKernels
 from nova.passes.lower_kernels import LowerKernels
 from nova.passes.plan_workspace import PlanWorkspace
+from nova.passes.relax_math import RelaxMath
 from nova.passes.share_kernels import ShareKernels
 from nova.passes.strip_host import StripHost
 from nova.targets import parse_target
@@ -45,9 +46,9 @@ def linalg_fusion() -> list[Pass]:
     ]
 
 
-def linalg_to_kernels() -> list[Pass]:
+def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
-    return [FormKernels()]
+    return [FormKernels(serial_work)]
 
 
 def kernels_to_buffers() -> list[Pass]:
@@ -55,16 +56,18 @@ def kernels_to_buffers() -> list[Pass]:
     return [BufferizeKernels(), PlanWorkspace(), ShareKernels()]
 
 
-def buffers_to_loops(target: str = "cpu") -> list[Pass]:
+def buffers_to_loops(target: str = "cpu", tile_work: int = 65_536) -> list[Pass]:
     """Kernels to loops over their tiles, by the target's schedules."""
-    return [LowerKernels(target), UpstreamPass("canonicalize,cse")]
+    return [LowerKernels(target, tile_work), UpstreamPass("canonicalize,cse")]
 
 
-def loops_to_llvm(target: str = "cpu") -> list[Pass]:
+def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     """Kernels to the LLVM dialect; main has become tables by now and is dropped."""
     machine = parse_target(target)
     return [
         StripHost(),
+        # Before expand-math: its functions depend on exact rounding.
+        *([RelaxMath()] if fast_math else []),
         ExpandMath(native_rounding=machine.native_rounding),
         UpstreamPass("cse"),
         UpstreamPass("convert-vector-to-scf,convert-scf-to-cf"),

@@ -86,7 +86,7 @@ class _Planner:
             self._copy(value, target)
 
     def _keep_old_values(self, returned: Any, first: int, updated: list[Any]) -> None:
-        """A new value that is another updated parameter's old one is put aside: it may be a swap."""
+        """A new value that is the old one of another updated parameter is put aside."""
         for i, own in enumerate(updated):
             value = returned.operands[first + i]
             root = buffer_root(value)

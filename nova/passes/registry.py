@@ -22,6 +22,7 @@ PASS_MODULES: dict[str, str] = {
     "form-kernels": "nova.passes.form_kernels",
     "lower-kernels": "nova.passes.lower_kernels",
     "plan-workspace": "nova.passes.plan_workspace",
+    "relax-math": "nova.passes.relax_math",
     "share-kernels": "nova.passes.share_kernels",
     "strip-host": "nova.passes.strip_host",
 }

@@ -74,6 +74,8 @@ def _bind(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> dict[int, Arg]:
 
 def _check_updates(updates: Mapping[Tensor, Tensor], param_index: Mapping[int, int]) -> None:
     for param, value in updates.items():
+        if not isinstance(value, Tensor):
+            raise GraphError(f"the update of {param!r} is a {type(value).__name__}, not a Tensor")
         where = str(value.location)
         if id(param) not in param_index:
             raise GraphError(f"{param!r} is updated but not among the params", where=where)

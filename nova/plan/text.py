@@ -179,7 +179,12 @@ class _Parser:
         known = {"input": self.inputs, "param": self.params, "slot": self.steps}[kind]
         if index >= len(known):  # type: ignore[arg-type]
             raise self.error(f"{kind}[{index}] does not exist (yet)")
-        return {"input": Input, "param": Param, "slot": Slot}[kind](index)
+        kinds: dict[str, type[Input | Param | Slot]] = {
+            "input": Input,
+            "param": Param,
+            "slot": Slot,
+        }
+        return kinds[kind](index)
 
     def _literal(self, type_text: str, value: str) -> Literal:
         type_ = self._type(type_text)

@@ -7,27 +7,26 @@ What cannot be used raises an error that names the argument.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from ml_dtypes import bfloat16
 
 from nova.artifact.format import TensorSpec
-from nova.dtypes import dtype
+from nova.dlpack import as_numpy
+from nova.dtypes import DType, dtype
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
     ArgumentShapeError,
     ArgumentTypeError,
-    DeviceError,
     DonationError,
+    NovaError,
     OutputError,
 )
+from nova.graph.location import user_location
 
-_CPU_DEVICES = (1, 3, 11, 13)  # DLPack: CPU, CUDA host, ROCm host, CUDA managed
-_WRONG_COUNT, _OVERLAP = -1, -2
+_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE = -1, -2, -3
 
 
 def make_converter(
@@ -36,64 +35,46 @@ def make_converter(
     """The slow path of a program's arguments; the contract is the extension module's."""
 
     def convert(index: int, value: Any, is_output: bool) -> np.ndarray:
-        if index == _WRONG_COUNT:
-            wants = len(outputs) if is_output else len(args)
-            what = "out= arrays" if is_output else "arguments"
-            names = ", ".join(s.name for s in (outputs if is_output else args))
-            raise ArgumentCountError(f"{value} {what} given, {wants} wanted: {names}")
-        if index == _OVERLAP:
-            raise DonationError(
-                f"{_title(args[value])} is updated in place and shares memory with another argument",
-                hint="pass separate arrays",
-            )
-        if is_output:
-            raise _output_error(outputs[index], value)
-        return _argument(args[index], value)
+        try:
+            if index == _WRONG_COUNT:
+                raise _count_error(outputs if is_output else args, value, is_output)
+            if index == _OVERLAP:
+                raise DonationError(
+                    f"{_title(args[value])} is updated in place and shares memory with another "
+                    "argument",
+                    hint="pass separate arrays",
+                )
+            if index == _NO_SEQUENCE:
+                raise ArgumentTypeError(
+                    f"run() takes lists or tuples of arrays, not a {type(value).__name__}",
+                    hint="run([x, y], [w]), or call the program: compiled(x, y, w)",
+                )
+            return _output(outputs[index], value) if is_output else _argument(args[index], value)
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
 
     return convert
 
 
-def as_numpy(value: Any, title: str) -> np.ndarray:
-    """`value` as a numpy array over the same memory."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, np.generic | bool | int | float):
-        return np.asarray(value)
-    if hasattr(value, "numpy") and type(value).__module__.startswith("nova."):
-        return value.numpy()
-    if hasattr(value, "__dlpack__"):
-        return _from_dlpack(value, title)
-    raise ArgumentTypeError(
-        f"{title} is a {type(value).__name__}, not an array",
-        hint="pass a numpy array, a torch tensor, or anything with __dlpack__",
-    )
-
-
-def _from_dlpack(value: Any, title: str) -> np.ndarray:
-    kind, number = value.__dlpack_device__()
-    if int(kind) not in _CPU_DEVICES:
-        raise DeviceError(
-            f"{title} is on device type {int(kind)}:{number}, the program runs on the CPU",
-            hint="move it to the CPU first; all arguments must be on one device",
-        )
-    if getattr(value, "requires_grad", False):
-        value = value.detach()
-    torch = sys.modules.get("torch")
-    if torch is not None and getattr(value, "dtype", None) is torch.bfloat16:
-        return np.from_dlpack(value.view(torch.int16)).view(bfloat16)
-    return np.from_dlpack(value)
+def _count_error(specs: Sequence[TensorSpec], given: int, is_output: bool) -> ArgumentCountError:
+    what = "out= arrays" if is_output else "arguments"
+    names = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in specs)
+    return ArgumentCountError(f"{given} {what} given, {len(specs)} wanted: {names or 'none'}")
 
 
 def _argument(spec: TensorSpec, value: Any) -> np.ndarray:
     title = _title(spec)
-    array = as_numpy(value, title)
     wanted = dtype(spec.dtype)
-    if isinstance(value, bool | int | float) and not spec.shape and not spec.donated:
-        array = array.astype(wanted.numpy)
-    if array.dtype != wanted.numpy:
+    if type(value) in (bool, int, float) and not spec.shape and not spec.donated:
+        return _number(value, wanted, title)
+    array = as_numpy(value, title)
+    # Another byte order is the same type: the copy below brings it to this machine's.
+    if array.dtype.newbyteorder("=") != wanted.numpy or (
+        spec.donated and array.dtype != wanted.numpy
+    ):
         raise ArgumentDTypeError(
             f"{title} has type {array.dtype}, the program was compiled for {spec.dtype}",
-            hint=f"cast it, or compile for {array.dtype}",
+            hint=f"cast it with .astype({str(wanted.numpy)!r}), or compile for its type",
         )
     if array.shape != tuple(spec.shape):
         raise ArgumentShapeError(
@@ -103,7 +84,21 @@ def _argument(spec: TensorSpec, value: Any) -> np.ndarray:
     if spec.donated:
         _check_donated(array, title)
         return array
-    return np.require(array, requirements=["C", "A"])
+    return np.require(array, wanted.numpy, ["C", "A"])
+
+
+def _number(value: bool | int | float, wanted: DType, title: str) -> np.ndarray:
+    """A Python number for a 0-d argument; it must not lose more than a float's precision."""
+    fits = wanted.is_float or isinstance(value, bool)
+    if wanted.is_integer and type(value) is int:
+        limits = np.iinfo(wanted.numpy)
+        fits = limits.min <= value <= limits.max
+    if not fits:
+        raise ArgumentDTypeError(
+            f"{title} is {value!r}, which is no {wanted}",
+            hint="pass a number of that type, or compile for another",
+        )
+    return np.asarray(value).astype(wanted.numpy)
 
 
 def _check_donated(array: np.ndarray, title: str) -> None:
@@ -116,22 +111,28 @@ def _check_donated(array: np.ndarray, title: str) -> None:
         )
 
 
-def _output_error(spec: TensorSpec, value: Any) -> OutputError:
+def _output(spec: TensorSpec, value: Any) -> np.ndarray:
+    """An array for a result over the memory of `value`, which the extension did not take as is."""
     title = f"out array for {spec.name!r}"
-    if not isinstance(value, np.ndarray):
-        return OutputError(f"{title} is a {type(value).__name__}, not a numpy array")
-    if value.dtype != dtype(spec.dtype).numpy or value.shape != tuple(spec.shape):
-        return OutputError(
-            f"{title} is {value.dtype}{list(value.shape)}, the result is "
+    try:
+        array = as_numpy(value, title)
+    except NovaError as error:
+        raise OutputError(error.what, hint=error.hint) from None
+    if array.dtype != dtype(spec.dtype).numpy or array.shape != tuple(spec.shape):
+        raise OutputError(
+            f"{title} is {array.dtype}{list(array.shape)}, the result is "
             f"{spec.dtype}{list(spec.shape)}"
         )
-    if not value.flags.writeable:
-        return OutputError(f"{title} is read-only", hint="pass an array that may be written")
-    if not (value.flags.c_contiguous and value.flags.aligned):
-        return OutputError(f"{title} is not contiguous", hint="pass a contiguous array")
-    return OutputError(
-        f"{title} shares memory with an argument or another output", hint="pass separate arrays"
-    )
+    if not array.flags.writeable:
+        raise OutputError(f"{title} is read-only", hint="pass an array that may be written")
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        raise OutputError(f"{title} is not contiguous", hint="pass a contiguous array")
+    if array is value:
+        raise OutputError(
+            f"{title} shares memory with an argument or another output",
+            hint="pass separate arrays",
+        )
+    return array
 
 
 def _title(spec: TensorSpec) -> str:

@@ -5,11 +5,14 @@ Needs neither MLIR nor LLVM. `Executable.program` is the native object; calling 
 
 from __future__ import annotations
 
-import threading
+import time
+from collections.abc import Sequence
+from typing import Any
 
 from nova.artifact.format import Artifact
 from nova.dtypes import dtype
 from nova.errors import ArtifactError
+from nova.log import log
 from nova.runtime import _native
 from nova.runtime.arrays import make_converter
 from nova.targets import parse_target
@@ -32,7 +35,6 @@ class Executable:
         check_features(manifest.target, manifest.features)
         self.artifact = artifact
         self.manifest = manifest
-        self.lock = threading.Lock()
         image = _native.Image(artifact.data, artifact.segments)
         artifact.shared.relocate(image.base)
         buffers = [
@@ -57,6 +59,36 @@ class Executable:
             make_converter(manifest.args, manifest.outputs),
             int(manifest.options.get("work", 0)) > _KEEP_GIL_WORK,
         )
+
+
+class LoggedProgram:
+    """A native program that prints a `[run]` line for every run.
+
+    It takes the place of the native object when the topic is on, so that a run without it costs
+    nothing more.
+    """
+
+    def __init__(self, executable: Executable, name: str):
+        self._program = executable.program
+        self._name = name
+        launches = len(executable.manifest.launches)
+        self._size = f"{launches} kernel{'s' if launches != 1 else ''}"
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        started = time.perf_counter()
+        result = self._program(*arrays, out=out)
+        self._log(started)
+        return result
+
+    def run(self, inputs: Sequence[Any], params: Sequence[Any] = (), out: Any = None) -> Any:
+        started = time.perf_counter()
+        result = self._program.run(inputs, params, out)
+        self._log(started)
+        return result
+
+    def _log(self, started: float) -> None:
+        seconds = time.perf_counter() - started
+        log("run", f"{self._name}: {self._size}, {seconds * 1e6:.1f} us")
 
 
 def check_features(target: str, features: tuple[str, ...]) -> None:

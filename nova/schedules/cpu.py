@@ -1,7 +1,7 @@
 """How a kernel runs on a CPU: its tiles, and the code of one tile.
 
 A kernel's grid is the leading dimensions that its ops share. Here the grid is cut into tiles of
-about `_TILE_WORK` scalar operations (or the tile of the packed matrix product where there is one),
+about `tile_work` scalar operations (or the tile of the packed matrix product where there is one),
 and one tile is the kernel's ops in order, each restricted to the tile.
 """
 
@@ -20,14 +20,14 @@ from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.products import Product, find_product
 from nova.targets import Target
 
-_TILE_WORK = 65_536
 
 
 class KernelSchedule:
     """The schedule of one kernel: analysed once, emitted per tile."""
 
-    def __init__(self, kernel: Any, ops: list[Any], target: Target):
+    def __init__(self, kernel: Any, ops: list[Any], target: Target, tile_work: int):
         self.target = target
+        self.tile_work = tile_work
         self.ops = ops
         self.work = int(kernel.attributes["nova.work"].value)
         grid = tuple(kernel.attributes["nova.grid"])
@@ -75,7 +75,7 @@ class KernelSchedule:
         for loop, size in wanted.items():
             tile[loop] = min(size, max(1, self.grid[loop]))
         points = max(1, prod(self.grid))
-        budget = max(1, int(_TILE_WORK / max(1.0, self.work / points)) // prod(tile))
+        budget = max(1, int(self.tile_work / max(1.0, self.work / points)) // prod(tile))
         for i in reversed(range(len(self.grid))):
             if i not in wanted:
                 tile[i] = max(1, min(self.grid[i], budget))

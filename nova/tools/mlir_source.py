@@ -14,7 +14,7 @@ from nova.mlir.context import check_nesting, place_after, show_place
 from nova.mlir.diagnostics import Diagnostic
 
 SEPARATOR = "// -----"
-_PLACE = re.compile(r"(.*):(\d+):(\d+)")
+_PLACE = re.compile(r"(.*?):(\d+)(?::(\d+))?")
 
 
 def decode_source(data: bytes, filename: str) -> str:
@@ -58,6 +58,6 @@ def describe_error(error: NovaError) -> Diagnostic:
         message=error.what if place or not error.where else f"{error.what} at {error.where}",
         file=place.group(1) if place else "",
         line=int(place.group(2)) if place else 0,
-        col=int(place.group(3)) if place else 0,
+        col=int(place.group(3) or 0) if place else 0,
         notes=tuple(Diagnostic("note", note) for note in notes),
     )

@@ -166,7 +166,7 @@ def _process(
     except NovaError as error:
         # An error that MLIR reported is in `said` already, with its notes.
         if not any(diagnostic.severity == "error" for diagnostic in said):
-            said.append(describe_error(error))
+            said.append(in_file(describe_error(error), filename))
         return None
     return print_module(module)
 

@@ -29,6 +29,7 @@ from nova.plan import build_plan
 
 # A random number generator has hundreds of lines: its first ones tell it from anything else.
 _MOST_LINES = 12
+_FRAME = re.compile(r"builtin.module|func.\w+|linalg.yield|tensor.empty|arith.constant")
 FOLDER = Path(__file__).parent.parent / "filecheck" / "dialect"
 
 
@@ -213,14 +214,13 @@ def _salient(module: ir.Module) -> list[str]:
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "linalg.generic":
-            loops = [re.search(r"parallel|reduction", str(i)) for i in op.attributes["iterator_types"]]
-            inner = ", ".join(f'"{loop[0]}"' for loop in loops if loop)
+            kinds = re.findall(r"parallel|reduction", str(op.attributes["iterator_types"]))
+            inner = ", ".join(f'"{kind}"' for kind in kinds)
             lines.append(f"linalg.generic {{{{.*}}}}iterator_types = [{inner}]")
         elif op.name.startswith("nova."):
             lines.append(f'"{op.name}"(')
-        elif not re.fullmatch(r"builtin.module|func.\w+|linalg.yield|tensor.empty", op.name):
-            if op.name != "arith.constant":
-                lines.append(f"{op.name} ")
+        elif not _FRAME.fullmatch(op.name):
+            lines.append(f"{op.name} ")
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
@@ -235,7 +235,7 @@ def family_text(family: str) -> Iterator[str]:
         yield (
             "// RUN: %nova-opt %s --decompose-composites | %filecheck %s --check-prefix=PRIMITIVES"
         )
-    yield f"// Every op of nova/ops/{family}.py: what it is made of, and its loops."
+    yield f"// The ops of the family `{family}`: what they are made of, and their loops."
     for name, sample in SAMPLES[family].items():
         module = sample_module(sample, make_context())
         text = function_text(module, name)

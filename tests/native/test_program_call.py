@@ -238,8 +238,6 @@ def test_wrong_keywords_and_containers(kernels):
         lambda: type(program).__call__(program, X, Y, into=X),
         lambda: program.run(),
         lambda: program.run(params=[X]),
-        lambda: program.run(X),
-        lambda: program.run([X], Y),
         lambda: program.run([X, Y], where=1),
         lambda: program.run([X, Y], inputs=[]),
         lambda: program.run([X, Y], (), None, 4),
@@ -247,6 +245,15 @@ def test_wrong_keywords_and_containers(kernels):
     for case in cases:
         with pytest.raises(TypeError):
             case()
+
+
+def test_convert_is_asked_about_a_container_that_is_none(kernels):
+    for inputs, params in ((X, ()), ([X], Y)):
+        with pytest.raises(Refused) as caught:
+            make_add(kernels).run(inputs, params)
+        assert caught.value.args[0] == -3 and caught.value.args[2] is False
+        with pytest.raises(TypeError, match="must be a list or tuple"):
+            make_add(kernels, convert=lambda *_: X).run(inputs, params)
 
 
 def test_a_list_may_change_during_conversion(kernels):

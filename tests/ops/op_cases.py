@@ -137,7 +137,7 @@ def _array(rng: np.random.Generator, spec: Draw, kind: str, type_: DType) -> np.
     low = max(low, 0) if type_.kind != "i" else low
     values = np.asarray(rng.integers(low, high, spec.shape))
     if kind == "nonzero" and type_.kind == "i":
-        values = values * rng.choice([-1, 1], spec.shape)
+        values = np.asarray(values * rng.choice([-1, 1], spec.shape))
     return values.astype(type_.numpy)
 
 

@@ -190,6 +190,10 @@ static bool use_given_output(ProgramObject *self, Call *call, Py_ssize_t index, 
     }
     call->data[slot] = data_of(array);
     if (is_shared(self, call, index, call->data[slot])) {
+        PyObject *again = ask(self, index, array, true); /* to raise for the array itself */
+        if (again == NULL)
+            return false;
+        Py_DECREF(again);
         PyErr_Format(PyExc_ValueError, "output %zd: the array given as out shares memory with an "
                                        "argument or another output", index);
         return false;
@@ -398,7 +402,7 @@ static bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ss
     return true;
 }
 
-static Py_ssize_t count_items(PyObject *items, const char *name)
+static Py_ssize_t count_items(ProgramObject *self, PyObject *items, const char *name)
 {
     if (items == NULL)
         return 0;
@@ -406,6 +410,10 @@ static Py_ssize_t count_items(PyObject *items, const char *name)
         return PyList_Size(items);
     if (PyTuple_Check(items))
         return PyTuple_Size(items);
+    PyObject *result = ask(self, -3, items, false);
+    if (result == NULL)
+        return -1;
+    Py_DECREF(result);
     PyErr_Format(PyExc_TypeError, "%s must be a list or tuple of arrays, not %R", name,
                  (PyObject *)Py_TYPE(items));
     return -1;
@@ -443,8 +451,8 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
         return NULL;
     }
     PyObject *out = values[2] != Py_None ? values[2] : NULL;
-    Py_ssize_t input_count = count_items(values[0], "inputs");
-    Py_ssize_t param_count = input_count < 0 ? -1 : count_items(values[1], "params");
+    Py_ssize_t input_count = count_items(self, values[0], "inputs");
+    Py_ssize_t param_count = input_count < 0 ? -1 : count_items(self, values[1], "params");
     if (param_count < 0)
         return NULL;
     if (input_count + param_count != self->arg_count) {

@@ -1,5 +1,5 @@
 // RUN: %nova-opt %s --decompose-composites --convert-nova-to-linalg | %filecheck %s
-// Every op of nova/ops/arithmetic.py: what it is made of, and its loops.
+// The ops of the family `arithmetic`: what they are made of, and their loops.
 
 // CHECK-LABEL: func.func @neg(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]

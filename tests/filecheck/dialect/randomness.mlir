@@ -1,6 +1,6 @@
 // RUN: %nova-opt %s --decompose-composites --convert-nova-to-linalg | %filecheck %s
 // RUN: %nova-opt %s --decompose-composites | %filecheck %s --check-prefix=PRIMITIVES
-// Every op of nova/ops/randomness.py: what it is made of, and its loops.
+// The ops of the family `randomness`: what they are made of, and their loops.
 
 // PRIMITIVES-LABEL: func.func @uniform(
 // CHECK-LABEL: func.func @uniform(

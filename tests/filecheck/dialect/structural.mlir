@@ -1,5 +1,5 @@
 // RUN: %nova-opt %s --decompose-composites --convert-nova-to-linalg | %filecheck %s
-// Every op of nova/ops/structural.py: what it is made of, and its loops.
+// The ops of the family `structural`: what they are made of, and their loops.
 
 // CHECK-LABEL: func.func @barrier(
 // CHECK: "nova.barrier"(

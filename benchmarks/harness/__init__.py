@@ -1,0 +1,1 @@
+"""What every benchmark shares: processes, timing, checks and the report."""

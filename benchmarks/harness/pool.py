@@ -1,0 +1,186 @@
+"""The processes of a run and the order in which contenders are measured.
+
+`run.py` calls `run_loop` for workloads that time a call and `run_fresh` for those that time a
+process. Contenders take turns, one block each a round and in another order every round, so that a
+busy moment of the machine hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NOVA_THREADS",
+    "BENCH_THREADS",
+)
+
+
+class Pool:
+    """Worker processes by library and number of threads, started when first needed."""
+
+    def __init__(self, scratch: Path):
+        self.scratch = scratch
+        self.workers: dict[tuple[str, int], subprocess.Popen[str]] = {}
+
+    def ask(self, library: str, threads: int, **request: Any) -> dict[str, Any]:
+        worker = self.workers.get((library, threads))
+        if worker is None:
+            worker = self._start(threads)
+            self.workers[library, threads] = worker
+        assert worker.stdin is not None and worker.stdout is not None
+        try:
+            worker.stdin.write(json.dumps(request) + "\n")
+            worker.stdin.flush()
+            line = worker.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            del self.workers[library, threads]
+            return {"failed": f"the process ended with status {worker.wait()}"}
+        return json.loads(line)
+
+    def _start(self, threads: int) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness.worker"],
+            cwd=ROOT,
+            env=environment(self.scratch, threads),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=open(self.scratch / "stderr.log", "a"),
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores(threads)),
+        )
+
+    def close(self) -> None:
+        for worker in self.workers.values():
+            assert worker.stdin is not None
+            worker.stdin.close()
+        for worker in self.workers.values():
+            worker.wait()
+        self.workers.clear()
+
+
+def cores(threads: int) -> set[int]:
+    """The cores for so many threads: every library sizes its pool by them."""
+    return set(sorted(os.sched_getaffinity(0))[-threads:])
+
+
+def environment(scratch: Path, threads: int) -> dict[str, str]:
+    """The environment of a measured process: thread limits, caches of its own, bytecode kept.
+
+    Without bytecode every import compiles the sources again, which is not what users have.
+    """
+    values = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    values |= dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    values |= {
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT.parent), *filter(None, [values.get("PYTHONPATH")])]
+        ),
+        "NOVA_CACHE_DIR": str(scratch / "nova"),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(scratch / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "torch"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "NUMBA_CACHE_DIR": str(scratch / "numba"),
+    }
+    return values
+
+
+def run_loop(
+    pool: Pool, name: str, module: ModuleType, size: str, threads: int, rounds: int, budget: float
+) -> list[dict[str, Any]]:
+    """A row per contender, with the seconds a call of every round, or why there are none."""
+    rows = [
+        {"contender": contender, "library": library, "seconds": []}
+        for contender, (library, _) in module.CONTENDERS.items()
+    ]
+
+    def ask(row: dict[str, Any], do: str, **more: Any) -> dict[str, Any]:
+        reply = pool.ask(row["library"], threads, do=do, contender=row["contender"], **more)
+        for key in ("missing", "failed"):
+            if key in reply:
+                row[key] = reply[key]
+        return reply
+
+    where = {"workload": name, "size": size}
+    for row in rows:
+        row |= ask(row, "build", **where)
+    sound = [row for row in rows if "error" in row]
+    started = time.perf_counter()
+    for turn in range(rounds):
+        if turn >= 5 and time.perf_counter() - started > budget:
+            break
+        offset = turn % len(sound) if sound else 0
+        for row in sound[offset:] + sound[:offset]:
+            if "failed" not in row:
+                row["seconds"].append(ask(row, "measure").get("seconds"))
+    for row in sound:
+        if "failed" not in row:
+            ask(row, "finish", **where)
+    return rows
+
+
+def run_fresh(scratch: Path, name: str, module: ModuleType, rounds: int) -> list[dict[str, Any]]:
+    """A row per contender, with the phases of every round. Each round is a new process.
+
+    A first, discarded round fills what may be filled: bytecode, and the caches where the workload
+    says that they are kept.
+    """
+    rows: list[dict[str, Any]] = [
+        {"contender": contender, "library": library, "phases": []}
+        for contender, (library, _) in module.CONTENDERS.items()
+    ]
+    with tempfile.TemporaryDirectory(dir=scratch) as kept:
+        for turn in range(rounds + 1):
+            for row in rows:
+                once = row["contender"] in getattr(module, "SLOW", ())
+                if "missing" in row or "failed" in row or (once and turn > 1):
+                    continue
+                if once and turn == 0 and not module.KEEP_CACHES:
+                    continue
+                with tempfile.TemporaryDirectory(dir=scratch) as empty:
+                    folder = Path(kept if module.KEEP_CACHES else empty)
+                    reply = _run_once(folder, name, row["contender"], turn == 0)
+                phases = reply.pop("phases", None)
+                row |= reply
+                if phases is not None and turn > 0:
+                    row["phases"].append(phases)
+    return rows
+
+
+def _run_once(folder: Path, workload: str, contender: str, filling: bool) -> dict[str, Any]:
+    variables = environment(folder, len(os.sched_getaffinity(0)))
+    if filling:
+        variables["BENCH_FILLING"] = "1"
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "harness" / "fresh.py"), workload, contender],
+        cwd=ROOT,
+        env=variables,
+        capture_output=True,
+        text=True,
+    )
+    wall = time.perf_counter() - started
+    try:
+        reply = ast.literal_eval(done.stdout)
+    except (SyntaxError, ValueError):
+        return {"failed": f"status {done.returncode}: {done.stderr.strip()[-200:]}"}
+    if "phases" in reply:
+        reply["phases"]["whole process"] = wall
+    return reply

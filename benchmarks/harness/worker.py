@@ -1,0 +1,91 @@
+"""A process that builds, checks and times the contenders of one library.
+
+Started by `harness.pool` with one JSON request a line on stdin, one JSON reply a line on stdout.
+A library has one process a number of threads, so that thread pools do not get in each other's way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Any
+
+_BLOCK_SECONDS = 0.01
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.cases: dict[str, Any] = {}
+        self.timers: dict[str, tuple[Any, int]] = {}
+        self.inputs: dict[str, Any] = {}
+
+    def build(self, workload: str, size: str, contender: str) -> dict[str, Any]:
+        """Build a contender and compare its result with the oracle's."""
+        from harness.case import worst_error
+
+        module = importlib.import_module(f"workloads.{workload}")
+        arrays, oracle = self._inputs(module, workload, size)
+        started = time.perf_counter()
+        case = module.CONTENDERS[contender][1](arrays)
+        error = worst_error(case.result(), oracle, module.TOLERANCE)
+        built = time.perf_counter() - started
+        timer = case.timer()
+        self.cases[contender] = case
+        self.timers[contender] = (timer, _repeats(timer))
+        return {"error": error, "built": built, "repeats": self.timers[contender][1]}
+
+    def measure(self, contender: str) -> dict[str, Any]:
+        """Seconds a call, over one block of calls."""
+        timer, repeats = self.timers[contender]
+        return {"seconds": timer.timeit(repeats) / repeats}
+
+    def finish(self, workload: str, size: str, contender: str) -> dict[str, Any]:
+        """Check once more, after the timed calls, and let go of the contender."""
+        from harness.case import worst_error
+
+        module = importlib.import_module(f"workloads.{workload}")
+        _, oracle = self._inputs(module, workload, size)
+        error = worst_error(self.cases.pop(contender).result(), oracle, module.TOLERANCE)
+        del self.timers[contender]
+        return {"error": error}
+
+    def _inputs(self, module: Any, workload: str, size: str) -> Any:
+        key = f"{workload} {size}"
+        if key not in self.inputs:
+            arrays = module.arrays(**module.SIZES[size])
+            self.inputs = {key: (arrays, module.oracle(arrays))}
+        return self.inputs[key]
+
+
+def _repeats(timer: Any) -> int:
+    """How many calls fill a block."""
+    count = 1
+    while True:
+        taken = timer.timeit(count)
+        if taken >= _BLOCK_SECONDS / 2:
+            return max(1, round(count * _BLOCK_SECONDS / taken))
+        count *= 2
+
+
+def main() -> None:
+    # Libraries print to stdout: replies go through a copy, and stdout becomes stderr.
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    worker = Worker()
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            reply = getattr(worker, request.pop("do"))(**request)
+        except ImportError as error:
+            reply = {"missing": f"not installed: {error}"}
+        except Exception as error:
+            first = (str(error).strip().splitlines() or [""])[0]
+            reply = {"failed": f"{type(error).__name__}: {first[:200]}"}
+        replies.write(json.dumps(reply) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""The workloads, one a file, in the order of the report.
+
+A workload has a TITLE, a KIND and CONTENDERS: a name for each, the library whose process it runs
+in, and a function. The first contender is Nova's own: ratios are taken to it.
+
+- KIND "loop": `arrays(**SIZES[size])` makes the inputs, `oracle(arrays)` the right results in f64,
+  a contender's function takes the arrays and returns a `Case`, whose results must agree with the
+  oracle's within TOLERANCE, before and after it is timed.
+- KIND "fresh": a contender's function runs once in a new process, checks its own result, and
+  returns seconds by phase.
+"""
+
+ORDER = (
+    "call_overhead",
+    "small_step",
+    "compile_cold",
+    "compile_disk",
+    "import_time",
+    "matmul",
+    "gelu_chain",
+    "softmax",
+    "mlp_step",
+    "gpt_block",
+)

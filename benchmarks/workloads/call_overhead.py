@@ -1,0 +1,164 @@
+"""What a call costs: adding 8 floats, so that the call is all there is."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from harness.case import Case
+from harness.peers import iree_case, torch_tensors
+
+TITLE = "A call: add of 8 floats"
+KIND = "loop"
+UNIT = "us"
+SIZES: dict[str, dict[str, Any]] = {"": {}}
+THREADS = (1,)
+TOLERANCE = 1e-7
+
+Arrays = list[np.ndarray]
+
+
+def arrays() -> Arrays:
+    generator = np.random.default_rng(0)
+    return [generator.standard_normal(8).astype(np.float32) for _ in range(2)]
+
+
+def oracle(given: Arrays) -> Arrays:
+    # One rounded addition of two f32 is exact to the last bit in f32.
+    return [(given[0] + given[1]).astype(np.float64)]
+
+
+def _nova_program() -> Any:
+    import nova
+
+    x, y = (nova.tensor(a, name=name) for a, name in zip(arrays(), "xy", strict=True))
+    return nova.compile(x + y, inputs=[x, y])
+
+
+def nova_call(given: Arrays) -> Case:
+    return Case(_nova_program(), given)
+
+
+def nova_jit(given: Arrays) -> Case:
+    import nova
+
+    @nova.jit
+    def add(x: Any, y: Any) -> Any:
+        return x + y
+
+    return Case(add, given)
+
+
+def nova_run(given: Arrays) -> Case:
+    return Case(_nova_program().run, [given])
+
+
+def nova_out(given: Arrays) -> Case:
+    return Case(_nova_program(), given, {"out": np.empty(8, np.float32)})
+
+
+def raw_ctypes(given: Arrays) -> Case:
+    """Nova's machine code for the same program, called with addresses worked out beforehand."""
+    program = _nova_program()
+    executable = program._executable
+    (launch,) = executable.manifest.launches
+    spec = executable.manifest.kernels[launch.kernel]
+    image = executable.artifact
+    code = ctypes.CDLL(_written(image.data))
+    kernel = getattr(code, spec.symbol)
+    kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+    kernel.restype = None
+    out = np.empty(8, np.float32)
+    pointers = {"arg": [a.ctypes.data for a in given], "output": [out.ctypes.data]}
+    table = (ctypes.c_void_p * len(launch.buffers))(
+        *(
+            pointers[b.kind][b.value]
+            for b in (executable.manifest.buffers[i] for i in launch.buffers)
+        )
+    )
+    address = ctypes.addressof(table)
+    keep = (table, code)
+    return Case(kernel, [address, 0, spec.grid], read=lambda _: [out.copy()] if keep else [])
+
+
+def _written(data: Any) -> str:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(suffix=".nova", delete=False) as file:
+        file.write(data)
+    return file.name
+
+
+def numpy_add(given: Arrays) -> Case:
+    return Case(np.add, given)
+
+
+def numba_add(given: Arrays) -> Case:
+    import numba
+
+    @numba.njit
+    def add(x: Any, y: Any) -> Any:
+        return x + y
+
+    return Case(add, given)
+
+
+def numba_out(given: Arrays) -> Case:
+    import numba
+
+    @numba.njit
+    def add(x: Any, y: Any, out: Any) -> None:
+        for i in range(x.size):
+            out[i] = x[i] + y[i]
+
+    out = np.empty(8, np.float32)
+    return Case(add, [*given, out], read=lambda _: [out])
+
+
+def jax_jit(given: Arrays) -> Case:
+    import jax
+
+    add = jax.jit(lambda x, y: x + y)
+    return Case(lambda x, y: add(x, y).block_until_ready(), [jax.device_put(a) for a in given])
+
+
+def jax_numpy(given: Arrays) -> Case:
+    import jax
+
+    add = jax.jit(lambda x, y: x + y)
+    return Case(lambda x, y: np.asarray(add(x, y)), given)
+
+
+def torch_eager(given: Arrays) -> Case:
+    import torch
+
+    return Case(torch.add, torch_tensors(given))
+
+
+def torch_compiled(given: Arrays) -> Case:
+    import torch
+
+    tensors = torch_tensors(given)
+    return Case(torch.compile(lambda x, y: x + y), tensors)
+
+
+def iree(given: Arrays) -> Case:
+    return iree_case(lambda x, y: x + y, given)
+
+
+CONTENDERS = {
+    "Nova, Compiled()": ("nova", nova_call),
+    "Nova, nova.jit": ("nova", nova_jit),
+    "Nova, Compiled.run": ("nova", nova_run),
+    "Nova, out=": ("nova", nova_out),
+    "raw ctypes, same code": ("nova", raw_ctypes),
+    "numpy": ("numpy", numpy_add),
+    "numba": ("numba", numba_add),
+    "numba, out=": ("numba", numba_out),
+    "torch": ("torch", torch_eager),
+    "torch.compile": ("torch", torch_compiled),
+    "jax.jit": ("jax", jax_jit),
+    "jax.jit, numpy in and out": ("jax", jax_numpy),
+    "IREE": ("iree", iree),
+}

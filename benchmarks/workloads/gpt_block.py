@@ -1,0 +1,180 @@
+"""A transformer block as in GPT-2, forward: width 768, 12 heads, 128 positions, one sequence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from harness.case import Case
+from harness.peers import iree_case, jax_case, torch_case
+
+TITLE = "GPT-2 block forward, 128x768, 12 heads"
+KIND = "loop"
+UNIT = "ms"
+SIZES: dict[str, dict[str, Any]] = {"": {}}
+THREADS = (1, 2)
+TOLERANCE = 1e-5
+
+LENGTH, WIDTH, HEADS = 128, 768, 12
+Arrays = list[np.ndarray]
+
+
+def arrays() -> Arrays:
+    """x; scale and shift, qkv, projection; scale and shift, up, down; each weight with a bias."""
+    generator = np.random.default_rng(0)
+    norm, d = [(WIDTH,), (WIDTH,)], WIDTH
+    shapes = [(LENGTH, d), *norm, (d, 3 * d), (3 * d,), (d, d), (d,)]
+    shapes += [*norm, (d, 4 * d), (4 * d,), (4 * d, d), (d,)]
+    return [
+        (generator.standard_normal(s) * (0.02 if len(s) == 2 and s[0] != LENGTH else 1)).astype(
+            np.float32
+        )
+        for s in shapes
+    ]
+
+
+def _block(ops: Any, x: Any, *p: Any) -> Any:
+    """The block over the functions of one library: `ops` has norm, attend and gelu."""
+    qkv = ops.norm(x, p[0], p[1]) @ p[2] + p[3]
+    qkv = ops.heads(qkv.reshape((LENGTH, 3, HEADS, WIDTH // HEADS)))
+    x = x + ops.merge(ops.attend(qkv[0], qkv[1], qkv[2])).reshape((LENGTH, WIDTH)) @ p[4] + p[5]
+    return x + ops.gelu(ops.norm(x, p[6], p[7]) @ p[8] + p[9]) @ p[10] + p[11]
+
+
+class _Numpy:
+    def norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        return (x - x.mean(-1, keepdims=True)) / np.sqrt(
+            x.var(-1, keepdims=True) + 1e-5
+        ) * scale + shift
+
+    def heads(self, x: Any) -> Any:
+        return x.transpose(1, 2, 0, 3)
+
+    def merge(self, x: Any) -> Any:
+        return x.transpose(1, 0, 2)
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[-1])
+        scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+    def gelu(self, x: Any) -> Any:
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+class _Nova:
+    def __init__(self) -> None:
+        import nova
+
+        self.nova = nova
+
+    def norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        return self.nova.layer_norm(x, scale, shift)
+
+    def heads(self, x: Any) -> Any:
+        return x.permute((1, 2, 0, 3))
+
+    def merge(self, x: Any) -> Any:
+        return x.permute((1, 0, 2))
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        return self.nova.scaled_dot_product_attention(q, k, v, causal=True)
+
+    def gelu(self, x: Any) -> Any:
+        return self.nova.gelu(x, approximate="tanh")
+
+
+class _Torch:
+    def __init__(self) -> None:
+        import torch
+
+        self.F = torch.nn.functional
+
+    def norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        return self.F.layer_norm(x, (WIDTH,), scale, shift)
+
+    def heads(self, x: Any) -> Any:
+        return x.permute(1, 2, 0, 3)
+
+    def merge(self, x: Any) -> Any:
+        return x.permute(1, 0, 2)
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        return self.F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def gelu(self, x: Any) -> Any:
+        return self.F.gelu(x, approximate="tanh")
+
+
+class _Jax:
+    def __init__(self) -> None:
+        import jax
+
+        self.jax, self.jnp = jax, jax.numpy
+
+    def norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        variance = (centred * centred).mean(-1, keepdims=True)
+        return centred * self.jax.lax.rsqrt(variance + 1e-5) * scale + shift
+
+    def heads(self, x: Any) -> Any:
+        return x.transpose(1, 2, 0, 3)
+
+    def merge(self, x: Any) -> Any:
+        return x.transpose(1, 0, 2)
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[-1])
+        mask = np.tril(np.ones((LENGTH, LENGTH), bool))
+        return self.jax.nn.softmax(self.jnp.where(mask, scores, -np.inf)) @ v
+
+    def gelu(self, x: Any) -> Any:
+        return self.jax.nn.gelu(x, approximate=True)
+
+
+def oracle(given: Arrays) -> Arrays:
+    return [_block(_Numpy(), *(a.astype(np.float64) for a in given))]
+
+
+def nova_call(given: Arrays) -> Case:
+    import nova
+
+    tensors = [nova.tensor(a, name=f"p{i}") for i, a in enumerate(given)]
+    return Case(nova.compile(_block(_Nova(), *tensors), inputs=tensors), given)
+
+
+def numpy_call(given: Arrays) -> Case:
+    ops = _Numpy()
+    return Case(lambda *args: _block(ops, *args), given)
+
+
+def torch_eager(given: Arrays) -> Case:
+    ops = _Torch()
+    return torch_case(lambda *args: _block(ops, *args), given)
+
+
+def torch_compiled(given: Arrays) -> Case:
+    ops = _Torch()
+    return torch_case(lambda *args: _block(ops, *args), given, compiled=True)
+
+
+def jax_jit(given: Arrays) -> Case:
+    ops = _Jax()
+    return jax_case(lambda *args: _block(ops, *args), given)
+
+
+def iree(given: Arrays) -> Case:
+    ops = _Jax()
+    return iree_case(lambda *args: _block(ops, *args), given)
+
+
+CONTENDERS = {
+    "Nova": ("nova", nova_call),
+    "numpy": ("numpy", numpy_call),
+    "torch": ("torch", torch_eager),
+    "torch.compile": ("torch", torch_compiled),
+    "jax.jit": ("jax", jax_jit),
+    "IREE": ("iree", iree),
+}

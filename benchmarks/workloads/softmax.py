@@ -1,0 +1,74 @@
+"""A reduction with elementwise work around it: softmax over the rows of 1024x1024."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from harness.case import Case
+from harness.peers import iree_case, jax_case, torch_case
+
+TITLE = "softmax, 1024x1024"
+KIND = "loop"
+UNIT = "ms"
+SIZES: dict[str, dict[str, Any]] = {"": {}}
+THREADS = (1,)
+TOLERANCE = 1e-5
+
+Arrays = list[np.ndarray]
+
+
+def arrays() -> Arrays:
+    return [np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32)]
+
+
+def _by_hand(x: Any) -> Any:
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def oracle(given: Arrays) -> Arrays:
+    return [_by_hand(given[0].astype(np.float64))]
+
+
+def nova_call(given: Arrays) -> Case:
+    import nova
+
+    x = nova.tensor(given[0])
+    return Case(nova.compile(nova.softmax(x), inputs=[x]), given)
+
+
+def numpy_call(given: Arrays) -> Case:
+    return Case(_by_hand, given)
+
+
+def torch_eager(given: Arrays) -> Case:
+    return torch_case(lambda x: x.softmax(-1), given)
+
+
+def torch_compiled(given: Arrays) -> Case:
+    return torch_case(lambda x: x.softmax(-1), given, compiled=True)
+
+
+def _jax(x: Any) -> Any:
+    import jax
+
+    return jax.nn.softmax(x)
+
+
+def jax_jit(given: Arrays) -> Case:
+    return jax_case(_jax, given)
+
+
+def iree(given: Arrays) -> Case:
+    return iree_case(_jax, given)
+
+
+CONTENDERS = {
+    "Nova": ("nova", nova_call),
+    "numpy": ("numpy", numpy_call),
+    "torch": ("torch", torch_eager),
+    "torch.compile": ("torch", torch_compiled),
+    "jax.jit": ("jax", jax_jit),
+    "IREE": ("iree", iree),
+}

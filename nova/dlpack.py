@@ -1,0 +1,87 @@
+"""Arrays of any library as numpy arrays over the same memory.
+
+Called for the data of `nova.tensor` and for the arguments of compiled programs. What is not an
+array, or is not in the memory of this machine, raises an error that says which value it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from nova.errors import ArgumentTypeError, DeviceError
+
+_CPU_DEVICES = (1, 3, 11, 13)  # DLPack: CPU, CUDA host, ROCm host, CUDA managed
+_NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
+
+
+def is_array(value: Any) -> bool:
+    """Whether `as_numpy` can take it."""
+    return isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__")
+
+
+def as_numpy(value: Any, title: str) -> np.ndarray:
+    """`value` as a plain numpy array; no data is copied. `title` names it in errors."""
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return _from_dlpack(value, title)
+    hint = "pass a numpy array, a torch tensor, or anything with __dlpack__"
+    if type(value).__module__.startswith("nova.graph"):
+        hint = "a compiled program takes data: pass its .numpy()"
+    raise ArgumentTypeError(f"{title} is a {type(value).__name__}, not an array", hint=hint)
+
+
+def _from_dlpack(value: Any, title: str) -> np.ndarray:
+    _check_device(value, title)
+    if getattr(value, "requires_grad", False):
+        value = value.detach()
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and getattr(value, "dtype", None) is torch.bfloat16:
+            # numpy's DLPack has no bfloat16; the bits travel as integers.
+            return np.from_dlpack(value.view(torch.int16)).view(bfloat16)
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        array = _from_array_protocol(value)
+        if array is not None:
+            return array
+        raise ArgumentTypeError(
+            f"{title} is a {type(value).__name__} that does not give its data: {error}",
+            hint="pass a dense array of numbers",
+        ) from error
+
+
+def _check_device(value: Any, title: str) -> None:
+    name = str(getattr(value, "device", ""))
+    try:
+        kind, number = value.__dlpack_device__()
+    except (AttributeError, TypeError):
+        raise ArgumentTypeError(
+            f"{title} is a {type(value).__name__} with __dlpack__ but no __dlpack_device__",
+            hint="pass a numpy array or a torch tensor",
+        ) from None
+    except (BufferError, RuntimeError, ValueError) as error:
+        raise DeviceError(
+            f"{title} is on {name or 'a device'} that cannot be read: {error}",
+            hint="move it to the CPU first",
+        ) from None
+    if int(kind) not in _CPU_DEVICES:
+        name = name or f"{_NAMES.get(int(kind), f'device type {int(kind)}')}:{number}"
+        raise DeviceError(
+            f"{title} is on {name}, the program runs on the CPU",
+            hint="move it to the CPU first; all arguments must be on one device",
+        )
+
+
+def _from_array_protocol(value: Any) -> np.ndarray | None:
+    """The array of an object whose type DLPack cannot say (a bfloat16 of jax); None if none."""
+    try:
+        array = np.asarray(value)
+    except Exception:
+        # Any library's own exception: the DLPack error above is the one that is reported.
+        return None
+    return None if array.dtype == object else array

@@ -1,0 +1,34 @@
+"""`relax-math`: lets LLVM rearrange float arithmetic; runs only under the option `fast_math`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.mlir.bindings import ir
+from nova.passes.base import Pass
+
+_FLAGS = "#arith.fastmath<reassoc,nsz,arcp,contract,afn>"
+_OPS = frozenset(f"arith.{name}" for name in ("addf", "subf", "mulf", "divf", "negf"))
+
+
+@dataclass(frozen=True)
+class RelaxMath(Pass):
+    """Put fast-math flags on the float additions, products and quotients of every kernel.
+
+    Runs before `expand-math`, whose functions depend on exact rounding. The flags say that
+    results may be reordered, contracted and divided by reciprocals, and that the sign of zero does
+    not matter. They do not say that NaN and infinity never occur: a mask of -inf stays a mask.
+    """
+
+    name: ClassVar[str] = "relax-math"
+
+    def run(self, module: ir.Module) -> None:
+        flags = ir.Attribute.parse(_FLAGS)
+
+        def relax(op: Any) -> Any:
+            if op.name in _OPS:
+                op.attributes["fastmath"] = flags
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(relax)

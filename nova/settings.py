@@ -1,0 +1,37 @@
+"""What a compile can be told: one record, made from arguments and knobs, part of every cache key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from nova import knobs
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one compile.
+
+    target       what is compiled for, as `nova.targets.parse_target` takes it.
+    fast_math    whether float arithmetic may be rearranged (docs/fast-math.md).
+    serial_work  scalar operations below which ops share one kernel without tiles.
+    tile_work    scalar operations that one tile should have.
+    """
+
+    target: str = "cpu"
+    fast_math: bool = False
+    serial_work: int = 20_000
+    tile_work: int = 65_536
+
+    def items(self) -> dict[str, str]:
+        """The settings as text, for the cache key and the manifest."""
+        return {f.name: str(getattr(self, f.name)) for f in fields(self)}
+
+
+def current_settings(target: str | None = None, fast_math: bool | None = None) -> Settings:
+    """The settings that arguments and knobs give; None takes the knob."""
+    return Settings(
+        target=target or knobs.get("target"),
+        fast_math=knobs.get("fast_math") if fast_math is None else bool(fast_math),
+        serial_work=knobs.get("serial_work"),
+        tile_work=knobs.get("tile_work"),
+    )

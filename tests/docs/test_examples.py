@@ -1,0 +1,57 @@
+"""The examples run, and reach what they promise."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import nova
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+STAGES = ("plan", "nova", "linalg", "kernels", "buffers", "loops", "llvm", "ll", "object")
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo = load("demo")
+    monkeypatch.setattr(demo, "OUT", tmp_path)
+    demo.main()
+    said = capsys.readouterr().out
+    for stage in STAGES:
+        assert f"\n  {stage} " in said
+    assert "\n  artifact " in said
+    assert "from cache" not in said
+    assert "bit for bit" in said
+    model = nova.load(tmp_path / "model.nova")
+    assert [a.name for a in model.signature.arguments] == ["X", "W1", "b1", "W2", "b2", "W3", "b3"]
+
+
+def test_linear_regression() -> None:
+    found = load("linear_regression").main()
+    assert np.allclose(found, [2, -3, 0.5], atol=0.01)
+
+
+def test_attention_block() -> None:
+    first, last = load("attention_block").main()
+    assert last < first / 10
+
+
+def test_every_example_is_tested() -> None:
+    assert {p.stem for p in EXAMPLES.glob("*.py")} == {
+        "attention_block",
+        "demo",
+        "linear_regression",
+    }

@@ -1,0 +1,91 @@
+"""The pages tell the truth: their programs run, their stage texts are what the compiler prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from page_blocks import ROOT, read_blocks, run_python
+
+import nova
+from nova.tools import nova_opt
+
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+
+
+def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_python("README.md")
+    losses = done["losses"]
+    assert isinstance(losses, list) and losses[-1] < losses[0]
+    again = nova.load("model.nova")
+    w = np.array(done["w"])
+    assert float(again.run([done["x"], done["y"]], [w])) <= losses[-1]
+    assert not np.array_equal(w, done["w"]), "the update is in the file too"
+
+
+def test_readme_sample_is_ten_lines() -> None:
+    lines = read_blocks("README.md", "python")[0].text.splitlines()
+    assert len([line for line in lines if line and not line.startswith("import")]) <= 10
+
+
+def test_fast_math_page(tmp_path: Path) -> None:
+    run_python("docs/fast-math.md")
+
+
+def test_how_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = "docs/how-it-works.md"
+    monkeypatch.chdir(tmp_path)
+    first, *rest = read_blocks(page, "python")
+    names: dict[str, object] = {}
+    with nova.knobs.override(dump="dump", cache=False):
+        exec(compile("\n" * first.line + first.text, page, "exec"), names)
+    program = names["program"]
+    assert isinstance(program, nova.Compiled)
+    texts = dict(program.stages) | {"dot": nova.dump_dot(names["y"])}
+    shown = [b for b in read_blocks(page, "text") if "text:" in b.before]
+    assert len(shown) == 9
+    for block in shown:
+        stage = block.before.removeprefix("<!-- text: ").removesuffix(" -->")
+        assert_shows(texts[stage], block.text, f"{page}:{block.line} ({stage})")
+    for block in read_blocks(page, "console"):
+        for command in block.text.splitlines():
+            assert command.startswith("$ nova-opt ")
+            pattern, *options = command.split()[2:]
+            (path,) = tmp_path.glob(pattern)
+            assert nova_opt.main([str(path), *options]) == 0, capsys.readouterr().err
+    for block in rest:
+        exec(compile("\n" * block.line + block.text, page, "exec"), names)
+
+
+def assert_shows(actual: str, shown: str, where: str) -> None:
+    """Each shown line is found in the text, in order; `…` stands for anything on its line."""
+    lines = iter(actual.splitlines())
+    for wanted in shown.splitlines():
+        if wanted.strip() == "…":
+            continue
+        pattern = ".*".join(re.escape(part.strip()) for part in wanted.split("…"))
+        assert any(re.search(pattern, line) for line in lines), (
+            f"{where}: `{wanted.strip()}` is not there (any more, or in this order) in\n{actual}"
+        )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_files_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
+    folder = (ROOT / page).parent
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (folder / link).exists(), f"{page} links to {link}"
+    for path in re.findall(r"`((?:nova|native|tests|docs|examples|benchmarks)/[\w./-]+)`", text):
+        if page != "CONTRIBUTING.md" or not path.endswith((".py", ".mlir")):
+            assert (ROOT / path).exists(), f"{page} names {path}"
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    contents = (ROOT / "docs/README.md").read_text()
+    for path in (ROOT / "docs").glob("*.md"):
+        assert path.name == "README.md" or f"({path.name})" in contents

@@ -1,0 +1,46 @@
+"""Every row forward: compiled code against the numpy interpreter and against torch or numpy.
+
+The first cases of a sample run in every type of the op, all cases in f64 and f32, and the large
+ones, whose kernels are cut into tiles, in f32.
+"""
+
+from __future__ import annotations
+
+import pytest
+from op_cases import Built, Sample, build, varies
+from op_programs import interpret, run_all
+from op_reference import check, reference
+from op_samples import SAMPLES
+
+from nova.dtypes import f32, f64
+
+
+def builds(name: str, sample: Sample) -> list[Built]:
+    """Every case in every type it is to be run in."""
+    if not any(any(varies(name, c)) for c in sample.cases):
+        return [build(name, c, f32) for c in sample.cases]
+    return [
+        build(name, c, d)
+        for d in sample.dtypes
+        for i, c in enumerate(sample.cases)
+        if d in (f64, f32) or i < sample.typed
+    ]
+
+
+def check_all(sample: Sample, built: list[Built]) -> None:
+    for b, results in zip(built, run_all(built), strict=True):
+        expected, oracle = reference(sample, b), interpret(b)
+        for got, want, own in zip(results, expected, oracle, strict=True):
+            check(own, want, f"the numpy column of {b.title}", rounds=sample.rounds)
+            check(got, want, b.title, rounds=sample.rounds)
+            check(got, own, f"{b.title} against the interpreter", rounds=sample.rounds)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_forward(name: str) -> None:
+    check_all(SAMPLES[name], builds(name, SAMPLES[name]))
+
+
+@pytest.mark.parametrize("name", [n for n, s in SAMPLES.items() if s.large])
+def test_forward_large(name: str) -> None:
+    check_all(SAMPLES[name], [build(name, c, f32) for c in SAMPLES[name].large])
