@@ -180,6 +180,9 @@ class Body:
             wide = self._saturating_int(x)
             return self.cast(wide, dtype)
         if dtype.is_float:
+            if dtype.bits == 16:
+                # Through f32, as numpy does it: one result on every target, no library call.
+                return self.cast(self.cast(x, f32), dtype)
             convert = arith.uitofp if x.dtype.kind in "ub" else arith.sitofp
             return Scalar(convert(target, x.value), dtype, self)
         source_bits = 1 if x.dtype is bool_ else x.dtype.bits

@@ -12,6 +12,7 @@ from nova.passes.bufferize_kernels import BufferizeKernels
 from nova.passes.canonicalize_nova import CanonicalizeNova
 from nova.passes.convert_nova_to_linalg import ConvertNovaToLinalg
 from nova.passes.decompose_composites import DecomposeComposites
+from nova.passes.expand_half import ExpandHalf
 from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
 from nova.passes.form_kernels import FormKernels
@@ -20,6 +21,7 @@ from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
 from nova.passes.share_kernels import ShareKernels
 from nova.passes.strip_host import StripHost
+from nova.passes.widen_conversions import WidenConversions
 from nova.targets import parse_target
 
 
@@ -69,6 +71,8 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         # Before expand-math: its functions depend on exact rounding.
         *([RelaxMath()] if fast_math else []),
         ExpandMath(native_rounding=machine.native_rounding),
+        WidenConversions(),
+        *([] if machine.has_f16c else [ExpandHalf()]),
         UpstreamPass("cse"),
         UpstreamPass("convert-vector-to-scf,convert-scf-to-cf"),
         UpstreamPass("expand-strided-metadata,lower-affine"),

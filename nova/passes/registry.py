@@ -17,6 +17,7 @@ PASS_MODULES: dict[str, str] = {
     "canonicalize-nova": "nova.passes.canonicalize_nova",
     "convert-nova-to-linalg": "nova.passes.convert_nova_to_linalg",
     "decompose-composites": "nova.passes.decompose_composites",
+    "expand-half": "nova.passes.expand_half",
     "expand-math": "nova.passes.expand_math",
     "export-kernels": "nova.passes.export_kernels",
     "form-kernels": "nova.passes.form_kernels",
@@ -25,6 +26,7 @@ PASS_MODULES: dict[str, str] = {
     "relax-math": "nova.passes.relax_math",
     "share-kernels": "nova.passes.share_kernels",
     "strip-host": "nova.passes.strip_host",
+    "widen-conversions": "nova.passes.widen_conversions",
 }
 
 

@@ -87,7 +87,7 @@ def read_only():
         np.asfortranarray(DATA),
         DATA.astype(">f4"),
         unaligned(),
-        np.asmatrix(DATA) if False else DATA.view(np.recarray).view(np.ndarray),
+        DATA[:, :],
         torch.from_numpy(DATA.copy()),
         torch.from_numpy(DATA.copy()).requires_grad_(),
         torch.from_numpy(DATA.T.copy()).T,
@@ -157,7 +157,7 @@ def test_contiguous_arrays_are_not_copied():
         np.testing.assert_array_equal(np.asarray(value), DATA + 1)
 
 
-def test_large_contiguous_arguments_leave_no_trace_in_memory(double):
+def test_large_contiguous_arguments_leave_no_trace_in_memory():
     """numpy's own allocations while a call runs are the result only."""
     import tracemalloc
 

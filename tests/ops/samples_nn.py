@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as tf
 from op_cases import Case, Draw, Sample, case, index, seed
@@ -133,8 +134,8 @@ def _classes(torch_function: Any) -> Any:
     def function(x: Any, target: Any, weight: Any = None, **attrs: Any) -> Any:
         if not target.is_floating_point():
             count = x.shape[0 if x.ndim == 1 else 1]
-            kept = target == attrs.get("ignore_index", -100)
-            target = torch.where(kept, target, target % count)
+            ignored = target == attrs.pop("ignore_index", -100)
+            target = torch.where(ignored, -100, target % count)
         return torch_function(x, target, weight, **attrs)
 
     return function
@@ -201,7 +202,7 @@ LOSSES = {
 def _dropout(x: Any, key: Any, p: float = 0.5, training: bool = True) -> Any:
     if not training or p == 0:
         return x
-    kept = torch.from_numpy(uniforms(int(key), tuple(x.shape), 0) >= p)
+    kept = torch.from_numpy(np.asarray(uniforms(int(key), tuple(x.shape), 0) >= p))
     return torch.where(kept, x * (0.0 if p == 1 else 1 / (1 - p)), torch.zeros_like(x))
 
 

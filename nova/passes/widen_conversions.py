@@ -1,0 +1,49 @@
+"""`widen-conversions`: integers and 16-bit floats convert through f32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.mlir.bindings import arith, ir
+from nova.passes.base import Pass
+
+_FROM_INTEGER = {"arith.sitofp": arith.sitofp, "arith.uitofp": arith.uitofp}
+_TO_INTEGER = {"arith.fptosi": arith.fptosi, "arith.fptoui": arith.fptoui}
+
+
+@dataclass(frozen=True)
+class WidenConversions(Pass):
+    """Split conversions between integers and f16 or bf16 in two, with f32 between.
+
+    Upstream's canonicalization merges `integer -> f32 -> f16` to one conversion, for which LLVM
+    calls a library on most targets. Runs after the last canonicalization.
+    """
+
+    name: ClassVar[str] = "widen-conversions"
+
+    def run(self, module: ir.Module) -> None:
+        found: list[Any] = []
+
+        def collect(op: Any) -> Any:
+            if (op.name in _FROM_INTEGER and _is_short(op.results[0].type)) or (
+                op.name in _TO_INTEGER and _is_short(op.operands[0].type)
+            ):
+                found.append(op)
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(collect)
+        single = ir.F32Type.get()
+        for op in found:
+            source, target = op.operands[0], op.results[0].type
+            with ir.InsertionPoint(op), op.location:
+                if op.name in _FROM_INTEGER:
+                    value = arith.truncf(target, _FROM_INTEGER[op.name](single, source))
+                else:
+                    value = _TO_INTEGER[op.name](target, arith.extf(single, source))
+            op.results[0].replace_all_uses_with(value)
+            op.erase()
+
+
+def _is_short(type_: Any) -> bool:
+    return isinstance(type_, ir.F16Type | ir.BF16Type)

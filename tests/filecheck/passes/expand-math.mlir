@@ -1,0 +1,43 @@
+// RUN: %nova-opt %s --expand-math | %filecheck %s
+// RUN: %nova-opt %s --expand-math='native-rounding=false' | %filecheck %s --check-prefix=OLD
+
+// Functions that would become library calls are arithmetic, without branches and calls.
+// CHECK-LABEL: func.func @scalars(
+// CHECK-NOT: {{math\.(exp|log|sin|erf|powf)}}
+// CHECK-NOT: {{scf|cf\.|call}}
+// CHECK: arith.bitcast
+// CHECK: return
+func.func @scalars(%x: f32, %y: f64) -> (f32, f64, f32, f64, f32) {
+  %0 = math.exp %x : f32
+  %1 = math.log %y : f64
+  %2 = math.sin %x : f32
+  %3 = math.erf %y : f64
+  %4 = math.powf %x, %x : f32
+  return %0, %1, %2, %3, %4 : f32, f64, f32, f64, f32
+}
+
+// Vectors stay vectors.
+// CHECK-LABEL: func.func @vectors(
+// CHECK-NOT: math.tanh
+// CHECK: arith.mulf %{{.*}} : vector<8xf32>
+// CHECK: return
+func.func @vectors(%x: vector<8xf32>) -> vector<8xf32> {
+  %0 = math.tanh %x : vector<8xf32>
+  return %0 : vector<8xf32>
+}
+
+// What LLVM has instructions for stays; rounding depends on the machine.
+// CHECK-LABEL: func.func @kept(
+// CHECK: math.sqrt
+// CHECK: math.absf
+// CHECK: math.floor
+// OLD-LABEL: func.func @kept(
+// OLD: math.sqrt
+// OLD: math.absf
+// OLD-NOT: math.floor
+func.func @kept(%x: f32) -> (f32, f32, f32) {
+  %0 = math.sqrt %x : f32
+  %1 = math.absf %x : f32
+  %2 = math.floor %x : f32
+  return %0, %1, %2 : f32, f32, f32
+}
