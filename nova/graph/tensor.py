@@ -16,7 +16,7 @@ import numpy as np
 
 from nova.dlpack import as_numpy, is_array
 from nova.dtypes import DType, TensorType, dtype, f32, i64
-from nova.errors import ArgumentTypeError, ConcreteValueError, GradientError
+from nova.errors import ArgumentTypeError, ConcreteValueError, GradientError, NovaError
 from nova.graph.location import Location, user_location
 from nova.ops import Op
 
@@ -176,12 +176,15 @@ def tensor(
     data: Any, *, dtype: Any = None, requires_grad: bool = False, name: str | None = None
 ) -> Tensor:
     """A leaf with data: anything numpy or DLPack understands. Python floats become f32."""
-    array = as_array(data, dtype)
-    type_ = TensorType(array.shape, _dtype_of(array))
-    if requires_grad and not type_.dtype.is_float:
-        raise GradientError(
-            f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
-        )
+    try:
+        array = as_array(data, dtype)
+        type_ = TensorType(array.shape, _dtype_of(array))
+        if requires_grad and not type_.dtype.is_float:
+            raise GradientError(
+                f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
+            )
+    except NovaError as error:
+        raise error.located(str(user_location())) from None
     return Tensor(type_, data=array, requires_grad=requires_grad, name=name)
 
 

@@ -40,8 +40,13 @@ func.func @named(%x: tensor<4x8xf32>, %y: tensor<8x4xf32>) -> tensor<4x4xf32> {
 // Unit dimensions do not stay in the loops.
 // CHECK-LABEL: func.func @unit(
 // CHECK: iterator_types = ["parallel"]
+#unit = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
 func.func @unit(%x: tensor<1x8x1xf32>) -> tensor<1x8x1xf32> {
   %0 = tensor.empty() : tensor<1x8x1xf32>
-  %1 = linalg.exp ins(%x : tensor<1x8x1xf32>) outs(%0 : tensor<1x8x1xf32>) -> tensor<1x8x1xf32>
+  %1 = linalg.generic {indexing_maps = [#unit, #unit], iterator_types = ["parallel", "parallel", "parallel"]} ins(%x : tensor<1x8x1xf32>) outs(%0 : tensor<1x8x1xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %2 = math.exp %in : f32
+    linalg.yield %2 : f32
+  } -> tensor<1x8x1xf32>
   return %1 : tensor<1x8x1xf32>
 }

@@ -1,0 +1,276 @@
+"""One mistake, one class: what each error says, where it points, and that nothing was changed."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nova
+from nova import errors
+from nova.codegen import stages
+from nova.codegen.llvm import check_text
+from nova.compiler import cache_statistics
+from nova.graph.build import apply
+from nova.graph.interpret import evaluate
+from nova.mlir.context import make_context, parse_module
+from nova.ops import Op
+from nova.ops.table import op
+from nova.passes.base import UpstreamPass, run_pipeline
+from nova.plan import parse_plan
+
+A = np.arange(6, dtype="f4").reshape(2, 3)
+READ_ONLY = A.copy()
+READ_ONLY.flags.writeable = False
+
+
+def tensor():
+    return nova.tensor(A, name="x")
+
+
+def program():
+    x = tensor()
+    return nova.compile(x + 1, inputs=[x])
+
+
+def step():
+    w = tensor()
+    return nova.compile([], params=[w], updates={w: w * 2})
+
+
+MYSTERY = Op("mystery", "Has neither gradient nor numpy column.", infer=lambda ins, attrs: ins[0])
+
+
+def mystery():
+    return apply(MYSTERY, [tensor()], {})
+
+
+def cycle():
+    x = nova.exp(tensor())
+    y = x + 1
+    x.inputs = (y,)
+    return y
+
+
+class OnDevice:
+    def __dlpack__(self, **options):
+        raise AssertionError
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+FAILING_MODULE = 'func.func @f() {\n  %0 = "a.b"() : () -> tensor<f32>\n  return\n}'
+HERE = "the line of the lambda"
+
+# (class, what is done wrong, what the message has, where it points)
+MISTAKES = [
+    (errors.ShapeError, lambda: tensor() + np.ones(4), r"add: .*\(2, 3\).*\(4,\)", HERE),
+    (errors.ShapeError, lambda: nova.split(tensor(), 4), "split: axis 0 of size 2", HERE),
+    (errors.ShapeError, lambda: nova.concat([tensor(), A.T]), "join", HERE),
+    (errors.DTypeError, lambda: nova.tensor(np.ones(2, "c8")), "complex64", HERE),
+    (errors.DTypeError, lambda: tensor()[np.ones(3)], "f64 tensor is no index", HERE),
+    (errors.AxisError, lambda: tensor().sum(axis=2), "sum: axis 2 .* rank 2", HERE),
+    (errors.AxisError, lambda: tensor().transpose((0, 7)), "axis 7", HERE),
+    (errors.AxisError, lambda: tensor()[0, 5], "5 is out of range for axis 1 of size 3", HERE),
+    (errors.AttributeValueError, lambda: tensor()[::0], "a step of 0", HERE),
+    (errors.AttributeValueError, lambda: nova.jit(abs, run_mode="sim"), "'sim'", HERE),
+    (errors.UnknownKeywordError, lambda: tensor().sum(axes=0), "did you mean 'axis'", HERE),
+    (errors.UnknownKeywordError, lambda: tensor().squeeze(axes=0), "squeeze: has no", HERE),
+    (errors.UnknownKeywordError, lambda: nova.compile(tensor(), input=[]), "'inputs'", HERE),
+    (errors.UnknownKeywordError, lambda: program().run([A], outs=A), "'out'", HERE),
+    (errors.UnknownOpError, lambda: op("sofmax"), "did you mean softmax", None),
+    (errors.GradientError, lambda: nova.backward(mystery().sum()), "no leaf", "test_errors.py"),
+    (errors.GradientError, lambda: nova.grad(lambda x: mystery_of(x))(A), "'mystery'", "test_err"),
+    (errors.GradientError, lambda: nova.grad(nova.exp)(A), r"one number.*\(2, 3\)", HERE),
+    (errors.GradientError, lambda: nova.tensor([1], requires_grad=True), "i64 tensor", HERE),
+    (errors.GraphError, lambda: nova.compile(cycle()), "cycle", "test_errors.py"),
+    (errors.GraphError, lambda: nova.compile(nova.graph.placeholder((2,), "f4")), "other", HERE),
+    (errors.GraphError, lambda: nova.compile(A), "output 0 is a ndarray", HERE),
+    (errors.GraphError, lambda: nova.compile([], inputs=tensor()), "not a list", HERE),
+    (errors.GraphError, lambda: nova.compile([], inputs=[tensor() + 1]), "result of add", HERE),
+    (errors.ConcreteValueError, lambda: tensor().item(), "item", HERE),
+    (errors.ConcreteValueError, lambda: nova.graph.placeholder((2,), "f4").numpy(), "yet", HERE),
+    (errors.PlanSyntaxError, lambda: parse_plan("plan {\n  x\n}", "p.txt"), "read 'x'", "p.txt:2"),
+    (errors.ArgumentCountError, lambda: program()(A, A), "2 arguments given, 1 wanted: x", HERE),
+    (errors.ArgumentCountError, lambda: nova.exp(), "exp: takes", HERE),
+    (errors.ArgumentCountError, lambda: tensor().swapaxes(1), "swapaxes: missing", HERE),
+    (errors.ArgumentShapeError, lambda: program()(A.T), r"\(3, 2\)", HERE),
+    (errors.ArgumentDTypeError, lambda: program()(A.astype("f8")), "float64", HERE),
+    (errors.ArgumentTypeError, lambda: program()("text"), "'x' is a str", HERE),
+    (errors.ArgumentTypeError, lambda: nova.exp("text"), "exp: operand 0 is a str", HERE),
+    (errors.ArgumentTypeError, lambda: nova.tensor([[1], [2, 3]]), "no array", HERE),
+    (errors.DeviceError, lambda: program()(OnDevice()), "cuda:0", HERE),
+    (errors.DeviceError, lambda: nova.tensor(OnDevice()), "cuda:0", HERE),
+    (errors.DeviceError, lambda: nova.load("x.nova", device="cuda"), "'cuda'", HERE),
+    (errors.OutputError, lambda: program()(A, out=READ_ONLY), "read-only", HERE),
+    (errors.DonationError, lambda: step()(READ_ONLY), "'x' is updated .* read-only", HERE),
+    (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),
+    (errors.TargetError, lambda: nova.compile(tensor(), target="cuda:sm_80"), "device code", HERE),
+    (errors.MLIRSyntaxError, lambda: parse("func.func @f(\n"), "", "m.mlir:2:1"),
+    (errors.PassError, lambda: bufferize(FAILING_MODULE), "one-shot-bufferize", "m.mlir:2:8"),
+    (errors.PipelineError, lambda: run_pipeline(parse(""), [UpstreamPass("csee")]), "csee", None),
+    (errors.LoweringError, lambda: evaluate([mystery()]), "'mystery' has no numpy", "test_errors"),
+    (errors.CodegenError, lambda: check_text("declare float @sinf(float)\n"), "sinf", None),
+    (errors.ArtifactError, lambda: nova.load(__file__), "", __file__),
+    (errors.KnobError, lambda: nova.knobs.override(cahce=False).__enter__(), "did you mean", None),
+]
+
+
+def mystery_of(x):
+    return apply(MYSTERY, [x], {}).sum()
+
+
+def parse(text):
+    return parse_module(text, "m.mlir", make_context())
+
+
+def bufferize(text):
+    run_pipeline(parse(text), [UpstreamPass("one-shot-bufferize")])
+
+
+@pytest.mark.parametrize(
+    ("error", "mistake", "message", "where"),
+    MISTAKES,
+    ids=[f"{case[0].__name__}-{i}" for i, case in enumerate(MISTAKES)],
+)
+def test_a_mistake_has_its_error(error, mistake, message, where):
+    before, compiled = A.copy(), cache_statistics()["compiled"]
+    with pytest.raises(error, match=f"(?s){message}") as caught:
+        mistake()
+    found = caught.value
+    assert type(found) is error and isinstance(found, nova.NovaError)
+    assert str(found).startswith(found.what)
+    if where is HERE:
+        assert found.where == f"{__file__}:{mistake.__code__.co_firstlineno}"
+    elif where is not None:
+        assert where in (found.where or str(found))
+    if found.where:
+        assert f"\n  at {found.where}" in str(found)
+    if found.hint:
+        assert f"\n  hint: {found.hint}" in str(found)
+    np.testing.assert_array_equal(A, before)
+    np.testing.assert_array_equal(READ_ONLY, before)
+    assert cache_statistics()["compiled"] - compiled <= 1, "only the good program was compiled"
+
+
+def test_every_class_has_a_mistake():
+    classes = {
+        c
+        for _, c in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(c, BaseException) and c.__module__ == errors.__name__
+    }
+    bases = {errors.NovaError, errors.SignatureError}
+    elsewhere = {errors.CompileInterrupted, errors.CacheWarning}  # below, and in test_cache.py
+    assert {case[0] for case in MISTAKES} == classes - bases - elsewhere
+    for c in classes - {errors.CacheWarning}:
+        assert issubclass(c, errors.NovaError)
+    for c in classes:
+        assert c.__doc__
+
+
+def test_gradient_error_points_at_the_op():
+    x = nova.tensor(A, requires_grad=True)
+    y = apply(MYSTERY, [x], {})
+    with pytest.raises(errors.GradientError, match="op 'mystery' has no gradient") as caught:
+        nova.backward(y.sum())
+    assert caught.value.where == str(y.location) and "vjp column" in caught.value.hint
+    assert x.grad is None
+
+
+def test_a_located_error_keeps_its_place():
+    error = errors.ShapeError("wrong", hint="do this")
+    placed = error.located("a.py:1", "add: ")
+    assert (placed.what, placed.where, placed.hint) == ("add: wrong", "a.py:1", "do this")
+    assert placed.located("b.py:2") is placed
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+
+def long_program(number):
+    """Different for each number, and long to compile."""
+    x = nova.tensor(np.ones((8, 16), "f4"), name="x")
+    w = nova.tensor(np.ones((16, 8), "f4"), requires_grad=True, name="w")
+    y = nova.gelu(nova.layer_norm(x @ w)) * float(number)
+    return nova.compile(y.sum(), inputs=[x], params=[w], include_backward=True)
+
+
+@pytest.mark.parametrize("moment", [0, 2, 4])
+def test_ctrl_c_during_a_compile(tmp_path, monkeypatch, moment):
+    """The signal comes before the stage of that number."""
+    remaining = moment
+
+    def interrupted(*args, **options):
+        nonlocal remaining
+        remaining -= 1
+        if remaining == -1:
+            signal.raise_signal(signal.SIGINT)
+        return run_pipeline(*args, **options)
+
+    monkeypatch.setattr(stages, "run_pipeline", interrupted)
+    folder = tmp_path / "cache"
+    before = cache_statistics()["compiled"]
+    with nova.knobs.override(cache_dir=folder):
+        with pytest.raises(errors.CompileInterrupted, match="nothing was cached") as caught:
+            long_program(moment)
+        assert isinstance(caught.value, KeyboardInterrupt) and isinstance(caught.value, nova.NovaError)
+        assert not list(folder.glob("*")) and cache_statistics()["compiled"] == before
+        monkeypatch.undo()
+        again = long_program(moment)
+    assert again.origin == "compiled"
+    assert np.isfinite(again(np.ones((8, 16), "f4"), np.ones((16, 8), "f4"))[0])
+
+
+def test_ctrl_c_at_any_time():
+    """Signals at other and other moments of a compile leave a working compiler behind."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    interrupted = 0
+    for number in range(15):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.004 * (number + 1))
+            long_program(1000.5 + number)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            interrupted += 1
+    assert interrupted
+    for number in (0, 7):
+        assert np.isfinite(
+            long_program(1000.5 + number)(np.ones((8, 16), "f4"), np.ones((16, 8), "f4"))[0]
+        )
+
+
+def test_ctrl_c_while_another_thread_compiles():
+    """The thread that was not interrupted goes on."""
+    done = []
+    worker = threading.Thread(target=lambda: done.append(long_program(123.5)))
+    worker.start()
+    with pytest.raises(KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        while worker.is_alive():
+            time.sleep(0.001)
+    worker.join()
+    assert done and done[0].origin in ("compiled", "disk")
+
+
+def test_warnings_are_user_warnings():
+    with pytest.warns(UserWarning):
+        warnings.warn("damaged", errors.CacheWarning, stacklevel=1)
+
+
+def test_artifact_errors_name_the_file(tmp_path):
+    path = tmp_path / "broken.nova"
+    program().save(path)
+    data = bytearray(Path(path).read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(errors.ArtifactError, match="broken.nova"):
+        nova.load(path)
+    with pytest.raises(errors.ArtifactError, match=r"No such file[\s\S]*missing.nova"):
+        nova.load(tmp_path / "missing.nova")
