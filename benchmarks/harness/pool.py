@@ -140,32 +140,37 @@ def run_fresh(scratch: Path, name: str, module: ModuleType, rounds: int) -> list
     """A row per contender, with the phases of every round. Each round is a new process.
 
     A first, discarded round fills what may be filled: bytecode, and the caches where the workload
-    says that they are kept.
+    says that they are kept. Slow contenders get one round.
     """
     rows: list[dict[str, Any]] = [
         {"contender": contender, "library": library, "phases": []}
         for contender, (library, _) in module.CONTENDERS.items()
     ]
-    with tempfile.TemporaryDirectory(dir=scratch) as kept:
-        for turn in range(rounds + 1):
-            for row in rows:
-                once = row["contender"] in getattr(module, "SLOW", ())
-                if "missing" in row or "failed" in row or (once and turn > 1):
-                    continue
-                if once and turn == 0 and not module.KEEP_CACHES:
-                    continue
+    for turn in range(rounds + 1):
+        filling = turn == 0
+        for row in rows:
+            slow = row["contender"] in module.SLOW
+            if "missing" in row or "failed" in row or (slow and turn > 1):
+                continue
+            if slow and filling and not module.KEEP_CACHES:
+                continue
+            if module.KEEP_CACHES:
+                # As the timed calls before, whose entries are found where the workload is the same.
+                reply = _run_once(environment(scratch, 1), name, row["contender"], filling)
+            else:
                 with tempfile.TemporaryDirectory(dir=scratch) as empty:
-                    folder = Path(kept if module.KEEP_CACHES else empty)
-                    reply = _run_once(folder, name, row["contender"], turn == 0)
-                phases = reply.pop("phases", None)
-                row |= reply
-                if phases is not None and turn > 0:
-                    row["phases"].append(phases)
+                    variables = environment(Path(empty), len(os.sched_getaffinity(0)))
+                    reply = _run_once(variables, name, row["contender"], filling)
+            phases = reply.pop("phases", None)
+            row |= reply
+            if phases is not None and not filling:
+                row["phases"].append(phases)
     return rows
 
 
-def _run_once(folder: Path, workload: str, contender: str, filling: bool) -> dict[str, Any]:
-    variables = environment(folder, len(os.sched_getaffinity(0)))
+def _run_once(
+    variables: dict[str, str], workload: str, contender: str, filling: bool
+) -> dict[str, Any]:
     if filling:
         variables["BENCH_FILLING"] = "1"
     started = time.perf_counter()

@@ -11,6 +11,7 @@ from typing import Any
 
 _SCALE = {"us": 1e6, "ms": 1e3, "s": 1.0}
 _SYMBOL = {"us": "µs", "ms": "ms", "s": "s"}
+_PHASES = ("import", "compiler", "compile", "CPU", "whole process")
 
 
 def summarise(values: Sequence[float]) -> dict[str, float]:
@@ -39,7 +40,7 @@ def add_loop_summaries(rows: list[dict[str, Any]]) -> None:
 
 
 def add_fresh_summaries(rows: list[dict[str, Any]]) -> None:
-    """Summaries by phase; the ratio is that of the medians of the last phase before the total."""
+    """Summaries by phase."""
     for row in rows:
         if row["phases"]:
             names = row["phases"][0]
@@ -130,7 +131,8 @@ def _loop(entry: dict[str, Any]) -> list[str]:
 
 
 def _fresh(entry: dict[str, Any]) -> list[str]:
-    names = list(dict.fromkeys(n for row in entry["rows"] for n in row.get("summary", {})))
+    found = {name for row in entry["rows"] for name in row.get("summary", {})}
+    names = [name for name in _PHASES if name in found]
     head = " | ".join(f"{name}, {_SYMBOL[entry['unit']]}" for name in names)
     lines = [f"| contender | {head} |", "|---|" + "---|" * len(names)]
     for row in entry["rows"]:

@@ -82,8 +82,10 @@ def main() -> None:
         except ImportError as error:
             reply = {"missing": f"not installed: {error}"}
         except Exception as error:
-            first = (str(error).strip().splitlines() or [""])[0]
-            reply = {"failed": f"{type(error).__name__}: {first[:200]}"}
+            lines = str(error).strip().splitlines() or [""]
+            # Tools that run others put their error behind a heading.
+            told = next((line for line in lines if "error:" in line), lines[0])
+            reply = {"failed": f"{type(error).__name__}: {told[:160]}"}
         replies.write(json.dumps(reply) + "\n")
 
 

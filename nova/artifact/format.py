@@ -24,7 +24,6 @@ from nova.artifact.manifest import (
     LaunchSpec,
     Manifest,
     TensorSpec,
-    canonical_json,
     check_tables,
     from_json,
 )
@@ -112,7 +111,8 @@ def write_artifact(
     exports = list(dict.fromkeys(kernel.symbol for kernel in manifest.kernels))
     notes = {CONSTANTS: constants, MANIFEST: manifest.to_json()}
     if stages:
-        notes[STAGES] = zlib.compress(canonical_json(dict(stages)), 6)
+        # Not sorted: the stages are read back in the order of the compile.
+        notes[STAGES] = zlib.compress(json.dumps(dict(stages)).encode(), 6)
     linked = link_shared(objects, exports, notes)
     shared = read_shared(linked)
     # A wrong table is the compiler's mistake: it is found here, not by whoever loads the file.

@@ -63,7 +63,10 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
         recorder.record_size("object", sum(map(len, objects)), time.perf_counter() - started)
         started = time.perf_counter()
         data = write_artifact(
-            _manifest(plan, target, tables, settings, key), objects, tables.constants, recorder.texts
+            _manifest(plan, target, tables, settings, key),
+            objects,
+            tables.constants,
+            recorder.texts,
         )
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return Build(data, recorder)

@@ -113,7 +113,7 @@ class _Reader:
                     data = dense_bytes(op.operation.attributes["initial_value"])
                     self.constants += bytes(-len(self.constants) % _ALIGN)
                     self.constant_at[name] = len(self.constants)
-                    self.constants += data
+                    self.constants += data or b"\0"  # an empty one has an address as well
         return self.constant_at[name]
 
 

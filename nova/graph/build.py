@@ -7,7 +7,6 @@ the user's line here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -135,6 +134,8 @@ def settled(value: Tensor) -> Tensor:
 def _attributes(op: Op, given: dict[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in op.attrs:
+            from difflib import get_close_matches  # only on the way to an error
+
             close = get_close_matches(name, op.attrs, 1)
             known = ", ".join(op.attrs) or "none"
             raise UnknownKeywordError(

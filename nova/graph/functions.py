@@ -7,7 +7,6 @@ arguments fill the attributes in the order of the row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any
@@ -74,6 +73,8 @@ def _check_call(
     where = str(user_location())
     for name in kwargs:
         if name not in known:
+            from difflib import get_close_matches  # only on the way to an error
+
             close = get_close_matches(name, known, 1)
             raise UnknownKeywordError(
                 f"{op.name}: has no keyword {name!r}",

@@ -41,8 +41,8 @@ class FormKernels(Pass):
         main = find_function(module, "main")
         if main is None:
             raise LoweringError("the module has no function @main")
-        _drop_barriers(main)
-        groups = _Grouping(self).form(main)
+        waits = _drop_barriers(main)
+        groups = _Grouping(self, waits).form(main)
         _Outliner(module, main).outline(groups)
 
 
@@ -58,8 +58,9 @@ class Group:
 
 
 class _Grouping:
-    def __init__(self, options: FormKernels):
+    def __init__(self, options: FormKernels, waits: dict[Any, list[Any]]):
         self.options = options
+        self.waits = waits
         self.groups: list[Group] = []
         self.made_by: dict[Any, Group] = {}
 
@@ -68,7 +69,7 @@ class _Grouping:
             op = op.operation
             if op.name in _CONSTANTS or op.name == "func.return" or _is_init(op):
                 continue
-            if op.name in _VIEWS:
+            if op.name in _VIEWS or _is_scalar(op):
                 continue
             self._place(op)
         return self.groups
@@ -76,7 +77,8 @@ class _Grouping:
     def _place(self, op: Any) -> None:
         structured = Structured(op) if is_structured(op) else None
         work = structured.work if structured else _opaque_work(op)
-        producers = [self.made_by[root] for root in _tensor_roots(op) if root in self.made_by]
+        needed = [*_tensor_roots(op), *(root(v) for v in self.waits.get(op, ()))]
+        producers = [self.made_by[value] for value in needed if value in self.made_by]
         after = max((g.index for g in producers), default=-1)
         group = self._choose(structured, op, work, after)
         group.ops.append(op)
@@ -160,9 +162,19 @@ def _opaque_work(op: Any) -> int:
 
 
 def _tensor_roots(op: Any) -> list[Any]:
-    """The tensors that `op` reads, seen through reshapes."""
-    values = [*op.operands, *_captured(op)]
-    return [root(v) for v in values if isinstance(v.type, ir.RankedTensorType)]
+    """The tensors that `op` reads, seen through reshapes and scalars."""
+    roots = []
+    for value in [*op.operands, *_captured(op)]:
+        if isinstance(value.type, ir.RankedTensorType):
+            roots.append(root(value))
+        elif isinstance(value, ir.OpResult):
+            roots += _tensor_roots(value.owner.operation)
+    return roots
+
+
+def _is_scalar(op: Any) -> bool:
+    """An op on numbers, from a loop of one turn: every kernel that needs it computes it again."""
+    return not any(isinstance(r.type, ir.RankedTensorType) for r in op.results)
 
 
 def root(value: Any) -> Any:
@@ -194,13 +206,31 @@ def _captured(op: Any) -> list[Any]:
     return list(used)
 
 
-def _drop_barriers(main: Any) -> None:
+def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
+    """Replace barriers by what they hide; what ops behind one have to wait for is returned.
+
+    Kernels are opaque to CSE, so a barrier has done its work once they are formed: what it kept
+    apart stays apart because no pass merges ops after this point.
+    """
+    waits: dict[Any, list[Any]] = {}
     for op in list(main.entry_block.operations):
-        if op.operation.name == "nova.barrier":
-            # Kernels are opaque to CSE, so the barrier has done its work once they are formed;
-            # what it kept apart stays apart because no pass merges ops after this point.
-            op.operation.results[0].replace_all_uses_with(op.operation.operands[0])
-            op.operation.erase()
+        op = op.operation
+        if op.name == "nova.barrier":
+            hidden, after = op.operands
+            for user in _users(op.results[0]):
+                waits.setdefault(user, []).append(after)
+            op.results[0].replace_all_uses_with(hidden)
+            op.erase()
+    return waits
+
+
+def _users(value: Any) -> list[Any]:
+    """The ops of main that use `value`, directly or through reshapes."""
+    users: list[Any] = []
+    for use in value.uses:
+        user = _in_main(use.owner.operation)
+        users += _users(user.results[0]) if user.name in _VIEWS else [user]
+    return users
 
 
 class _Outliner:
@@ -271,14 +301,14 @@ class _Outliner:
 
 def _escapes(value: Any, inside: set[Any]) -> bool:
     """Whether an op outside of the kernel uses `value`, directly or through reshapes."""
-    for use in value.uses:
-        user = use.owner.operation
-        if user.name in _VIEWS:
-            if _escapes(user.results[0], inside):
-                return True
-        elif user not in inside:
-            return True
-    return False
+    return any(user not in inside for user in _users(value))
+
+
+def _in_main(op: Any) -> Any:
+    """The op of main whose regions `op` stands in; `op` itself where it is one."""
+    while op.parent.operation.name != "func.func":
+        op = op.parent.operation
+    return op
 
 
 def _with_helpers(ops: list[Any]) -> list[Any]:
@@ -292,8 +322,7 @@ def _with_helpers(ops: list[Any]) -> list[Any]:
         op = value.owner.operation
         if op in chosen or op in own:
             return
-        scalar = op.name == "arith.constant" and not isinstance(value.type, ir.RankedTensorType)
-        if scalar or op.name == "tensor.empty" or _is_init(op) or op.name in _VIEWS:
+        if _is_scalar(op) or op.name == "tensor.empty" or _is_init(op) or op.name in _VIEWS:
             if op.name in _VIEWS and not _reaches(value, own):
                 return
             for operand in [*op.operands, *_captured(op)]:

@@ -22,20 +22,23 @@ class ShareKernels(Pass):
     def run(self, module: ir.Module) -> None:
         first: dict[str, str] = {}
         renamed: dict[str, str] = {}
+        copies = []
         for kernel in functions(module):
             if "nova.kernel" not in kernel.attributes:
                 continue
             name = kernel.name.value
-            body = str(kernel).replace(f"@{name}(", "@(", 1)
+            body = kernel.operation.get_asm(assume_verified=True).replace(f"@{name}(", "@(", 1)
             kept = first.setdefault(body, name)
             if kept != name:
                 renamed[name] = kept
-                kernel.operation.erase()
+                copies.append(kernel.operation)
         main = find_function(module, "main")
-        if main is None or not renamed:
-            return
+        assert main is not None
         for op in main.entry_block.operations:
             if op.operation.name == "func.call" and op.callee.value in renamed:
                 op.operation.attributes["callee"] = ir.FlatSymbolRefAttr.get(
                     renamed[op.callee.value]
                 )
+        # Last: a call of a kernel that is gone would make the module invalid to print.
+        for kernel in copies:
+            kernel.erase()

@@ -26,7 +26,7 @@ def build_plan(
     _check_updates(updates, param_index)
     steps: list[Step] = []
     args: dict[int, Arg] = dict(bound)
-    for node in topological([*outputs, *updates.values()], stop=[*inputs, *params]):
+    for node in _order([*outputs, *updates.values()], stop=[*inputs, *params]):
         if id(node) in args:
             continue
         if node.op is None:
@@ -50,6 +50,20 @@ def build_plan(
         tuple(args[id(t)] for t in outputs),
         tuple((param_index[id(p)], args[id(v)]) for p, v in updates.items()),
     )
+
+
+def _order(wanted: Sequence[Tensor], stop: Sequence[Tensor]) -> list[Tensor]:
+    """What `wanted` needs, those that are ready early first.
+
+    A gradient is then computed as soon as the backward pass has come to its layer, and what it
+    needs dies early: in the order of the params, all of it would live to the end.
+    """
+    depth: dict[int, int] = {}
+    stopped = {id(t) for t in stop}
+    for node in topological(wanted, stop):
+        sources = () if id(node) in stopped else node.inputs
+        depth[id(node)] = 1 + max((depth[id(i)] for i in sources), default=0)
+    return topological(sorted(wanted, key=lambda t: depth[id(t)]), stop)
 
 
 def _bind(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> dict[int, Arg]:

@@ -145,7 +145,9 @@ def test_updates_see_old_values():
 def test_updates_with_one_value_and_a_returned_one():
     p, q, x = (nova.tensor(np.zeros(4, "f4"), name=n) for n in "pqx")
     value = p * 10 + x
-    program = nova.compile([value, value + p], inputs=[x], params=[p, q], updates={p: value, q: value})
+    program = nova.compile(
+        [value, value + p], inputs=[x], params=[p, q], updates={p: value, q: value}
+    )
     one, two = np.ones(4, "f4"), np.full(4, 2, "f4")
     new, mixed = program(np.full(4, 5, "f4"), one, two)
     assert new[0] == 15 and mixed[0] == 16 and one[0] == 15 and two[0] == 15

@@ -75,7 +75,7 @@ def test_bad_options():
 def test_nested_arguments_and_results():
     @nova.jit
     def f(batch, *, scale, extra=None):
-        (x, [y]), options = batch
+        (x, [y]), _ = batch
         total = x * scale + y
         if extra is not None:
             total = total + extra
@@ -177,7 +177,7 @@ def test_bad_arguments():
             f(A, "text")
         with pytest.raises(ArgumentDTypeError, match="no i64"):
             f(A, 2**70)
-        with pytest.raises(DTypeError, match="argument 'x0': .*complex64") as caught:
+        with pytest.raises(DTypeError, match=r"argument 'x0': .*complex64") as caught:
             f(A.astype("c8"), A)
         assert __file__ in caught.value.where
         with pytest.raises(ShapeError, match="add") as caught:
@@ -321,7 +321,7 @@ def test_bad_transforms():
         lambda x: x * x.numpy(),
         lambda x: x * np.asarray(x + 1),
         lambda x: x * x.sum().item(),
-        lambda x: [i for i in x.sum()],
+        lambda x: list(x.sum()),
     ],
 )
 def test_values_are_not_known_while_tracing(ask):

@@ -82,7 +82,9 @@ def seed() -> Draw:
 
 # --- drawing --------------------------------------------------------------------------------------
 
-FIXED = {"index": np.int64, "seed": np.int64, "bool": np.bool_}
+# Operands with a type of their own, and those that torch has no gradient for.
+FIXED = {"index", "seed", "bool"}
+NO_GRADIENT = {*FIXED, "weight", "mask"}
 
 _FLOAT = {
     "real": lambda rng, shape: rng.standard_normal(shape),
@@ -92,6 +94,7 @@ _FLOAT = {
     "ge1": lambda rng, shape: rng.uniform(1.1, 3.0, shape),
     "probability": lambda rng, shape: rng.uniform(0.05, 0.95, shape),
     "sign": lambda rng, shape: rng.choice([-1.0, 1.0], shape),
+    "weight": lambda rng, shape: rng.uniform(0.3, 3.0, shape),
     "mask": lambda rng, shape: np.where(rng.random(shape) < 0.3, -np.inf, rng.random(shape)),
 }
 _INTEGER = {
@@ -162,8 +165,12 @@ class Built:
     @property
     def sources(self) -> list[int]:
         """Positions of the operands that gradients are taken of."""
-        flags = varies(self.name, self.case)
-        return [i for i, v in enumerate(flags) if v and self.inputs[i].dtype.is_float]
+        kinds = domains(self.name, self.case)
+        return [
+            i
+            for i, k in enumerate(kinds)
+            if k not in NO_GRADIENT and self.inputs[i].dtype.is_float
+        ]
 
 
 def build(name: str, case: Case, type_: DType, arrays: list[np.ndarray] | None = None) -> Built:

@@ -1,0 +1,207 @@
+"""plan-workspace: buffers that live at the same time never share a byte, on random graphs.
+
+Lifetimes are worked out here from main's calls alone, and compared with the offsets that the
+launch table gives the runtime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nova
+from nova.codegen.tables import read_tables
+from nova.graph.interpret import evaluate
+from nova.mlir.bindings import ir
+from nova.mlir.context import make_context
+from nova.mlir.emit import emit_module
+from nova.mlir.walk import find_function
+from nova.passes.base import run_pipeline
+from nova.passes.form_kernels import FormKernels
+from nova.passes.pipelines import buffers_to_loops, kernels_to_buffers, nova_to_linalg
+from nova.plan import build_plan
+
+N = 24
+
+
+@dataclass
+class Graph:
+    """A random program: inputs, params, what it returns and what it updates."""
+
+    inputs: list[Any]
+    params: list[Any]
+    outputs: list[Any]
+    updates: dict[Any, Any]
+
+
+def _square(value: Any) -> Any:
+    return value if value.shape == (N, N) else nova.expand(value, (N, N))
+
+
+STEPS = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b * 0.5,
+    "matmul": lambda a, b: _square(a) @ _square(b) * (1.0 / N),
+    "tanh": lambda a, b: nova.tanh(a),
+    "softmax": lambda a, b: nova.softmax(_square(a)),
+    "rows": lambda a, b: nova.mean(_square(a), axis=1, keepdims=True),
+    "columns": lambda a, b: nova.mean(_square(a), axis=0, keepdims=True),
+    "transpose": lambda a, b: _square(a).transpose(),
+    "reshape": lambda a, b: _square(a).reshape((N * N,))[::-1].reshape((N, N)),
+    "concat": lambda a, b: nova.concat([_square(a)[1:], _square(b)[:1]], axis=0),
+    "gather": lambda a, b: nova.take(
+        _square(a), nova.tensor(np.arange(N, dtype=np.int64)[::-1].copy()), axis=0
+    ),
+    "where": lambda a, b: nova.where(_square(a) > b, a, b),
+}
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Up to 18 steps over matrices, rows and columns, with one to three results and updates."""
+    inputs = [nova.tensor(_data(i), name=f"x{i}") for i in range(2)]
+    params = [nova.tensor(_data(2 + i), name=f"p{i}", requires_grad=True) for i in range(2)]
+    values = [*inputs, *params]
+    for _ in range(draw(st.integers(1, 18))):
+        step = STEPS[draw(st.sampled_from(sorted(STEPS)))]
+        # Mostly recent values, so that chains grow and old buffers die.
+        pick = st.integers(0, len(values) - 1)
+        first = draw(st.one_of(pick, st.integers(max(0, len(values) - 3), len(values) - 1)))
+        values.append(step(values[first], values[draw(pick)]))
+    outputs = [values[draw(st.integers(0, len(values) - 1))] for _ in range(draw(st.integers(0, 2)))]
+    outputs.append(values[-1])
+    updates = {
+        p: _square(values[draw(st.integers(0, len(values) - 1))])
+        for p in params
+        if draw(st.booleans())
+    }
+    return Graph(inputs, params, outputs, updates)
+
+
+def _data(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((N, N)).astype(np.float32)
+
+
+def _lower(graph: Graph, serial_work: int) -> ir.Module:
+    """The module at the `loops` stage; with `serial_work=0` every group is a kernel of its own."""
+    plan = build_plan(graph.outputs, graph.inputs, graph.params, graph.updates)
+    module = emit_module(plan, make_context())
+    forming = FormKernels(serial_work=serial_work)
+    run_pipeline(module, [*nova_to_linalg(), forming, *kernels_to_buffers(), *buffers_to_loops()])
+    return module
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One buffer of main in the workspace, with its first and last launch."""
+
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+def _placed(module: ir.Module) -> list[Placed]:
+    """Every view of the workspace with its lifetime, from main's text order."""
+    main = find_function(module, "main")
+    assert main is not None
+    workspace = list(main.entry_block.arguments)[-1]
+    uses: dict[Any, list[int]] = {}
+    time = 0
+    for op in main.entry_block.operations:
+        if op.operation.name == "func.call":
+            for operand in op.operation.operands:
+                value = operand
+                while isinstance(value, ir.OpResult) and value.owner.operation.name not in (
+                    "memref.view",
+                    "memref.get_global",
+                    "arith.constant",
+                ):
+                    value = value.owner.operation.operands[0]
+                if isinstance(value, ir.OpResult) and value.owner.operation.name == "memref.view":
+                    uses.setdefault(value, []).append(time)
+            time += 1
+    placed = []
+    for view, times in uses.items():
+        source, offset = list(view.owner.operation.operands)[:2]
+        assert source == workspace
+        at = int(offset.owner.operation.attributes["value"].value)
+        bits = str(view.type.element_type).lstrip("bfiu")
+        size = int(np.prod(view.type.shape, dtype=np.int64)) * (int(bits) // 8)
+        placed.append(Placed(at, size, min(times), max(times)))
+    return placed
+
+
+def _check(module: ir.Module) -> int:
+    tables = read_tables(module)
+    placed = _placed(module)
+    for buffer in placed:
+        assert buffer.offset % 64 == 0
+        assert buffer.offset + buffer.size <= tables.workspace_size
+    for i, a in enumerate(placed):
+        for b in placed[i + 1 :]:
+            if a.first <= b.last and b.first <= a.last:
+                assert a.offset + a.size <= b.offset or b.offset + b.size <= a.offset, (a, b)
+    # What the runtime is told is what main says.
+    told = {(b.value, b.nbytes) for b in tables.buffers if b.kind == "workspace"}
+    assert told == {(b.offset, b.size) for b in placed}
+    calls = sum(len(launch.buffers) for launch in tables.launches)
+    assert calls >= len(placed)
+    return sum(buffer.size for buffer in placed)
+
+
+@given(graphs(), st.sampled_from([0, 4000, 20_000]))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_buffers_that_live_together_do_not_overlap(graph: Graph, serial_work: int) -> None:
+    _check(_lower(graph, serial_work))
+
+
+@given(graphs())
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_random_programs_with_updates_compute_the_right_numbers(graph: Graph) -> None:
+    program = nova.compile(
+        graph.outputs, inputs=graph.inputs, params=graph.params, updates=graph.updates
+    )
+    arrays = [t.data.copy() for t in [*graph.inputs, *graph.params]]
+    count = len(graph.inputs)
+    results = program.run(arrays[:count], arrays[count:])
+    results = results if isinstance(results, tuple) else (results,)
+    expected = evaluate([*graph.outputs, *graph.updates.values()])
+    new = dict(zip(graph.updates, expected[len(graph.outputs) :], strict=True))
+    for result, wanted in zip(results, expected, strict=False):
+        np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-4)
+    for tensor, array in zip([*graph.inputs, *graph.params], arrays, strict=True):
+        np.testing.assert_allclose(array, new.get(tensor, tensor.data), rtol=1e-3, atol=1e-4)
+
+
+def test_a_chain_uses_two_buffers() -> None:
+    """However long it is: each step's input is dead when the next one is done."""
+    x = nova.tensor(_data(0), name="x")
+    value = x
+    for _ in range(12):
+        value = value @ x
+    module = _lower(Graph([x], [], [value], {}), serial_work=0)
+    all_bytes = _check(module)
+    size = read_tables(module).workspace_size
+    assert all_bytes == 11 * N * N * 4
+    assert size == 2 * N * N * 4
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (), (1,)], ids=str)
+def test_odd_sizes(shape: tuple[int, ...]) -> None:
+    x = nova.tensor(np.ones(shape, np.float32), name="x")
+    value = nova.sum(nova.exp(x) * 2.0) + 1.0
+    _check(_lower(Graph([x], [], [value, x], {}), serial_work=0))
