@@ -27,7 +27,7 @@ class BufferizeKernels(Pass):
     Upstream's one-shot bufferization decides what is written in place. Every buffer that a kernel
     would have allocated becomes an argument of it: first the inputs, then the results, then
     scratch (`nova.outs` counts the results). `main` allocates them and passes them; kernels
-    return nothing and touch no heap.
+    return nothing and touch no heap. Scratch of one type is shared by uses that do not overlap.
     """
 
     name: ClassVar[str] = "bufferize-kernels"
@@ -79,6 +79,7 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     roots = [buffer_root(v) for v in returned.operands]
     outs = list(dict.fromkeys(r for r in roots if r in [a.operation.results[0] for a in allocs]))
     scratch = [a.operation.results[0] for a in allocs if a.operation.results[0] not in outs]
+    scratch = _share_scratch(block, scratch)
     position: dict[Any, int] = {a: i for i, a in enumerate(block.arguments)}
     added = []
     for value in [*outs, *scratch]:
@@ -105,6 +106,38 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     kernel.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
     kernel.attributes["nova.outs"] = ir.IntegerAttr.get(i64, len(outs))
     return _Destinations(results, tuple(added))
+
+
+def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
+    """Let scratch of one type whose uses do not overlap be one buffer; what is left is returned.
+
+    Tiles do not disturb each other: a kernel's ops touch what it made at their own tile only.
+    """
+    span: dict[Any, tuple[int, int]] = {}
+    for time, op in enumerate(block.operations):
+        for value in _used(op.operation):
+            root = buffer_root(value)
+            span[root] = (span.get(root, (time, time))[0], time)
+    kept: list[Any] = []
+    for value in sorted((v for v in scratch if v in span), key=lambda v: span[v]):
+        first, last = span[value]
+        free = next((k for k in kept if k.type == value.type and span[k][1] < first), None)
+        if free is None:
+            kept.append(value)
+        else:
+            value.replace_all_uses_with(free)
+            span[free] = (span[free][0], last)
+    return kept
+
+
+def _used(op: Any) -> list[Any]:
+    """The operands of an op and of everything inside of it."""
+    used = list(op.operands)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                used += _used(inner.operation)
+    return used
 
 
 def _set_type(function: Any) -> None:

@@ -77,14 +77,18 @@ class _Grouping:
     def _place(self, op: Any) -> None:
         structured = Structured(op) if is_structured(op) else None
         work = structured.work if structured else _opaque_work(op)
-        needed = [*_tensor_roots(op), *(root(v) for v in self.waits.get(op, ()))]
-        producers = [self.made_by[value] for value in needed if value in self.made_by]
-        after = max((g.index for g in producers), default=-1)
+        after = self._latest(_tensor_roots(op))
+        if after <= self._latest(root(v) for v in self.waits.get(op, ())):
+            after = -1  # what has to wait starts a kernel of its own
         group = self._choose(structured, op, work, after)
         group.ops.append(op)
         group.work += work
         for result in op.results:
             self.made_by[result] = group
+
+    def _latest(self, values: Iterable[Any]) -> int:
+        """The index of the last group that makes one of `values`; -1 when none does."""
+        return max((self.made_by[v].index for v in values if v in self.made_by), default=-1)
 
     def _choose(self, structured: Structured | None, op: Any, work: int, after: int) -> Group:
         last = self.groups[-1] if self.groups else None

@@ -1,0 +1,64 @@
+"""Arguments that are not contiguous give the same bits as contiguous ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from op_cases import build
+from op_programs import compile_all, run
+from op_samples import SAMPLES
+
+from nova.dtypes import f32
+
+
+def transposed(a: np.ndarray) -> np.ndarray:
+    return np.asfortranarray(a)
+
+
+def strided(a: np.ndarray) -> np.ndarray:
+    """Every second element along each axis of a larger array full of NaN or 77."""
+    filler = np.nan if a.dtype.kind == "f" else 77
+    larger = np.full([2 * n + 1 for n in a.shape], filler).astype(a.dtype)
+    view = larger[(slice(1, None, 2),) * a.ndim]
+    view[...] = a
+    return view
+
+
+def reversed_(a: np.ndarray) -> np.ndarray:
+    """Negative strides along every axis."""
+    every = (slice(None, None, -1),) * a.ndim
+    return np.ascontiguousarray(a[every])[every]
+
+
+def offset(a: np.ndarray) -> np.ndarray:
+    """Contiguous, at an address that is not aligned to its element."""
+    raw = np.empty(a.nbytes + 1, np.uint8)
+    view = raw[1:].view(a.dtype) if a.nbytes else a.reshape(-1)
+    view = view.reshape(a.shape)
+    view[...] = a
+    return view
+
+
+LAYOUTS = (transposed, strided, reversed_, offset)
+
+
+@pytest.mark.parametrize("name", [n for n, s in SAMPLES.items() if any(c.operands for c in s.cases)])
+def test_layouts(name: str) -> None:
+    built = [build(name, c, f32) for c in SAMPLES[name].cases]
+    program = compile_all(
+        [t for b in built for t in b.inputs], [t for b in built for t in b.outputs]
+    )
+    arrays = [a for b in built for a in b.arrays]
+    expected = [r.tobytes() for r in run(program, arrays)]
+    for layout in LAYOUTS:
+        given = [_laid_out(a, layout) for a in arrays]
+        results = [r.tobytes() for r in run(program, given)]
+        assert results == expected, f"{name} of {layout.__name__} arguments"
+
+
+def _laid_out(a: np.ndarray, layout: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    view = layout(a)
+    assert view.shape == a.shape and view.dtype == a.dtype
+    return view

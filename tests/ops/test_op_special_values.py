@@ -1,0 +1,128 @@
+"""Elementwise rows at NaN, infinities, signed zeros, subnormals and the ends of the range.
+
+Compiled code agrees with numpy's ufuncs (the interpreter), signs of zeros included, and with torch;
+integers wrap around and never trap.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from op_cases import Built, build, case
+from op_programs import interpret, run_all
+from op_reference import TOLERANCE, reference
+from op_samples import SAMPLES
+
+from nova.dtypes import ALL, FLOATS, INTEGERS, DType, bf16, bool_, f16, i8
+from nova.ops import OPS
+
+# Attributes for the rows that need some.
+ATTRS = {"clamp": {"min": -1, "max": 1}, "barrier": {"region": 1}}
+ELEMENTWISE = [n for n, r in OPS.items() if "elementwise" in r.tags and n not in ("where", "cast")]
+# Outside of its domain torch or numpy give another NaN or sign than Nova states in the row's doc.
+NOT_LIKE_TORCH = {
+    "sign": "NaN of NaN, as numpy",
+    "gelu": "NaN at -inf in torch's tanh form only",
+    "floor_div": "numpy's quotient of infinities",
+    "mod": "numpy's remainder of infinities",
+}
+
+
+def specials(type_: DType) -> np.ndarray:
+    """The values at which float functions go wrong, in one type."""
+    big = 3.38e38 if type_ is bf16 else float(np.finfo(type_.numpy).max)
+    tiny = {f16: 6e-8, bf16: 1e-40}.get(type_, float(np.finfo(type_.numpy).smallest_subnormal))
+    small = float(np.finfo(np.float32).tiny) if type_ is bf16 else float(np.finfo(type_.numpy).tiny)
+    positive = [0.0, tiny, small, 1e-3, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 20.5, 88.0, 104.0, 710.0, big]
+    values = [np.nan, np.inf, *positive]
+    return np.array([*values, *(-v for v in values[1:])]).astype(type_.numpy)
+
+
+def elementwise(name: str, values: np.ndarray, type_: DType) -> Built:
+    """The row over all values, or all pairs of them."""
+    count = len(OPS[name].operands)
+    pairs = list(product(values, repeat=count))
+    arrays = [np.array([p[i] for p in pairs], type_.numpy) for i in range(count)]
+    shapes = [a.shape for a in arrays]
+    return build(name, case(*shapes, **ATTRS.get(name, {})), type_, arrays)
+
+
+def same(got: np.ndarray, want: np.ndarray, steps: float, zeros: bool = True) -> np.ndarray:
+    """Equal within `steps` tolerances of the type, NaN with NaN, and zeros of one sign."""
+    if got.dtype.kind in "iub":
+        return got == want
+    relative = TOLERANCE[{2: f16 if got.dtype == np.float16 else bf16}.get(
+        got.dtype.itemsize, next(d for d in FLOATS if d.numpy == got.dtype))][0]
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    floor = 0.0 if got.dtype == np.float64 else 2.0**-149 * 4
+    floor = {np.dtype(np.float16): 2.0**-24, np.dtype(np.float64): 5e-323}.get(got.dtype, floor)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(a - b) <= steps * relative * np.abs(b) + floor
+    # The last numbers before infinity may round either way in the last place.
+    edge = float(np.finfo(got.dtype).max) if got.dtype != bf16.numpy else 3.38e38
+    near |= (np.abs(a) >= edge * (1 - steps * relative)) & (
+        np.abs(b) >= edge * (1 - steps * relative)
+    ) & (np.sign(a) == np.sign(b))
+    near = np.where(np.isnan(b), np.isnan(a), near | (a == b))
+    both_zero = (a == 0) & (b == 0)
+    return near & (~both_zero | (np.signbit(a) == np.signbit(b)) | (not zeros))
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_float_special_values(name: str) -> None:
+    built = [elementwise(name, specials(d), d) for d in FLOATS]
+    for b, results in zip(built, run_all(built), strict=True):
+        got, oracle = results[0], interpret(b)[0]
+        _report(b, got, oracle, same(got, oracle, 2), "numpy")
+        if name in NOT_LIKE_TORCH:
+            continue
+        with np.errstate(all="ignore"):
+            want = reference(SAMPLES[name], b)[0].astype(got.dtype)
+        _report(b, got, want, same(got, want, 2, zeros=False), "torch")
+
+
+def _report(b: Built, got: np.ndarray, want: np.ndarray, good: np.ndarray, peer: str) -> None:
+    bad = [
+        f"{b.name}({', '.join(str(a[i]) for a in b.arrays)}) = {got[i]}, {peer} {want[i]}"
+        for i in np.flatnonzero(~good)
+    ]
+    assert not bad, f"{b.type}: " + "; ".join(bad[:6])
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_integer_edges(name: str) -> None:
+    """The ends of the range, division by zero and negative powers, against numpy."""
+    types = [d for d in (*INTEGERS, bool_) if d in SAMPLES[name].dtypes]
+    built = [elementwise(name, edges(d), d) for d in types]
+    for b, results in zip(built, run_all(built), strict=True):
+        got, oracle = results[0], interpret(b)[0]
+        _report(b, got, oracle, same(got, oracle, 2), "numpy")
+
+
+def edges(type_: DType) -> np.ndarray:
+    if type_ is bool_:
+        return np.array([False, True])
+    low, high = np.iinfo(type_.numpy).min, np.iinfo(type_.numpy).max
+    return np.unique(np.array([low, low + 1, -7, -2, -1, 0, 1, 2, 3, 7, 63, high - 1, high])
+                     .clip(low, high)).astype(type_.numpy)
+
+
+def test_casts_at_the_edges() -> None:
+    """Every type to every type: NaN gives 0, integers wrap around, floats overflow to inf."""
+    built = []
+    for source in ALL:
+        values = specials(source) if source.is_float else edges(source)
+        built += [build("cast", case(values.shape, dtype=d), source, [values]) for d in ALL]
+    for b, results in zip(built, run_all(built), strict=True):
+        got, oracle = results[0], interpret(b)[0]
+        _report(b, got, oracle, same(got, oracle, 0), "numpy")
+
+
+def test_division_by_zero_is_zero() -> None:
+    values = np.array([-128, -1, 0, 5, 127], np.int8)
+    arrays = [values, np.zeros(5, np.int8)]
+    built = [build(n, case((5,), (5,)), i8, arrays) for n in ("floor_div", "mod")]
+    for results in run_all(built):
+        assert not results[0].any()
