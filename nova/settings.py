@@ -1,4 +1,4 @@
-"""What a compile can be told: one record, made from arguments and knobs, part of every cache key."""
+"""What a compile can be told: one record, from arguments and knobs, part of every cache key."""
 
 from __future__ import annotations
 

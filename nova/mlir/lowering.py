@@ -354,9 +354,7 @@ def dense(array: np.ndarray, type_: TensorType) -> Any:
     # Equal bytes, not equal numbers: 0.0 and -0.0 must stay apart, and NaN is a splat too.
     if raw.size > 1 and bool((raw == raw[0]).all()):
         raw = raw[:1]
-    return ir.DenseElementsAttr.get(
-        raw, type=element_type(type_.dtype), shape=list(type_.shape)
-    )
+    return ir.DenseElementsAttr.get(raw, type=element_type(type_.dtype), shape=list(type_.shape))
 
 
 def _map(rank: int, exprs: Sequence[Any]) -> Any:

@@ -153,4 +153,3 @@ def _collect(expr: Any, row: list[int], factor: int) -> int:
             if isinstance(constant, ir.AffineConstantExpr):
                 return _collect(other, row, factor * constant.value)
     raise LoweringError(f"an access that is not affine in the loops: {expr}")
-

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from nova.mlir.bindings import ir
-from nova.mlir.walk import find_function
 from nova.mlir.buffers import buffer_root
 from nova.mlir.structured import Structured, is_structured
+from nova.mlir.walk import find_function
 
 
 def can_write_in_place(module: ir.Module, block: Any, argument: Any, target: Any) -> bool:

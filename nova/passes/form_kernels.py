@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir
 from nova.mlir.clone import clone_into
+from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_function
 from nova.passes.base import Pass
-from nova.mlir.structured import Structured, is_structured
 
 _VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
 _CONSTANTS = {"arith.constant", "tensor.empty"}
@@ -147,8 +147,9 @@ def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
 
 def _is_init(op: Any) -> bool:
     """A fill that only initialises destinations: it goes along with whoever it initialises."""
-    if not is_structured(op) or any(isinstance(o.type, ir.RankedTensorType)
-                                    for o in Structured(op).inputs):
+    if not is_structured(op) or any(
+        isinstance(o.type, ir.RankedTensorType) for o in Structured(op).inputs
+    ):
         return False
     if _captured(op):
         return False

@@ -69,5 +69,3 @@ def _lower(kernel: Any, target: Any, tile_work: int) -> int:
     )
     kernel.attributes["nova.core"] = ir.StringAttr.get(schedule.core)
     return schedule.tiles
-
-

@@ -11,15 +11,14 @@ from math import ceil, prod
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, memref, scf
-from nova.mlir.clone import clone_into
 from nova.mlir.buffers import VIEWS, buffer_root
+from nova.mlir.clone import clone_into
 from nova.mlir.structured import is_structured
 from nova.schedules.contraction import emit_block, is_worth_packing, tile_shape
 from nova.schedules.loops import LoopEmitter, Range, index
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.products import Product, find_product
 from nova.targets import Target
-
 
 
 class KernelSchedule:
@@ -110,9 +109,9 @@ class KernelSchedule:
         for i in reversed(range(len(self.grid))):
             if counts[i] <= 1:
                 continue
-            position = arith.remui(rest, index(counts[i])) if any(
-                c > 1 for c in counts[:i]
-            ) else rest
+            position = (
+                arith.remui(rest, index(counts[i])) if any(c > 1 for c in counts[:i]) else rest
+            )
             rest = arith.divui(rest, index(counts[i]))
             low = arith.muli(position, index(self.tile[i]))
             high = arith.addi(low, index(self.tile[i]))

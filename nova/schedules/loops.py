@@ -118,9 +118,7 @@ class LoopEmitter:
 
     def _body(self, elements: list[Any], ivs: dict[int, Any]) -> list[Any]:
         block = self.generic.block
-        mapping = {
-            a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None
-        }
+        mapping = {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}
         reduction = not all(loop.parallel for loop in self.nest.loops)
         for op in block.operations:
             op = op.operation
@@ -131,9 +129,7 @@ class LoopEmitter:
                 continue
             new = clone_into(op, mapping)
             if reduction and op.name in _REORDERED:
-                new.attributes["fastmath"] = ir.Attribute.parse(
-                    "#arith.fastmath<reassoc,contract>"
-                )
+                new.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<reassoc,contract>")
         raise AssertionError("a linalg body ends with a yield")
 
 

@@ -111,6 +111,6 @@ def test_attention_block_agrees_with_torch(dtype, knobs):
     width = 64
     rng = np.random.default_rng(2)
     inputs = {"x": rng.standard_normal((2, 24, width)).astype(dtype)}
-    shapes = {n: (width, width) for n in ("wq", "wk", "wv", "wo")}
+    shapes = dict.fromkeys(("wq", "wk", "wv", "wo"), (width, width))
     shapes |= {"g1": (width,), "c1": (width,), "w1": (width, 4 * width), "w2": (4 * width, width)}
     compare(block_nova, block_torch, inputs, weights(shapes, dtype), dtype, **knobs)

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 import nova
 from nova.graph.interpret import evaluate
 
-_SETTINGS = dict(
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    print_blob=True,
-)
+_SETTINGS = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+    "print_blob": True,
+}
 
 
 def check(leaves, outputs, rtol):
