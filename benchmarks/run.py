@@ -39,9 +39,7 @@ def main() -> int:
                 entries += _run(pool, Path(folder), name, module, options)
         finally:
             pool.close()
-    command = (
-        "make bench" if options.whole else f"python benchmarks/run.py {' '.join(sys.argv[1:])}"
-    )
+    command = " ".join(["python benchmarks/run.py", *sys.argv[1:]])
     results = {
         "command": command,
         "machine": machine,

@@ -3,7 +3,8 @@
 MLIR and LLVM are loaded when something is compiled, not when Nova is imported.
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -27,9 +28,25 @@ from nova.jit import jit
 
 globals().update(FUNCTIONS)
 
-if TYPE_CHECKING:
+# Public names that are loaded when they are first used: module, or module:name in it.
+_LAZY = {
+    "nn": "nova.nn",
+}
 
-    def __getattr__(name: str) -> Any: ...
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'nova' has no attribute {name!r}")
+    module, _, attribute = _LAZY[name].partition(":")
+    value: Any = import_module(module)
+    if attribute:
+        value = getattr(value, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
 
 
 __all__ = [
@@ -60,4 +77,5 @@ __all__ = [
     "u8",
     "value_and_grad",
     *FUNCTIONS,
+    *_LAZY,
 ]

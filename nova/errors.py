@@ -65,6 +65,17 @@ class ConcreteValueError(NovaError, TypeError):
     """A Python number or branch was asked of a tensor that has no value yet (inside a trace)."""
 
 
+# --- models -------------------------------------------------------------------------------------
+
+
+class ModuleError(NovaError, TypeError):
+    """A module that cannot work: no forward, parts in a plain list, or it contains itself."""
+
+
+class StateDictError(NovaError, ValueError):
+    """A state dict that does not fit the model: names, shapes or types differ."""
+
+
 # --- plan ---------------------------------------------------------------------------------------
 
 

@@ -48,6 +48,9 @@ LAYERS: dict[str, set[str]] = {
     "compiler": {"graph", "plan", "artifact", "codegen", "runtime"},
     "jit": {"graph", "plan", "compiler"},
     "__init__": {"graph", "compiler", "jit"},
+    # Files of other libraries; what they hold becomes arrays or graph.
+    "frontends": {"graph", "artifact.files"},
+    "nn": {"graph", "frontends"},
     "tools": {"graph", "plan", "mlir", "passes", "artifact", "codegen", "runtime", "compiler"},
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 _SCALE = {"us": 1e6, "ms": 1e3, "s": 1.0}
 _SYMBOL = {"us": "µs", "ms": "ms", "s": "s"}
-_PHASES = ("import", "compiler", "compile", "CPU", "whole process")
+_PHASES = ("import", "compiler", "compile", "load + compile", "CPU", "whole process")
 
 
 def summarise(values: Sequence[float]) -> dict[str, float]:
@@ -42,6 +42,9 @@ def add_loop_summaries(rows: list[dict[str, Any]]) -> None:
 def add_fresh_summaries(rows: list[dict[str, Any]]) -> None:
     """Summaries by phase."""
     for row in rows:
+        for phases in row["phases"]:
+            if "compiler" in phases:
+                phases["load + compile"] = phases["compiler"] + phases["compile"]
         if row["phases"]:
             names = row["phases"][0]
             row["summary"] = {n: summarise([p[n] for p in row["phases"]]) for n in names}
@@ -76,8 +79,8 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        f"Made by `{results['command']}` in {results['seconds']:.0f} s; do not edit. The numbers "
-        "behind it are in `results.json`.",
+        f"Made by `{results['command']}` in {results['seconds']:.0f} s; do not edit. `make bench` "
+        "runs it without arguments; the numbers behind it are in `results.json`.",
         "",
         f"- {machine['date']}, {machine['cpu']} (family/model {machine['cpu_family']}, "
         f"{machine['vectors']}), {machine['cores']} cores, {machine['system']}, "
@@ -88,6 +91,8 @@ def markdown(results: dict[str, Any]) -> str:
         "as threads. Every result was checked against a f64 oracle before and after it was timed.",
         "- Peers get and give their own arrays, except where a row says numpy; Nova always gets "
         "and gives numpy arrays.",
+        "- IREE compiles jax's StableHLO with llvm-cpu for this CPU at O2, untuned. A start-up "
+        "without a spread was run once.",
         "",
         *_bars(results["bars"]),
     ]

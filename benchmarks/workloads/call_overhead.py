@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def raw_ctypes(given: Arrays) -> Case:
     (launch,) = executable.manifest.launches
     spec = executable.manifest.kernels[launch.kernel]
     image = executable.artifact
-    code = ctypes.CDLL(_written(image.data))
+    code = _opened(image.data)
     kernel = getattr(code, spec.symbol)
     kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     kernel.restype = None
@@ -82,12 +83,12 @@ def raw_ctypes(given: Arrays) -> Case:
     return Case(kernel, [address, 0, spec.grid], read=lambda _: [out.copy()] if keep else [])
 
 
-def _written(data: Any) -> str:
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(suffix=".nova", delete=False) as file:
+def _opened(data: Any) -> ctypes.CDLL:
+    """A library from bytes; the file may go once it is mapped."""
+    with tempfile.NamedTemporaryFile(suffix=".nova") as file:
         file.write(data)
-    return file.name
+        file.flush()
+        return ctypes.CDLL(file.name)
 
 
 def numpy_add(given: Arrays) -> Case:

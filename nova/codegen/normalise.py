@@ -3,6 +3,10 @@
 MLIR's LLVM prints floating-point constants in a newer syntax (`f0x3F800000`, `+inf`, `+qnan`, and
 shortest decimals that are not exact). The LLVM behind llvmlite wants the exact double in
 hexadecimal. This is the one place that knows about the difference.
+
+bf16 becomes i16 on the way: kernels only load, store and select it, and compute in f32. LLVM would
+keep a `bfloat` in a register as a float and convert it back with an instruction that flushes
+subnormal numbers to zero.
 """
 
 from __future__ import annotations
@@ -15,11 +19,12 @@ from ml_dtypes import bfloat16
 
 _TOKEN = re.compile(
     r"\b(?P<type>half|bfloat|float|double)\b"
+    r"|(?<=[\dv.])(?P<mangled>bf16)\b"
     r"|f0x(?P<bits>[0-9A-Fa-f]+)\b"
     r"|(?<![\w.%@])(?P<special>[+-](?:inf|qnan|snan|nan)(?:\(0x[0-9A-Fa-f]+\))?)"
     r"|(?<![\w.%@])(?P<decimal>[+-]?\d+\.\d*(?:e[+-]?\d+)?)(?![\w.])"
 )
-_CANDIDATE = re.compile(r"f0x|[+-](?:inf|[qs]?nan)|\d\.\d")
+_CANDIDATE = re.compile(r"bfloat|bf16|f0x|[+-](?:inf|[qs]?nan)|\d\.\d")
 
 
 def normalise(text: str) -> str:
@@ -35,7 +40,9 @@ def _line(line: str) -> str:
         nonlocal current
         if match["type"]:
             current = match["type"]
-            return match[0]
+            return "i16" if current == "bfloat" else match[0]
+        if match["mangled"]:
+            return "i16"
         if match["bits"]:
             return _from_bits(match["bits"], current)
         if match["special"]:
@@ -52,7 +59,7 @@ def _special(text: str) -> float:
 
 def _from_bits(bits: str, kind: str) -> str:
     if len(bits) == 4:
-        return f"0x{'R' if kind == 'bfloat' else 'H'}{bits.upper()}"
+        return _signed(int(bits, 16)) if kind == "bfloat" else f"0xH{bits.upper()}"
     raw = bytes.fromhex(bits)
     return _exact(struct.unpack(">f" if len(raw) == 4 else ">d", raw)[0])
 
@@ -61,8 +68,12 @@ def _from_value(value: float, kind: str) -> str:
     if kind == "half":
         return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
     if kind == "bfloat":
-        return f"0xR{int(np.asarray(value).astype(bfloat16).view(np.uint16)):04X}"
+        return _signed(int(np.asarray(value).astype(bfloat16).view(np.uint16)))
     return _exact(float(np.float32(value)) if kind == "float" else value)
+
+
+def _signed(bits: int) -> str:
+    return str(bits - 2**16 if bits >= 2**15 else bits)
 
 
 def _exact(value: float) -> str:

@@ -7,11 +7,13 @@ from math import prod
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
-from nova.mlir.bindings import func, ir, memref
+from nova.mlir.bindings import func, ir, memref, tensor
 from nova.mlir.buffers import buffer_root, emit_copy, view_as
 from nova.mlir.diagnostics import place_of
+from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_function, functions
 from nova.passes.base import Pass, UpstreamPass
+from nova.passes.form_kernels import root
 
 _ONE_SHOT = (
     "one-shot-bufferize{bufferize-function-boundaries=true "
@@ -28,6 +30,8 @@ class BufferizeKernels(Pass):
     would have allocated becomes an argument of it: first the inputs, then the results, then
     scratch (`nova.outs` counts the results). `main` allocates them and passes them; kernels
     return nothing and touch no heap. Scratch of one type is shared by uses that do not overlap.
+    The new value of an updated parameter gets a buffer that is nothing else before: it may
+    become the parameter itself, whose old value is read until then.
     """
 
     name: ClassVar[str] = "bufferize-kernels"
@@ -35,6 +39,9 @@ class BufferizeKernels(Pass):
     def run(self, module: ir.Module) -> None:
         for function in functions(module):
             _protect_arguments(function)
+        main = find_function(module, "main")
+        assert main is not None
+        _separate_updates(module, main)
         UpstreamPass(_ONE_SHOT).run(module)
         main = find_function(module, "main")
         assert main is not None
@@ -61,6 +68,35 @@ def _protect_arguments(function: Any) -> None:
             for own in given
         ]
     )
+
+
+def _separate_updates(module: ir.Module, main: Any) -> None:
+    """Give the op that makes an updated parameter's new value a destination of its own."""
+    if "nova.updates" not in main.attributes:
+        return
+    operations = main.entry_block.operations
+    returned = operations[len(operations) - 1]
+    updates = len(list(main.attributes["nova.updates"]))
+    for value in list(returned.operands)[len(returned.operands) - updates :]:
+        call = root(value)
+        if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
+            continue
+        kernel = find_function(module, call.owner.attributes["callee"].value)
+        inside = kernel.entry_block.operations
+        made = root(inside[len(inside) - 1].operands[call.result_number])
+        if isinstance(made, ir.OpResult) and is_structured(made.owner):
+            _own_destination(Structured(made.owner.operation), made.result_number)
+
+
+def _own_destination(generic: Structured, result: int) -> None:
+    position = generic.num_inputs + result
+    empty = generic.op.operands[position]
+    if not isinstance(empty, ir.OpResult) or empty.owner.operation.name != "tensor.empty":
+        return
+    with ir.InsertionPoint(generic.op), generic.op.location:
+        generic.op.operands[position] = tensor.EmptyOp(
+            empty.type.shape, empty.type.element_type
+        ).result
 
 
 @dataclass(frozen=True)

@@ -217,15 +217,19 @@ def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
     Kernels are opaque to CSE, so a barrier has done its work once they are formed: what it kept
     apart stays apart because no pass merges ops after this point.
     """
-    waits: dict[Any, list[Any]] = {}
+    found: list[tuple[list[Any], Any]] = []
     for op in list(main.entry_block.operations):
         op = op.operation
         if op.name == "nova.barrier":
             hidden, after = op.operands
-            for user in _users(op.results[0]):
-                waits.setdefault(user, []).append(after)
+            found.append((_users(op.results[0]), after))
             op.results[0].replace_all_uses_with(hidden)
             op.erase()
+    # Only now: the hash of an op changes with its operands.
+    waits: dict[Any, list[Any]] = {}
+    for users, after in found:
+        for user in users:
+            waits.setdefault(user, []).append(after)
     return waits
 
 

@@ -167,9 +167,7 @@ class Built:
         """Positions of the operands that gradients are taken of."""
         kinds = domains(self.name, self.case)
         return [
-            i
-            for i, k in enumerate(kinds)
-            if k not in NO_GRADIENT and self.inputs[i].dtype.is_float
+            i for i, k in enumerate(kinds) if k not in NO_GRADIENT and self.inputs[i].dtype.is_float
         ]
 
 

@@ -16,7 +16,12 @@ def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
     first, second = key
     for _ in range(10):
         left, right = a * 0xD2511F53, c * 0xCD9E8D57
-        a, b, c, d = (right // WORD) ^ b ^ first, right % WORD, (left // WORD) ^ d ^ second, left % WORD
+        a, b, c, d = (
+            (right // WORD) ^ b ^ first,
+            right % WORD,
+            (left // WORD) ^ d ^ second,
+            left % WORD,
+        )
         first, second = (first + 0x9E3779B9) % WORD, (second + 0xBB67AE85) % WORD
     return [a, b, c, d]
 

@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as tf
 from op_cases import Sample, case, index
 
-from nova.dtypes import f16, f32, f64, i8, i32, i64, u8
 from nova.dtypes import bf16 as bf16_
 from nova.dtypes import bool_ as bool_type
+from nova.dtypes import f16, f32, f64, i8, i32, i64, u8
 
 LARGE = (67, 331)
 
@@ -188,12 +188,21 @@ VIEWS = {
         moved(lambda a, axes=None: a.transpose(axes)),
     ),
     "swapaxes": Sample(
-        (case((2, 3, 7), axis1=0, axis2=-1), case((5, 13), axis1=1, axis2=1),
-         case((0, 3), axis1=0, axis2=1)),
+        (
+            case((2, 3, 7), axis1=0, axis2=-1),
+            case((5, 13), axis1=1, axis2=1),
+            case((0, 3), axis1=0, axis2=1),
+        ),
         moved(lambda a, axis1, axis2: a.swapaxes(axis1, axis2)),
     ),
     "squeeze": Sample(
-        (case((1, 5, 1)), case((1, 5, 1), axis=0), case((1, 1), axis=(0, -1)), case(()), case((1, 0))),
+        (
+            case((1, 5, 1)),
+            case((1, 5, 1), axis=0),
+            case((1, 1), axis=(0, -1)),
+            case(()),
+            case((1, 0)),
+        ),
         moved(lambda a, axis=None: a.squeeze(axis)),
     ),
     "unsqueeze": Sample(

@@ -33,7 +33,9 @@ def _softmax(function: Any) -> Any:
     return lambda x, axis=-1: function(x, axis)
 
 
-def _layer_norm(x: Any, weight: Any = None, bias: Any = None, ndim: int = 1, eps: Any = 1e-5) -> Any:
+def _layer_norm(
+    x: Any, weight: Any = None, bias: Any = None, ndim: int = 1, eps: Any = 1e-5
+) -> Any:
     return tf.layer_norm(x, x.shape[x.ndim - ndim :], weight, bias, eps)
 
 
@@ -146,7 +148,9 @@ CLASS_CASES = (
     case((5, 7), index((5,), 7), Draw((7,), "weight"), ignore_index=3),
     case((2, 4, 3), index((2, 3), 4), reduction="none"),
     case((7,), index((), 7), reduction="sum"),
-    case((2, 4, 3, 2), index((2, 3, 2), 4), Draw((4,), "weight"), reduction="none", ignore_index=-1),
+    case(
+        (2, 4, 3, 2), index((2, 3, 2), 4), Draw((4,), "weight"), reduction="none", ignore_index=-1
+    ),
     case((0, 4), index((0,), 4), reduction="sum"),
 )
 SMOOTH_CASES = (
@@ -174,9 +178,7 @@ LOSSES = {
         case((4, 5), Draw((4, 5), "real"), log_target=True),
     ),
     "hinge_loss": Sample(
-        tuple(
-            case(c.operands[0], Draw(c.operands[1].shape, "sign"), **c.attrs) for c in PAIRS
-        ),
+        tuple(case(c.operands[0], Draw(c.operands[1].shape, "sign"), **c.attrs) for c in PAIRS),
         _hinge,
         large=(case(LARGE, Draw(LARGE, "sign")),),
     ),

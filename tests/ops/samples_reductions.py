@@ -167,10 +167,16 @@ CONTRACTIONS = {
         large=(case((67, 130), (71, 130), (71,)),),
         rounds=2,
     ),
-    "dot": Sample((case((7,), (7,)), case((1,), (1,)), case((65,), (65,)), case((0,), (0,))),
-                  torch.dot, large=(case((30_001,), (30_001,)),)),
-    "outer": Sample((case((7,), (5,)), case((1,), (65,)), case((33,), (1,)), case((0,), (3,))),
-                    torch.outer, large=(case((67,), (331,)),)),
+    "dot": Sample(
+        (case((7,), (7,)), case((1,), (1,)), case((65,), (65,)), case((0,), (0,))),
+        torch.dot,
+        large=(case((30_001,), (30_001,)),),
+    ),
+    "outer": Sample(
+        (case((7,), (5,)), case((1,), (65,)), case((33,), (1,)), case((0,), (3,))),
+        torch.outer,
+        large=(case((67,), (331,)),),
+    ),
 }
 
 SAMPLES = REDUCTIONS | CONTRACTIONS

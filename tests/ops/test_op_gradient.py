@@ -56,9 +56,7 @@ def weighted(name: str, case: Case, type_: DType) -> Weighted | None:
         loss = loss + nova.sum(output * mark)
     grads = gradients(loss, [built.inputs[i] for i in built.sources])
     arrays = [w.astype(t.dtype.numpy) for w, t in zip(weights, outputs, strict=True)]
-    return Weighted(
-        built, [*built.inputs, *marks], [*built.arrays, *arrays], arrays, loss, grads
-    )
+    return Weighted(built, [*built.inputs, *marks], [*built.arrays, *arrays], arrays, loss, grads)
 
 
 def run_weighted(items: list[Weighted]) -> tuple[nova.Compiled, list[np.ndarray]]:
@@ -74,9 +72,7 @@ def check_torch(name: str, items: list[Weighted]) -> None:
         next(results)
         built = item.built
         flags = varies(name, built.case)
-        wide = [
-            a.astype(np.float64) if v else a for a, v in zip(built.arrays, flags, strict=True)
-        ]
+        wide = [a.astype(np.float64) if v else a for a, v in zip(built.arrays, flags, strict=True)]
         weights = [w.astype(np.float64) for w in item.weights]
         wanted = torch_gradients(SAMPLES[name], built.case, wide, built.sources, weights)[1]
         for i, want in zip(built.sources, wanted, strict=True):
@@ -108,8 +104,14 @@ def check_differences(name: str, items: list[Weighted]) -> None:
         for _ in range(DIRECTIONS):
             moves = [_move(rng, w, operand) for w in items]
             up, down = (
-                run(program, [a for w, m in zip(items, moves, strict=True) for a in
-                              _moved(w, operand, m, sign)])
+                run(
+                    program,
+                    [
+                        a
+                        for w, m in zip(items, moves, strict=True)
+                        for a in _moved(w, operand, m, sign)
+                    ],
+                )
                 for sign in (STEP, -STEP)
             )
             _compare(items, operand, moves, base, up, down)
@@ -121,9 +123,7 @@ def _move(rng: np.random.Generator, item: Weighted, operand: int) -> np.ndarray 
     return rng.standard_normal(item.built.arrays[operand].shape)
 
 
-def _moved(
-    item: Weighted, operand: int, move: np.ndarray | None, step: float
-) -> list[np.ndarray]:
+def _moved(item: Weighted, operand: int, move: np.ndarray | None, step: float) -> list[np.ndarray]:
     if move is None:
         return item.arrays
     arrays = list(item.arrays)
@@ -131,7 +131,9 @@ def _moved(
     return arrays
 
 
-def _compare(items: list[Weighted], operand: int, moves: list, base: list, up: list, down: list) -> None:
+def _compare(
+    items: list[Weighted], operand: int, moves: list, base: list, up: list, down: list
+) -> None:
     at = 0
     for item, move in zip(items, moves, strict=True):
         if move is not None:

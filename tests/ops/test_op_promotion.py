@@ -17,7 +17,7 @@ NUMPY = [d for d in ALL if d is not bf16]
 OWN = {frozenset({i8, u8}): i32}
 
 
-@pytest.mark.parametrize("a, b", product(ALL, ALL))
+@pytest.mark.parametrize("a, b", list(product(ALL, ALL)))
 def test_promotion(a: DType, b: DType) -> None:
     if bf16 in (a, b):
         other = b if a is bf16 else a

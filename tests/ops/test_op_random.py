@@ -67,7 +67,7 @@ def test_distribution() -> None:
     key = placeholder((), i64)
     outputs = [nova.uniform(key, shape=(100_000,)), nova.normal(key, shape=(100_000,))]
     u, z = nova.compile(outputs, inputs=[key]).run([np.asarray(3)])
-    assert 0 <= u.min() and u.max() < 1
+    assert u.min() >= 0 and u.max() < 1
     counts = np.histogram(u, 16, (0, 1))[0]
     # Chi squared with 15 degrees of freedom exceeds 45 once in ten thousand times.
     assert ((counts - 6250) ** 2 / 6250).sum() < 45

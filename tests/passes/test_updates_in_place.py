@@ -1,12 +1,12 @@
 """`updates=`: parameters are updated in place, and never before their old value was read.
 
-Each case is compiled twice, as one small kernel and as tiled kernels (large shapes), and compared
+Each case is compiled as one small kernel, as larger kernels and in tiles of few rows, and compared
 with numpy on the old values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pytest
 import nova
 from nova.errors import DTypeError, GraphError, ShapeError
 
-SIZES = (4, 192)
+SIZES = {"serial": 4, "large": 192, "tiled": 24}
 
 
 def _param(name: str, shape: tuple[int, ...], seed: int) -> tuple[Any, np.ndarray]:
@@ -69,9 +69,11 @@ def _main(program: Any) -> str:
     return program.stages["buffers"].partition("func.func @main")[2]
 
 
-@pytest.fixture(params=SIZES, ids=lambda n: f"n{n}")
-def n(request: pytest.FixtureRequest) -> int:
-    return request.param
+@pytest.fixture(params=SIZES)
+def n(request: pytest.FixtureRequest) -> Iterator[int]:
+    knobs = {"serial_work": 0, "tile_work": 100} if request.param == "tiled" else {}
+    with nova.knobs.override(**knobs):
+        yield SIZES[request.param]
 
 
 def test_elementwise_update_needs_no_copy(n: int) -> None:

@@ -1,0 +1,219 @@
+"""Safetensors files: named arrays with a JSON header, read and written without the package.
+
+The file is the length of the header (8 bytes, little endian), the header, and the arrays one after
+the other without gaps. Nothing in a file is trusted: what does not add up is an ArtifactError.
+`Module.save`, `Module.load` and checkpoints come here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+
+from nova.artifact.files import write_atomically
+from nova.dlpack import as_numpy
+from nova.errors import ArtifactError, DTypeError
+
+_TYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+_NAMES = {t: name for name, t in _TYPES.items()}
+_METADATA = "__metadata__"
+# The limit of the format's own reader.
+_LONGEST_HEADER = 100_000_000
+# numpy has no more axes.
+_MOST_AXES = 64
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One array of a file: where it begins and ends behind the header."""
+
+    name: str
+    type: np.dtype
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of a file by name, in the order of their data; each has its own memory."""
+    try:
+        with open(path, "rb") as file:
+            entries, _ = _read_header(file)
+            return {e.name: _read_array(file, e) for e in entries}
+    except OSError as error:
+        raise _cannot("read", path, error) from error
+    except ArtifactError as error:
+        raise error.located(str(path)) from None
+
+
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """The texts that a file carries beside its arrays."""
+    try:
+        with open(path, "rb") as file:
+            return _read_header(file)[1]
+    except OSError as error:
+        raise _cannot("read", path, error) from error
+    except ArtifactError as error:
+        raise error.located(str(path)) from None
+
+
+def write_safetensors(
+    path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write arrays under names, and texts under keys; the file appears whole or not at all."""
+    arrays = {name: _storable(name, value) for name, value in tensors.items()}
+    # Wide types first, as the format's own writer does: every array is aligned for its type.
+    order = sorted(arrays, key=lambda n: (-arrays[n].itemsize, n))
+    header: dict[str, Any] = {_METADATA: _checked_metadata(metadata)} if metadata else {}
+    end = 0
+    for name in order:
+        array = arrays[name]
+        start, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    data = bytearray(8 + len(text) + end)
+    data[:8] = len(text).to_bytes(8, "little")
+    data[8 : 8 + len(text)] = text
+    at = 8 + len(text)
+    for name in order:
+        bits = arrays[name].reshape(-1).view(np.uint8)
+        data[at : at + bits.size] = memoryview(bits)
+        at += bits.size
+    try:
+        write_atomically(Path(path), memoryview(data))
+    except OSError as error:
+        raise _cannot("write", path, error) from error
+
+
+def _storable(name: Any, value: Any) -> np.ndarray:
+    if not isinstance(name, str) or name == _METADATA or not _is_text(name):
+        raise ArtifactError(f"{name!r} is no name for a tensor in a safetensors file")
+    array = as_numpy(value, f"tensor {name!r}")
+    little = array.dtype.newbyteorder("<")
+    if little not in _NAMES:
+        raise DTypeError(
+            f"tensor {name!r} has type {array.dtype}, which safetensors files do not have",
+            hint=f"they have {', '.join(_TYPES)}",
+        )
+    # asarray keeps a 0-d array 0-d, which ascontiguousarray does not.
+    return np.asarray(array, dtype=little, order="C")
+
+
+def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    for key, value in metadata.items():
+        if not (isinstance(key, str) and isinstance(value, str) and _is_text(key + value)):
+            raise ArtifactError(f"metadata {key!r}: {value!r} is not a text under a text")
+    return dict(metadata)
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8: a lone surrogate cannot."""
+    return not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _read_header(file: BinaryIO) -> tuple[list[_Entry], dict[str, str]]:
+    """The entries in the order of their data, and the metadata; checked against the file's size."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, _LONGEST_HEADER):
+        raise _damaged(f"a header of {length} bytes in a file of {size}")
+    header = _parse(file.read(length))
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise _damaged("its metadata is not a table of texts")
+    entries = sorted((_entry(n, v) for n, v in header.items()), key=lambda e: (e.start, e.end))
+    end = 0
+    for entry in entries:
+        if entry.start != end:
+            raise _damaged(f"tensor {entry.name!r} begins at {entry.start}, not at {end}")
+        end = entry.end
+    if 8 + length + end != size:
+        raise _damaged(f"its tensors end at byte {8 + length + end} of {size}")
+    file.seek(8 + length)
+    return entries, metadata
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text.decode(), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(f"its header is no JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise _damaged("its header is no table")
+    return header
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise _damaged("a name is there twice")
+    return table
+
+
+def _entry(name: str, value: Any) -> _Entry:
+    try:
+        kind, shape, (start, end) = value["dtype"], value["shape"], value["data_offsets"]
+        numbers = [*shape, start, end]
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(f"tensor {name!r} is not described by dtype, shape, data_offsets") from None
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise ArtifactError(f"tensor {name!r} has type {kind!r}, which Nova does not read")
+    if any(type(n) is not int or n < 0 for n in numbers) or not isinstance(shape, list):
+        raise _damaged(f"tensor {name!r} has shape {shape} at {start}..{end}")
+    if len(shape) > _MOST_AXES:
+        raise _damaged(f"tensor {name!r} has {len(shape)} axes")
+    if prod(shape) * _TYPES[kind].itemsize != end - start:
+        raise _damaged(f"tensor {name!r} is {kind}{shape} in {end - start} bytes")
+    return _Entry(name, _TYPES[kind], tuple(shape), start, end)
+
+
+def _read_array(file: BinaryIO, entry: _Entry) -> np.ndarray:
+    data = np.empty(entry.end - entry.start, np.uint8)
+    if file.readinto(memoryview(data)) != data.size:
+        raise _damaged(f"it ends inside of tensor {entry.name!r}")
+    if entry.type == np.bool_ and data.size and data.max() > 1:
+        raise _damaged(f"tensor {entry.name!r} holds bools that are neither 0 nor 1")
+    try:
+        return data.view(entry.type).reshape(entry.shape)
+    except ValueError as error:
+        raise _damaged(f"tensor {entry.name!r}: {error}") from None
+
+
+def _damaged(why: str) -> ArtifactError:
+    return ArtifactError(f"this is no safetensors file, or it is damaged: {why}")
+
+
+def _cannot(verb: str, path: str | Path, error: OSError) -> ArtifactError:
+    return ArtifactError(f"cannot {verb} the file: {error.strerror}", where=str(path))

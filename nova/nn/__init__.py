@@ -1,0 +1,38 @@
+"""Models: modules with named parameters, torch's layers, and where their random numbers come from.
+
+Built on the graph only; `nova.train_step` compiles what a module builds. See docs/training.md.
+"""
+
+from nova.nn import init
+from nova.nn.activations import GELU, ReLU, SiLU, Tanh
+from nova.nn.attention import MultiheadAttention
+from nova.nn.containers import ModuleList, Sequential
+from nova.nn.layers import Dropout, Embedding, LayerNorm, Linear, RMSNorm
+from nova.nn.module import Module, replaced
+from nova.nn.parameter import Parameter
+from nova.nn.seeds import default_generator, manual_seed, next_seed, seeded
+from nova.nn.state import LoadReport
+
+__all__ = [
+    "GELU",
+    "Dropout",
+    "Embedding",
+    "LayerNorm",
+    "Linear",
+    "LoadReport",
+    "Module",
+    "ModuleList",
+    "MultiheadAttention",
+    "Parameter",
+    "RMSNorm",
+    "ReLU",
+    "Sequential",
+    "SiLU",
+    "Tanh",
+    "default_generator",
+    "init",
+    "manual_seed",
+    "next_seed",
+    "replaced",
+    "seeded",
+]

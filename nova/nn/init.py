@@ -1,0 +1,95 @@
+"""Initial values of parameters: numpy arrays drawn as torch's initializers draw them.
+
+`generator` is a numpy Generator; without one the values come from that of `manual_seed`. Numbers of
+f16 and bf16 are drawn in f32 and rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import dtype as dtype_of
+from nova.dtypes import f64
+from nova.errors import DTypeError, ShapeError
+from nova.nn.seeds import default_generator
+
+Shape = Sequence[int]
+
+
+def uniform(
+    shape: Shape,
+    low: float,
+    high: float,
+    *,
+    dtype: Any = "f32",
+    generator: np.random.Generator | None = None,
+) -> np.ndarray:
+    """Evenly from [low, high)."""
+    drawn = _source(generator).random(tuple(shape), dtype=_drawn_type(dtype))
+    drawn *= high - low
+    drawn += low
+    return drawn.astype(dtype_of(dtype).numpy, copy=False)
+
+
+def normal(
+    shape: Shape,
+    mean: float = 0.0,
+    std: float = 1.0,
+    *,
+    dtype: Any = "f32",
+    generator: np.random.Generator | None = None,
+) -> np.ndarray:
+    """From the normal distribution."""
+    drawn = _source(generator).standard_normal(tuple(shape), dtype=_drawn_type(dtype))
+    drawn *= std
+    drawn += mean
+    return drawn.astype(dtype_of(dtype).numpy, copy=False)
+
+
+def kaiming_uniform(
+    shape: Shape,
+    a: float = sqrt(5),
+    *,
+    dtype: Any = "f32",
+    generator: np.random.Generator | None = None,
+) -> np.ndarray:
+    """For a leaky relu of slope `a`; the default is ±1/sqrt(fan_in), that of torch's Linear."""
+    fan_in, _ = fans(shape)
+    bound = sqrt(6.0 / ((1.0 + a * a) * fan_in)) if fan_in else 0.0
+    return uniform(shape, -bound, bound, dtype=dtype, generator=generator)
+
+
+def xavier_uniform(
+    shape: Shape,
+    gain: float = 1.0,
+    *,
+    dtype: Any = "f32",
+    generator: np.random.Generator | None = None,
+) -> np.ndarray:
+    """Keeps the variance both ways: ±gain * sqrt(6 / (fan_in + fan_out))."""
+    total = sum(fans(shape))
+    bound = gain * sqrt(6.0 / total) if total else 0.0
+    return uniform(shape, -bound, bound, dtype=dtype, generator=generator)
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """How many inputs and outputs an element of a (out, in, ...) weight connects."""
+    if len(shape) < 2:
+        raise ShapeError(f"a weight of shape {tuple(shape)} has no fan", hint="it needs two axes")
+    field = prod(shape[2:])
+    return shape[1] * field, shape[0] * field
+
+
+def _source(generator: np.random.Generator | None) -> np.random.Generator:
+    return default_generator() if generator is None else generator
+
+
+def _drawn_type(dtype: Any) -> Any:
+    wanted = dtype_of(dtype)
+    if not wanted.is_float:
+        raise DTypeError(f"random values of {wanted}", hint="initializers draw float types")
+    return np.float64 if wanted is f64 else np.float32

@@ -1,0 +1,48 @@
+"""`Parameter`: a leaf of the graph that belongs to a module and that training changes in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import TensorType, dtype
+from nova.errors import GradientError, NovaError
+from nova.graph import Tensor
+from nova.graph.location import user_location
+from nova.graph.tensor import as_array
+
+
+class Parameter(Tensor):
+    """A tensor with its own array: contiguous, writable, at one address for its whole life."""
+
+    __slots__ = ()
+    data: np.ndarray
+
+    def __init__(
+        self,
+        data: Any,
+        requires_grad: bool = True,
+        *,
+        dtype: Any = None,
+        name: str | None = None,
+    ):
+        try:
+            array = np.array(as_array(data, dtype), order="C", copy=True)
+            type_ = _type_of(array)
+            if requires_grad and not type_.dtype.is_float:
+                raise GradientError(
+                    f"a parameter of {type_.dtype} cannot require gradients",
+                    hint="pass requires_grad=False, or give it a float type",
+                )
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
+        super().__init__(type_, data=array, requires_grad=requires_grad, name=name)
+
+    def __repr__(self) -> str:
+        frozen = "" if self.requires_grad else " frozen"
+        return f"<Parameter {self.type}{frozen}>"
+
+
+def _type_of(array: np.ndarray) -> TensorType:
+    return TensorType(array.shape, dtype(array.dtype))

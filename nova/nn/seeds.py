@@ -1,0 +1,65 @@
+"""Where random numbers of models come from: weights at construction, seeds of random ops.
+
+Initializers draw from the generator that `manual_seed` sets. A random op (dropout) asks `next_seed`
+for its seed; a compiled step enters `seeded` with a tensor, so that every run draws anew without
+another compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import numpy as np
+
+from nova.graph import Tensor, tensor
+from nova.ops import F
+
+# Seeds of one base stay apart from those of the bases next to it.
+_STRIDE = 1_000_003
+
+
+@dataclass
+class _Base:
+    """The seed that a `seeded` block counts from, and how many were taken."""
+
+    value: Tensor
+    taken: int = 0
+
+
+_generator = [np.random.default_rng(0)]
+_base: ContextVar[_Base | None] = ContextVar("nova_seed_base", default=None)
+
+
+def manual_seed(seed: int) -> None:
+    """Start the generator of initializers and of seeds outside of `seeded` again, from `seed`."""
+    _generator[0] = np.random.default_rng(seed)
+
+
+def default_generator() -> np.random.Generator:
+    """The generator that `manual_seed` set; it starts at seed 0."""
+    return _generator[0]
+
+
+def next_seed() -> Tensor:
+    """The seed of one random op, another at each call, as a 0-d i64 tensor."""
+    base = _base.get()
+    if base is None:
+        drawn = default_generator().integers(2**63 - 1, size=1)
+        # One element and not 0-d: a number would become part of the program, and each a compile.
+        return F.reshape(tensor(drawn), ())
+    offset = base.taken * _STRIDE
+    base.taken += 1
+    return F.add(base.value, offset)
+
+
+@contextmanager
+def seeded(base: Tensor | int) -> Iterator[None]:
+    """Inside, the k-th call of `next_seed` (from 0) gives `base + k * 1_000_003`."""
+    token = _base.set(_Base(base if isinstance(base, Tensor) else tensor(base)))
+    try:
+        yield
+    finally:
+        _base.reset(token)

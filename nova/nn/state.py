@@ -1,0 +1,127 @@
+"""The values of named parameters: copied from a state dict, written to and read from safetensors.
+
+`Module` calls these with every (name, parameter) pair; one that is tied comes once per name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nova.errors import NovaError, StateDictError
+from nova.frontends.safetensors import read_metadata, read_safetensors, write_safetensors
+from nova.graph.tensor import as_array
+from nova.nn.parameter import Parameter
+
+Named = Sequence[tuple[str, Parameter]]
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What a state dict had no value for, and what it had that the model does not."""
+
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+def copy_into(named: Named, state: Mapping[str, Any], strict: bool) -> LoadReport:
+    """Copy the values of `state` into the arrays of the parameters, after everything was checked.
+
+    A tied parameter needs a value under one of its names.
+    """
+    names = dict(named)
+    problems: list[str] = []
+    values: dict[int, tuple[Parameter, str, np.ndarray]] = {}
+    for name, parameter in names.items():
+        if name not in state:
+            continue
+        array, problem = _fitting(name, parameter, state[name])
+        first = values.get(id(parameter))
+        if problem is None and first is not None and first[2].tobytes() != array.tobytes():
+            problem = f"{name} and {first[1]} are tied, but their values differ"
+        if problem is not None:
+            problems.append(problem)
+        elif first is None:
+            values[id(parameter)] = parameter, name, array
+    tied_away = {id(p) for n, p in named if n in state}
+    missing = tuple(n for n, p in named if id(p) not in tied_away)
+    unexpected = tuple(n for n in state if n not in names)
+    if strict:
+        problems = [
+            *([f"missing: {_listed(missing)}"] if missing else []),
+            *([f"unexpected: {_listed(unexpected)}"] if unexpected else []),
+            *problems,
+        ]
+    if problems:
+        more = len(problems) - _SHOWN
+        shown = problems[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+        raise StateDictError(
+            "the state does not fit the model:\n    " + "\n    ".join(shown),
+            hint="strict=False allows missing and unexpected names"
+            if strict and (missing or unexpected)
+            else None,
+        )
+    for parameter, array in _apart(values):
+        parameter.data[...] = array
+    return LoadReport(missing, unexpected)
+
+
+def write_state(path: str | Path, named: Named) -> None:
+    """Write the parameters to a safetensors file, a tied one once."""
+    tensors: dict[str, np.ndarray] = {}
+    first: dict[int, str] = {}
+    # The name of the stored tensor under each other name: what safetensors' own save_model writes.
+    metadata = {"format": "pt"}
+    for name, parameter in named:
+        if id(parameter) in first:
+            metadata[name] = first[id(parameter)]
+        else:
+            first[id(parameter)] = name
+            tensors[name] = parameter.data
+    write_safetensors(path, tensors, metadata)
+
+
+def read_state(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The tensors of a safetensors file, and for each further name of one the name it is under."""
+    state = read_safetensors(path)
+    metadata = read_metadata(path)
+    return state, {a: n for a, n in metadata.items() if n in state and a not in state}
+
+
+def _fitting(name: str, parameter: Parameter, value: Any) -> tuple[np.ndarray, str | None]:
+    """The value as an array, and what is wrong with it."""
+    try:
+        array = as_array(value)
+    except NovaError as error:
+        return parameter.data, f"{name}: {error.what}"
+    if array.shape != parameter.shape:
+        return array, f"{name} has shape {array.shape}, the model's is {parameter.shape}"
+    if array.dtype.newbyteorder("=") != parameter.data.dtype:
+        return array, f"{name} has type {array.dtype}, the model's is {parameter.data.dtype}"
+    return array, None
+
+
+def _apart(
+    values: Mapping[int, tuple[Parameter, str, np.ndarray]],
+) -> list[tuple[Parameter, np.ndarray]]:
+    """Values that are another parameter's memory are copied first: it may be written before."""
+    own = {_address(p.data): p for p, _, _ in values.values()}
+    result = []
+    for parameter, _, array in values.values():
+        other = own.get(_address(array), parameter)
+        result.append((parameter, array if other is parameter else array.copy()))
+    return result
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
