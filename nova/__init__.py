@@ -9,7 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 from nova import knobs
-from nova.compiler import Compiled, compile, compile_plan, load
+from nova.compiler import Compiled, compile, compile_plan, load, set_checker
 from nova.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
 from nova.dtypes import bool_ as bool_
 from nova.errors import NovaError
@@ -30,7 +30,11 @@ globals().update(FUNCTIONS)
 
 # Public names that are loaded when they are first used: module, or module:name in it.
 _LAZY = {
+    "debug": "nova.debug",
+    "gradcheck": "nova.debug:gradcheck",
     "nn": "nova.nn",
+    "optim": "nova.optim",
+    "train_step": "nova.training:train_step",
 }
 
 
@@ -43,6 +47,13 @@ def __getattr__(name: str) -> Any:
         value = getattr(value, attribute)
     globals()[name] = value
     return value
+
+
+def _check_runs(*given: Any) -> Any:
+    return import_module("nova.debug.checked").CheckedProgram(*given)
+
+
+set_checker(_check_runs)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from nova.codegen.stages import Recorder
 
 _PROGRAMS_IN_MEMORY = 1024
+_checker: list[Callable[..., Any]] = []
 _OPTIONS = ("inputs", "params", "include_backward", "updates", "target", "fast_math")
 
 
@@ -58,9 +59,11 @@ class Compiled:
         name: str = "program",
     ):
         self._executable = executable
-        # Whether runs are logged is decided here, so that a run without it pays nothing.
+        # Whether runs are logged or checked is decided here, so that other runs pay nothing.
+        program: Any = LoggedProgram(executable, name) if enabled("run") else executable.program
+        check = knobs.get("check")
         self._program: Any = (
-            LoggedProgram(executable, name) if enabled("run") else executable.program
+            program if check == "off" else _checker[0](executable, program, plan, check)
         )
         self._recorder = recorder
         self.plan = plan
@@ -134,6 +137,14 @@ class Compiled:
         arguments = ", ".join(f"{a.name}: {a.type}" for a in self.plan.signature.arguments)
         results = ", ".join(str(self.plan.type_of(r)) for r in self.plan.results)
         return f"<Compiled ({arguments}) -> ({results}) for {self.target}, {self.origin}>"
+
+
+def set_checker(make: Callable[..., Any]) -> None:
+    """Say how runs are checked: `make(executable, program, plan, mode)` takes the program's place.
+
+    The package does this when it is imported; the code of it is loaded when a knob asks for it.
+    """
+    _checker[:] = [make]
 
 
 def compile(

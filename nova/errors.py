@@ -146,6 +146,40 @@ class CompileInterrupted(NovaError, KeyboardInterrupt):
     """Ctrl-C during a compile: nothing was cached, the process is as before."""
 
 
+# --- checking -----------------------------------------------------------------------------------
+
+
+class CheckError(NovaError, ArithmeticError):
+    """NOVA_CHECK=1: compiled code, or a gradient rule, differs from the numpy oracle.
+
+    `finding` says what was found; see `nova.debug.Finding`.
+    """
+
+    finding: object = None
+
+
+class NonFiniteError(NovaError, FloatingPointError):
+    """NOVA_CHECK=nan: a step gave the first NaN, or an infinity from finite numbers.
+
+    `finding` says what was found; see `nova.debug.Finding`.
+    """
+
+    finding: object = None
+
+
+class GradcheckError(NovaError, ArithmeticError):
+    """`nova.gradcheck`: a gradient is not the slope of its function.
+
+    `report` has every argument; see `nova.debug.GradcheckReport`.
+    """
+
+    report: object = None
+
+
+class MinimizeError(NovaError, ValueError):
+    """`nova.debug.minimize` was given a program that does not fail."""
+
+
 # --- files --------------------------------------------------------------------------------------
 
 

@@ -104,6 +104,17 @@ def _parse_topics(value: Any) -> frozenset[str]:
     return topics
 
 
+def _parse_check(value: Any) -> str:
+    word = str(value).strip().lower()
+    if word in _OFF or value is False or word == "":
+        return "off"
+    if word in _ON or value is True:
+        return "1"
+    if word != "nan":
+        raise ValueError
+    return word
+
+
 def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError
@@ -129,6 +140,7 @@ COUNT = Kind("a whole number, at least 1", _parse_count)
 SIZE = Kind("a number of bytes, with an optional suffix K, M, G or T (512M)", _parse_size)
 FOLDER = Kind("the path of a folder; empty for none", _parse_folder)
 TEXT = Kind("a text that is not empty", _parse_text)
+CHECK = Kind("one of off, 1, nan", _parse_check)
 TOPIC_SET = Kind(f"a comma-separated list of {', '.join(TOPICS)}, or all", _parse_topics)
 
 KNOBS: dict[str, Knob] = {
@@ -146,6 +158,8 @@ KNOBS: dict[str, Knob] = {
         Knob("serial_work", SIZE, 20_000, "20000",
              "Scalar operations below which ops share one kernel without tiles."),
         Knob("tile_work", SIZE, 65_536, "65536", "Scalar operations that one tile should have."),
+        Knob("check", CHECK, "off", "off",
+             "Compare each step of a run with numpy (1) or stop at NaN (nan); see debugging.md."),
         Knob("progress", _one_of("auto", "on", "off"), "auto", "auto",
              "Progress of long compiles: auto shows it on a terminal only."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
@@ -162,6 +176,7 @@ threads: int
 fast_math: bool
 serial_work: int
 tile_work: int
+check: str
 progress: str
 target: str
 

@@ -48,9 +48,11 @@ LAYERS: dict[str, set[str]] = {
     "compiler": {"graph", "plan", "artifact", "codegen", "runtime"},
     "jit": {"graph", "plan", "compiler"},
     "__init__": {"graph", "compiler", "jit"},
-    # Files of other libraries; what they hold becomes arrays or graph.
-    "frontends": {"graph", "artifact.files"},
+    # Files of other libraries; they are written as safely as our own.
+    "frontends": {"artifact.files"},
     "nn": {"graph", "frontends"},
+    "optim": {"graph"},
+    "training": {"graph", "compiler", "nn", "optim"},
     "tools": {"graph", "plan", "mlir", "passes", "artifact", "codegen", "runtime", "compiler"},
 }
 

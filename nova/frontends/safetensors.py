@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -105,7 +106,7 @@ def write_safetensors(
     at = 8 + len(text)
     for name in order:
         bits = arrays[name].reshape(-1).view(np.uint8)
-        data[at : at + bits.size] = memoryview(bits)
+        data[at : at + bits.size] = bits.data
         at += bits.size
     try:
         write_atomically(Path(path), memoryview(data))
@@ -142,7 +143,7 @@ def _is_text(value: str) -> bool:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _read_header(file: BinaryIO) -> tuple[list[_Entry], dict[str, str]]:
+def _read_header(file: BufferedReader) -> tuple[list[_Entry], dict[str, str]]:
     """The entries in the order of their data, and the metadata; checked against the file's size."""
     size = file.seek(0, 2)
     file.seek(0)
@@ -199,9 +200,9 @@ def _entry(name: str, value: Any) -> _Entry:
     return _Entry(name, _TYPES[kind], tuple(shape), start, end)
 
 
-def _read_array(file: BinaryIO, entry: _Entry) -> np.ndarray:
+def _read_array(file: BufferedReader, entry: _Entry) -> np.ndarray:
     data = np.empty(entry.end - entry.start, np.uint8)
-    if file.readinto(memoryview(data)) != data.size:
+    if file.readinto(data.data) != data.size:
         raise _damaged(f"it ends inside of tensor {entry.name!r}")
     if entry.type == np.bool_ and data.size and data.max() > 1:
         raise _damaged(f"tensor {entry.name!r} holds bools that are neither 0 nor 1")

@@ -8,7 +8,9 @@ pass instead of being kept (see `checkpoint.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from nova import knobs
 from nova.errors import GradientError
 from nova.graph.build import constant, require_float
 from nova.graph.checkpoint import Recompute
@@ -16,6 +18,14 @@ from nova.graph.location import at
 from nova.graph.order import dependents, topological
 from nova.graph.tensor import Tensor
 from nova.ops import F
+
+
+@dataclass(frozen=True)
+class Application:
+    """One use of a vjp column: it gave the gradient of operand number `operand` of `node`."""
+
+    node: Tensor
+    operand: int
 
 
 def backward(loss: Tensor) -> None:
@@ -57,14 +67,21 @@ def gradients(
     boundary = {id(s) for s in sources} if partial else set()
     adjoint: dict[int, Tensor] = {id(output): seed} if id(output) in active else {}
     recompute = Recompute()
+    remember = knobs.get("check") == "1"
     for node in reversed(order):
         grad = adjoint.get(id(node))
         if grad is None or node.op is None or id(node) in boundary:
             continue
         with at(node.location):
             contributions = _vjp(node, grad, recompute)
-            for operand, piece in zip(node.inputs, contributions, strict=True):
-                if piece is None or id(operand) not in active:
+            for i, (operand, piece) in enumerate(zip(node.inputs, contributions, strict=True)):
+                if id(operand) not in active:
+                    continue
+                if remember and node.op.vjp is not None:
+                    # No gradient is a statement too; it is kept with the gradient it was made of.
+                    kept = grad if piece is None else piece
+                    kept.origin = (*kept.origin, Application(node, i))
+                if piece is None:
                     continue
                 if piece.type != operand.type:
                     raise GradientError(

@@ -37,6 +37,7 @@ class Tensor:
         "location",
         "name",
         "op",
+        "origin",
         "region",
         "requires_grad",
         "stopped",
@@ -71,6 +72,8 @@ class Tensor:
         self.requires_grad = requires_grad
         self.weak = weak
         """A placeholder of a Python number: like the number, it takes the type it stands beside."""
+        self.origin: tuple[Any, ...] = ()
+        """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
 
     # --- what it is -----------------------------------------------------------------------------

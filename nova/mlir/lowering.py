@@ -165,19 +165,33 @@ class LinalgBuilder:
         return self.reshape(out, self.cast(Operand(results[1], index_type), out.dtype))
 
     def contract(self, out: TensorType, a: Operand, b: Operand, subscripts: str) -> Any:
-        """einsum of two operands, e.g. "bmk,bkn->bmn"; a '1' is a size-1 axis that broadcasts."""
+        """einsum of two operands, e.g. "bmk,bkn->bmn"; a '1' is a size-1 axis that broadcasts.
+
+        Floats become `linalg.contract`, which elementwise fusion leaves alone: work fused into a
+        contraction would be done again for every element of the result.
+        """
         acc = accumulator(out.dtype)
         sources, result = subscripts.split("->")
-        a_letters, b_letters = sources.split(",")
-        summed = sorted(set(a_letters + b_letters) - set(result) - {"1"})
+        a, b = (
+            self._without_units(x, part) for x, part in zip((a, b), sources.split(","), strict=True)
+        )
+        a_letters, b_letters = sources.replace("1", "").split(",")
+        summed = sorted(set(a_letters + b_letters) - set(result))
         letters = list(result) + summed
         rank = len(letters)
         position = {c: ir.AffineDimExpr.get(i) for i, c in enumerate(letters)}
-        zero = ir.AffineConstantExpr.get(0)
         maps = [
-            _map(rank, [zero if c == "1" else position[c] for c in part])
-            for part in (a_letters, b_letters, result)
+            _map(rank, [position[c] for c in part]) for part in (a_letters, b_letters, result)
         ]
+        wide = out.with_dtype(acc)
+        if acc.is_float and summed and a.dtype is b.dtype:
+            value = linalg.contract(
+                a.value,
+                b.value,
+                outs=[self.fill(wide, 0)],
+                indexing_maps=maps,
+            )
+            return self.cast(Operand(value, wide), out.dtype).value
 
         def emit(s: Body, args: Sequence[Any]) -> list[Any]:
             x, y = s.widen(args[0], a.dtype), s.widen(args[1], b.dtype)
@@ -185,7 +199,6 @@ class LinalgBuilder:
             x, y = s.cast(x, acc), s.cast(y, acc)
             return [((total | (x & y)) if acc is bool_ else total + x * y).value]
 
-        wide = out.with_dtype(acc)
         value = self._generic_op(
             [tensor_type(wide)],
             [a.value, b.value],
@@ -195,6 +208,10 @@ class LinalgBuilder:
             emit,
         )[0]
         return self.cast(Operand(value, wide), out.dtype).value
+
+    def _without_units(self, x: Operand, letters: str) -> Operand:
+        kept = x.type.with_shape([n for n, c in zip(x.shape, letters, strict=True) if c != "1"])
+        return Operand(self.reshape(kept, x), kept)
 
     # --- shape ------------------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ class Dropout(Module):
         self.p = probability("Dropout", p)
 
     def forward(self, x: Any) -> Any:
-        # No seed is drawn where none is needed: a model without dropout draws what one with p=0 does.
+        # Where nothing is dropped no seed is taken: those of other layers stay what they are.
         if not self.training or self.p == 0:
             return x
         return F.dropout(x, next_seed(), p=self.p)

@@ -42,14 +42,14 @@ def copy_into(named: Named, state: Mapping[str, Any], strict: bool) -> LoadRepor
             continue
         array, problem = _fitting(name, parameter, state[name])
         first = values.get(id(parameter))
-        if problem is None and first is not None and first[2].tobytes() != array.tobytes():
+        if problem is None and first is not None and not _same_bits(first[2], array):
             problem = f"{name} and {first[1]} are tied, but their values differ"
         if problem is not None:
             problems.append(problem)
         elif first is None:
             values[id(parameter)] = parameter, name, array
-    tied_away = {id(p) for n, p in named if n in state}
-    missing = tuple(n for n, p in named if id(p) not in tied_away)
+    given = {id(p) for n, p in named if n in state}
+    missing = tuple(n for n, p in named if id(p) not in given)
     unexpected = tuple(n for n in state if n not in names)
     if strict:
         problems = [
@@ -101,9 +101,13 @@ def _fitting(name: str, parameter: Parameter, value: Any) -> tuple[np.ndarray, s
         return parameter.data, f"{name}: {error.what}"
     if array.shape != parameter.shape:
         return array, f"{name} has shape {array.shape}, the model's is {parameter.shape}"
-    if array.dtype.newbyteorder("=") != parameter.data.dtype:
+    if array.dtype != parameter.data.dtype:
         return array, f"{name} has type {array.dtype}, the model's is {parameter.data.dtype}"
     return array, None
+
+
+def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    return a is b or a.tobytes() == b.tobytes()
 
 
 def _apart(

@@ -2,16 +2,96 @@
 
 The old value must not be needed afterwards: no later call reads it, and inside of the writing
 kernel every read comes at or before the write, at the same tile (or there is one tile only).
+`delay_updates` moves what makes new values behind the other readers of the old ones, where that
+changes nothing else: `form-kernels` calls it on ops, `plan-workspace` on kernel calls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from nova.mlir.bindings import ir
-from nova.mlir.buffers import buffer_root
+from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_function
+
+_VIEWS = VIEWS | {"tensor.collapse_shape", "tensor.expand_shape"}
+
+
+def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, Any]]) -> None:
+    """Move the maker of each (argument, new value) behind the last reader of the argument.
+
+    It stays where something in between needs what it makes.
+    """
+    for argument, value in updates:
+        maker = _maker(block, value)
+        if maker is None:
+            continue
+        position = {op.operation: i for i, op in enumerate(block.operations)}
+        readers = [r for r in _readers(argument) if position[r] > position[maker]]
+        made = _made_by(module, maker)
+        needed = [position[r] for v in made for r in _readers(v) if r != maker]
+        if not readers:
+            continue
+        last = max(readers, key=lambda r: position[r])
+        if any(position[maker] < i <= position[last] for i in needed):
+            continue
+        _move_behind(maker, last)
+
+
+def _maker(block: Any, value: Any) -> Any:
+    """The op of `block` that makes `value`: a tensor op, or the first call that gets a buffer."""
+    value = _root(value)
+    if _is_argument(value):
+        return None
+    op = value.owner.operation
+    if op.name != "memref.alloc":
+        return op if op.parent == block.owner.operation else None
+    users = set(_readers(value))
+    return next((op.operation for op in block.operations if op.operation in users), None)
+
+
+def _made_by(module: ir.Module, maker: Any) -> list[Any]:
+    """The values an op makes; of a call on buffers, those that its kernel writes."""
+    if maker.name != "func.call" or len(maker.results):
+        return list(maker.results)
+    kernel = find_function(module, maker.attributes["callee"].value)
+    assert kernel is not None
+    return [_root(o) for o in list(maker.operands)[kernel.attributes["nova.inputs"].value :]]
+
+
+def _readers(value: Any) -> list[Any]:
+    """The ops beside the one of `value` that use it, directly, through views or inside."""
+    found: list[Any] = []
+    for use in value.uses:
+        op = use.owner.operation
+        while op.parent.operation.name not in ("func.func", "builtin.module"):
+            op = op.parent.operation
+        found += _readers(op.results[0]) if op.name in _VIEWS else [op]
+    return found
+
+
+def _move_behind(maker: Any, last: Any) -> None:
+    """Move an op, and the views of what it makes, behind `last`."""
+    moved = [maker]
+    for op in moved:
+        for result in op.results:
+            moved += [
+                u.owner.operation for u in result.uses if u.owner.operation.name in _VIEWS
+            ]
+    for op in reversed(list(dict.fromkeys(moved))):
+        op.move_after(last)
+
+
+def _root(value: Any) -> Any:
+    while isinstance(value, ir.OpResult) and value.owner.operation.name in _VIEWS:
+        value = value.owner.operands[0]
+    return value
+
+
+def _is_argument(value: Any) -> bool:
+    return not isinstance(value, ir.OpResult)
 
 
 def can_write_in_place(module: ir.Module, block: Any, argument: Any, target: Any) -> bool:

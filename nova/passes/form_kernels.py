@@ -13,6 +13,7 @@ from nova.mlir.clone import clone_into
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_function
 from nova.passes.base import Pass
+from nova.passes.donation import delay_updates
 
 _VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
 _CONSTANTS = {"arith.constant", "tensor.empty"}
@@ -42,6 +43,7 @@ class FormKernels(Pass):
         if main is None:
             raise LoweringError("the module has no function @main")
         waits = _drop_barriers(main)
+        _delay_updates(module, main)
         groups = _Grouping(self, waits).form(main)
         _Outliner(module, main).outline(groups)
 
@@ -231,6 +233,17 @@ def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
         for user in users:
             waits.setdefault(user, []).append(after)
     return waits
+
+
+def _delay_updates(module: ir.Module, main: Any) -> None:
+    """New values of parameters come after what reads the old ones, so that they can take them."""
+    if "nova.updates" not in main.attributes:
+        return
+    updated = list(main.attributes["nova.updates"])
+    block = main.entry_block
+    values = list(block.operations[len(block.operations) - 1].operands)[-len(updated) :]
+    arguments = [block.arguments[u] for u in updated]
+    delay_updates(module, block, zip(arguments, values, strict=True) if updated else ())
 
 
 def _users(value: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from nova.passes.decompose_composites import DecomposeComposites
 from nova.passes.expand_half import ExpandHalf
 from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
+from nova.passes.fold_transposes import FoldTransposes
 from nova.passes.form_kernels import FormKernels
 from nova.passes.lower_kernels import LowerKernels
 from nova.passes.plan_workspace import PlanWorkspace
@@ -41,7 +42,10 @@ def nova_to_linalg() -> list[Pass]:
 def linalg_fusion() -> list[Pass]:
     """Elementwise fusion; imported linalg programs join here."""
     return [
-        UpstreamPass("canonicalize,cse,linalg-fuse-elementwise-ops"),
+        UpstreamPass("canonicalize,cse"),
+        # Before fusion, which would make a transpose part of other elementwise work.
+        FoldTransposes(),
+        UpstreamPass("linalg-fuse-elementwise-ops"),
         # After fusion: before it, the reshapes around unit dimensions would get in the way.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         UpstreamPass("linalg-generalize-named-ops"),

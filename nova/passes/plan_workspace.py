@@ -10,7 +10,7 @@ from nova.mlir.bindings import arith, func, ir, memref
 from nova.mlir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.mlir.walk import find_function
 from nova.passes.base import Pass
-from nova.passes.donation import can_write_in_place
+from nova.passes.donation import can_write_in_place, delay_updates
 
 _ALIGN = 64
 
@@ -56,6 +56,8 @@ class _Planner:
         returned = self.block.operations[len(self.block.operations) - 1]
         updates = _updates(self.main)
         ordinary = len(returned.operands) - len(updates)
+        pairs = [(self.arguments[u], returned.operands[ordinary + i]) for i, u in enumerate(updates)]
+        delay_updates(self.module, self.block, pairs)
         # Values are read from the return one at a time, when those before them have been bound:
         # binding replaces buffers.
         with ir.InsertionPoint(returned.operation), self.main.location:

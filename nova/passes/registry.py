@@ -20,6 +20,7 @@ PASS_MODULES: dict[str, str] = {
     "expand-half": "nova.passes.expand_half",
     "expand-math": "nova.passes.expand_math",
     "export-kernels": "nova.passes.export_kernels",
+    "fold-transposes": "nova.passes.fold_transposes",
     "form-kernels": "nova.passes.form_kernels",
     "lower-kernels": "nova.passes.lower_kernels",
     "plan-workspace": "nova.passes.plan_workspace",

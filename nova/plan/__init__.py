@@ -1,12 +1,24 @@
 """The plan: a frozen linear program, its text form, and how a graph becomes one."""
 
 from nova.plan.build import build_plan
-from nova.plan.plan import Arg, Argument, Input, Literal, Param, Plan, Signature, Slot, Step
+from nova.plan.plan import (
+    Arg,
+    Argument,
+    Derivation,
+    Input,
+    Literal,
+    Param,
+    Plan,
+    Signature,
+    Slot,
+    Step,
+)
 from nova.plan.text import parse_plan, print_plan
 
 __all__ = [
     "Arg",
     "Argument",
+    "Derivation",
     "Input",
     "Literal",
     "Param",

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nova.errors import DTypeError, GraphError, ShapeError
+from nova.graph.gradients import Application
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
-from nova.plan.plan import Arg, Argument, Input, Literal, Param, Plan, Signature, Slot, Step
+from nova.plan.plan import (
+    Arg,
+    Argument,
+    Derivation,
+    Input,
+    Literal,
+    Param,
+    Plan,
+    Signature,
+    Slot,
+    Step,
+)
 
 
 def build_plan(
@@ -26,7 +38,8 @@ def build_plan(
     _check_updates(updates, param_index)
     steps: list[Step] = []
     args: dict[int, Arg] = dict(bound)
-    for node in _order([*outputs, *updates.values()], stop=[*inputs, *params]):
+    order = _order([*outputs, *updates.values()], stop=[*inputs, *params])
+    for node in order:
         if id(node) in args:
             continue
         if node.op is None:
@@ -49,6 +62,22 @@ def build_plan(
         tuple(steps),
         tuple(args[id(t)] for t in outputs),
         tuple((param_index[id(p)], args[id(v)]) for p, v in updates.items()),
+        tuple(_derivation(a, args) for node in order for a in node.origin),
+    )
+
+
+def _derivation(application: Application, args: Mapping[int, Arg]) -> Derivation:
+    node = application.node
+    assert node.op is not None
+    out = args.get(id(node))
+    return Derivation(
+        node.op.name,
+        dict(node.attrs),
+        tuple(args.get(id(i)) for i in node.inputs),
+        tuple(i.type for i in node.inputs),
+        application.operand,
+        out.index if isinstance(out, Slot) else None,
+        node.location,
     )
 
 

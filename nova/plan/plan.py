@@ -101,6 +101,22 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Derivation:
+    """Under NOVA_CHECK=1: a vjp column whose result is in the plan, and what it was applied to.
+
+    An argument that the program does not compute is None; the gradient does not depend on it.
+    """
+
+    op: str
+    attrs: dict[str, Any]
+    args: tuple[Arg | None, ...]
+    types: tuple[TensorType, ...]
+    operand: int
+    out_slot: int | None
+    location: Location
+
+
+@dataclass(frozen=True)
 class Plan:
     """The whole program."""
 
@@ -108,6 +124,7 @@ class Plan:
     steps: tuple[Step, ...]
     results: tuple[Arg, ...]
     updates: tuple[tuple[int, Arg], ...] = ()
+    derivations: tuple[Derivation, ...] = field(default=(), compare=False)
 
     @property
     def out_slots(self) -> tuple[int, ...]:

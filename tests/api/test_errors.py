@@ -100,6 +100,10 @@ MISTAKES = [
     (errors.GraphError, lambda: nova.compile([], inputs=[tensor() + 1]), "result of add", HERE),
     (errors.ConcreteValueError, lambda: tensor().item(), "item", HERE),
     (errors.ConcreteValueError, lambda: nova.graph.placeholder((2,), "f4").numpy(), "yet", HERE),
+    (errors.ModuleError, lambda: nova.nn.Module()(A), "Module has no forward", HERE),
+    (errors.ModuleError, lambda: nova.nn.Sequential(abs), "abs> is no module", HERE),
+    (errors.StateDictError, lambda: linear().load_state_dict({}), "missing: weight", HERE),
+    (errors.StateDictError, lambda: linear().load_state_dict({"weight": A.T}), "(3, 2)", HERE),
     (errors.PlanSyntaxError, lambda: parse_plan("plan {\n  x\n}", "p.txt"), "read 'x'", "p.txt:2"),
     (errors.ArgumentCountError, lambda: program()(A, A), "2 arguments given, 1 wanted: x", HERE),
     (errors.ArgumentCountError, lambda: nova.exp(), "exp: takes", HERE),
@@ -124,6 +128,10 @@ MISTAKES = [
     (errors.ArtifactError, lambda: nova.load(__file__), "", __file__),
     (errors.KnobError, lambda: nova.knobs.override(cahce=False).__enter__(), "did you mean", None),
 ]
+
+
+def linear():
+    return nova.nn.Linear(3, 2)
 
 
 def mystery_of(x):

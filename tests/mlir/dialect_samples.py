@@ -217,6 +217,9 @@ def _salient(module: ir.Module) -> list[str]:
             kinds = re.findall(r"parallel|reduction", str(op.attributes["iterator_types"]))
             inner = ", ".join(f'"{kind}"' for kind in kinds)
             lines.append(f"linalg.generic {{{{.*}}}}iterator_types = [{inner}]")
+        elif op.name == "linalg.contract":
+            lines.append("linalg.contract ")
+            return ir.WalkResult.SKIP  # its body is not printed
         elif op.name.startswith("nova."):
             lines.append(f'"{op.name}"(')
         elif not _FRAME.fullmatch(op.name):
@@ -251,8 +254,9 @@ def family_text(family: str) -> Iterator[str]:
         yield f"// CHECK-LABEL: func.func @{name}("
         shown = _salient(module)
         if OPS[sample.op].kind == "composite":
-            loops = [s for s in shown if s.startswith("linalg.generic")]
-            shown = [s for s in loops if "reduction" in s] or loops[-1:]
+            loops = [s for s in shown if s.startswith(("linalg.generic", "linalg.contract"))]
+            folds = [s for s in loops if "reduction" in s or "contract" in s]
+            shown = folds or loops[-1:]
         yield from (f"// CHECK: {s}".rstrip() for s in shown[:_MOST_LINES])
         if sample.op != "barrier":
             yield "// CHECK-NOT: nova."

@@ -143,22 +143,21 @@ def _classes(torch_function: Any) -> Any:
     return function
 
 
+WEIGHT = Draw((4,), "weight")
 CLASS_CASES = (
     case((5, 7), index((5,), 7)),
     case((5, 7), index((5,), 7), Draw((7,), "weight"), ignore_index=3),
     case((2, 4, 3), index((2, 3), 4), reduction="none"),
     case((7,), index((), 7), reduction="sum"),
-    case(
-        (2, 4, 3, 2), index((2, 3, 2), 4), Draw((4,), "weight"), reduction="none", ignore_index=-1
-    ),
+    case((2, 4, 3, 2), index((2, 3, 2), 4), WEIGHT, reduction="none", ignore_index=-1),
     case((0, 4), index((0,), 4), reduction="sum"),
 )
 SMOOTH_CASES = (
     case((5, 7), index((5,), 7), label_smoothing=0.1),
     case((5, 7), index((5,), 7), Draw((7,), "weight"), label_smoothing=0.3, ignore_index=2),
-    case((2, 4, 3), index((2, 3), 4), Draw((4,), "weight"), label_smoothing=0.2, reduction="sum"),
+    case((2, 4, 3), index((2, 3), 4), WEIGHT, label_smoothing=0.2, reduction="sum"),
     case((5, 7), Draw((5, 7), "probability")),
-    case((2, 4, 3), Draw((2, 4, 3), "probability"), Draw((4,), "weight"), label_smoothing=0.1),
+    case((2, 4, 3), Draw((2, 4, 3), "probability"), WEIGHT, label_smoothing=0.1),
     case((2, 4, 3), Draw((2, 4, 3), "probability"), reduction="none"),
     case((7,), Draw((7,), "probability"), reduction="sum"),
 )

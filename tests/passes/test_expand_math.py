@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from nova.codegen.normalise import normalise
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir, llvm, passmanager
 from nova.mlir.mathlib import EXPANSIONS
@@ -60,28 +60,6 @@ def loop(op: str, kind: str, arity: int) -> str:
       }}"""
 
 
-def older_llvm_text(text: str) -> str:
-    """Float constants as LLVM 22 reads them: the exact double in hexadecimal."""
-
-    def exact(value: float) -> str:
-        return "0x" + struct.pack(">d", value).hex().upper()
-
-    def from_bits(match: re.Match) -> str:
-        raw = bytes.fromhex(match[1])
-        return exact(struct.unpack(">f" if len(raw) == 4 else ">d", raw)[0])
-
-    text = re.sub(r"\bf0x([0-9A-Fa-f]+)", from_bits, text)
-    text = re.sub(r"(?<=[\s(])([+-])inf\b", lambda m: exact(float(m[1] + "inf")), text)
-    text = re.sub(r"(?<=[\s(])[+-]qnan\b", lambda m: exact(NAN), text)
-    lines = []
-    for line in text.split("\n"):
-        if re.search(r"\bfloat\b", line):
-            decimal = r"(?<![\w.])-?\d+\.\d+e[+-]\d+"
-            line = re.sub(decimal, lambda m: exact(float(np.float32(m[0]))), line)
-        lines.append(line)
-    return "\n".join(lines)
-
-
 @dataclass(frozen=True)
 class Compiled:
     call: Callable[..., np.ndarray]
@@ -96,7 +74,7 @@ def to_llvm(op: str, kind: str, arity: int, options: ExpandMath) -> ll.ModuleRef
         module.operation.verify()
         passmanager.PassManager.parse(LOWERING).run(module.operation)
         text = llvm.translate_module_to_llvmir(module.operation)
-    return ll.parse_assembly(older_llvm_text(text))
+    return ll.parse_assembly(normalise(text))
 
 
 def optimize(module: ll.ModuleRef, machine: ll.TargetMachine) -> None:

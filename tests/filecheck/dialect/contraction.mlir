@@ -5,9 +5,7 @@
 // PRIMITIVES-LABEL: func.func @matmul(
 // CHECK-LABEL: func.func @matmul(
 // CHECK: linalg.fill
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
-// CHECK: arith.mulf
-// CHECK: arith.addf
+// CHECK: linalg.contract
 // CHECK-NOT: nova.
 func.func @matmul(%arg0: tensor<2x3xf32>, %arg1: tensor<3x4xf32>) -> tensor<2x4xf32> {
   %0 = "nova.matmul"(%arg0, %arg1) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
@@ -16,10 +14,10 @@ func.func @matmul(%arg0: tensor<2x3xf32>, %arg1: tensor<3x4xf32>) -> tensor<2x4x
 
 // PRIMITIVES-LABEL: func.func @matmul_batched(
 // CHECK-LABEL: func.func @matmul_batched(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.expand_shape
 // CHECK: linalg.fill
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-// CHECK: arith.mulf
-// CHECK: arith.addf
+// CHECK: linalg.contract
 // CHECK-NOT: nova.
 func.func @matmul_batched(%arg0: tensor<5x2x3xf32>, %arg1: tensor<1x3x4xf32>) -> tensor<5x2x4xf32> {
   %0 = "nova.matmul"(%arg0, %arg1) : (tensor<5x2x3xf32>, tensor<1x3x4xf32>) -> tensor<5x2x4xf32>
@@ -29,11 +27,7 @@ func.func @matmul_batched(%arg0: tensor<5x2x3xf32>, %arg1: tensor<1x3x4xf32>) ->
 // PRIMITIVES-LABEL: func.func @matmul_half(
 // CHECK-LABEL: func.func @matmul_half(
 // CHECK: linalg.fill
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
-// CHECK: arith.extf
-// CHECK: arith.extf
-// CHECK: arith.mulf
-// CHECK: arith.addf
+// CHECK: linalg.contract
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
 // CHECK: arith.truncf
 // CHECK-NOT: nova.
@@ -47,7 +41,7 @@ func.func @matmul_half(%arg0: tensor<2x3xbf16>, %arg1: tensor<3x4xbf16>) -> tens
 // PRIMITIVES: "nova.matmul"(
 // PRIMITIVES-NOT: nova.linear
 // CHECK-LABEL: func.func @linear(
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
 // CHECK-NOT: nova.
 func.func @linear(%arg0: tensor<2x3xf32>, %arg1: tensor<4x3xf32>) -> tensor<2x4xf32> {
   %0 = "nova.linear"(%arg0, %arg1) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
@@ -60,7 +54,7 @@ func.func @linear(%arg0: tensor<2x3xf32>, %arg1: tensor<4x3xf32>) -> tensor<2x4x
 // PRIMITIVES: "nova.add"(
 // PRIMITIVES-NOT: nova.linear
 // CHECK-LABEL: func.func @linear_bias(
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
 // CHECK-NOT: nova.
 func.func @linear_bias(%arg0: tensor<2x3xf32>, %arg1: tensor<4x3xf32>, %arg2: tensor<4xf32>) -> tensor<2x4xf32> {
   %0 = "nova.linear"(%arg0, %arg1, %arg2) : (tensor<2x3xf32>, tensor<4x3xf32>, tensor<4xf32>) -> tensor<2x4xf32>
@@ -71,7 +65,7 @@ func.func @linear_bias(%arg0: tensor<2x3xf32>, %arg1: tensor<4x3xf32>, %arg2: te
 // PRIMITIVES: "nova.matmul"(
 // PRIMITIVES-NOT: nova.dot
 // CHECK-LABEL: func.func @dot(
-// CHECK: linalg.generic {{.*}}iterator_types = ["reduction"]
+// CHECK: linalg.contract
 // CHECK-NOT: nova.
 func.func @dot(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tensor<f32> {
   %0 = "nova.dot"(%arg0, %arg1) : (tensor<3xf32>, tensor<3xf32>) -> tensor<f32>

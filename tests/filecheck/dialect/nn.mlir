@@ -149,10 +149,10 @@ func.func @rms_norm_weight(%arg0: tensor<2x4xf32>, %arg1: tensor<4xf32>) -> tens
 // PRIMITIVES: "nova.matmul"(
 // PRIMITIVES-NOT: nova.scaled_dot_product_attention
 // CHECK-LABEL: func.func @scaled_dot_product_attention(
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
 // CHECK-NOT: nova.
 func.func @scaled_dot_product_attention(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>, %arg2: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
   %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) {causal = false, scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
@@ -181,10 +181,10 @@ func.func @scaled_dot_product_attention(%arg0: tensor<2x3x4xf32>, %arg1: tensor<
 // PRIMITIVES: "nova.matmul"(
 // PRIMITIVES-NOT: nova.scaled_dot_product_attention
 // CHECK-LABEL: func.func @attention_causal(
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
 // CHECK-NOT: nova.
 func.func @attention_causal(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>) -> tensor<3x4xf32> {
   %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) {causal = true, scale = 5.000000e-01 : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
@@ -209,10 +209,10 @@ func.func @attention_causal(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg
 // PRIMITIVES: "nova.matmul"(
 // PRIMITIVES-NOT: nova.scaled_dot_product_attention
 // CHECK-LABEL: func.func @attention_masked(
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
-// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
 // CHECK-NOT: nova.
 func.func @attention_masked(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>, %arg3: tensor<3x3xi1>) -> tensor<3x4xf32> {
   %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2, %arg3) {causal = false, scale = 5.000000e-01 : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x3xi1>) -> tensor<3x4xf32>

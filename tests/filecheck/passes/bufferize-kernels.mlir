@@ -90,3 +90,51 @@ func.func @main() -> tensor<4x8xf32> {
   %0 = call @kernel_0(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
 }
+
+// -----
+
+// Scratch of one type takes turns: the second intermediate is in the place of the first, which
+// nobody reads any more.
+// CHECK-LABEL: func.func private @kernel_0(
+// CHECK-SAME: %[[X:.*]]: memref<8x8xf32>, %[[OUT:.*]]: memref<8x8xf32>, %[[S0:.*]]: memref<8x8xf32>, %[[S1:.*]]: memref<8x8xf32>) attributes {
+// CHECK: ins(%[[X]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S0]] : memref<8x8xf32>)
+// CHECK: ins(%[[S0]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S1]] : memref<8x8xf32>)
+// CHECK: ins(%[[S1]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S0]] : memref<8x8xf32>)
+// CHECK: ins(%[[S0]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[OUT]] : memref<8x8xf32>)
+// CHECK-LABEL: func.func @main(
+// CHECK-COUNT-3: memref.alloc()
+// CHECK-NOT: memref.alloc()
+#a = affine_map<(d0, d1, d2) -> (d0, d2)>
+#b = affine_map<(d0, d1, d2) -> (d2, d1)>
+#c = affine_map<(d0, d1, d2) -> (d0, d1)>
+func.func private @kernel_0(%x: tensor<8x8xf32>) -> tensor<8x8xf32> attributes {nova.grid = array<i64: 8>, nova.kernel, nova.work = 4096 : i64} {
+  %e0 = tensor.empty() : tensor<8x8xf32>
+  %0 = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e0 : tensor<8x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %out: f32):
+    %9 = arith.maximumf %p, %q : f32
+    linalg.yield %9 : f32
+  } -> tensor<8x8xf32>
+  %e1 = tensor.empty() : tensor<8x8xf32>
+  %1 = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%0, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e1 : tensor<8x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %out: f32):
+    %9 = arith.maximumf %p, %q : f32
+    linalg.yield %9 : f32
+  } -> tensor<8x8xf32>
+  %e2 = tensor.empty() : tensor<8x8xf32>
+  %2 = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%1, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e2 : tensor<8x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %out: f32):
+    %9 = arith.maximumf %p, %q : f32
+    linalg.yield %9 : f32
+  } -> tensor<8x8xf32>
+  %e3 = tensor.empty() : tensor<8x8xf32>
+  %3 = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%2, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e3 : tensor<8x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %out: f32):
+    %9 = arith.maximumf %p, %q : f32
+    linalg.yield %9 : f32
+  } -> tensor<8x8xf32>
+  return %3 : tensor<8x8xf32>
+}
+func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = call @kernel_0(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}

@@ -43,9 +43,8 @@ func.func @reduces(%x: tensor<2x3xf16>) -> tensor<2xf16> {
 }
 
 // CHECK-LABEL: func.func @multiplies(
-// CHECK: iterator_types = ["parallel", "parallel", "reduction"]{{.*}} ins(%{{.*}}, %{{.*}} : tensor<2x3xbf16>, tensor<3x4xbf16>) outs(%{{.*}} : tensor<2x4xf32>)
-// CHECK: arith.mulf
-// CHECK: arith.addf
+// CHECK: linalg.contract {{.*}} ins(%{{.*}}, %{{.*}} : tensor<2x3xbf16>, tensor<3x4xbf16>) outs(%{{.*}} : tensor<2x4xf32>)
+// CHECK: arith.truncf
 func.func @multiplies(%x: tensor<2x3xbf16>, %y: tensor<3x4xbf16>) -> tensor<2x4xbf16> {
   %0 = "nova.matmul"(%x, %y) : (tensor<2x3xbf16>, tensor<3x4xbf16>) -> tensor<2x4xbf16>
   return %0 : tensor<2x4xbf16>

@@ -136,3 +136,24 @@ func.func @main(%x: tensor<128x64xf32>, %g: tensor<f32>) -> tensor<128x64xf32> {
   %1 = "nova.exp"(%0) : (tensor<128x64xf32>) -> tensor<128x64xf32>
   return %1 : tensor<128x64xf32>
 }
+
+// -----
+
+// What a barrier holds back comes in a later kernel than what it waits for, though it could join.
+// CHECK-LABEL: func.func private @kernel_0(
+// CHECK: math.exp
+// CHECK: math.log
+// CHECK-LABEL: func.func private @kernel_1(
+// CHECK: math.exp
+// CHECK-LABEL: func.func @main(
+// CHECK: call @kernel_0
+// CHECK: call @kernel_1
+func.func @main(%x: tensor<128x64xf32>) -> (tensor<128x64xf32>, tensor<128x64xf32>) {
+  %0 = "nova.exp"(%x) : (tensor<128x64xf32>) -> tensor<128x64xf32>
+  %1 = "nova.sum"(%0) {axis = 1 : i64, keepdims = true} : (tensor<128x64xf32>) -> tensor<128x1xf32>
+  %2 = "nova.div"(%0, %1) : (tensor<128x64xf32>, tensor<128x1xf32>) -> tensor<128x64xf32>
+  %3 = "nova.log"(%2) : (tensor<128x64xf32>) -> tensor<128x64xf32>
+  %4 = "nova.barrier"(%2, %3) {region = 1 : i64} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<128x64xf32>
+  %5 = "nova.exp"(%4) : (tensor<128x64xf32>) -> tensor<128x64xf32>
+  return %3, %5 : tensor<128x64xf32>, tensor<128x64xf32>
+}

@@ -1,0 +1,264 @@
+"""Checked runs: what takes a program's place under `NOVA_CHECK=1` and `NOVA_CHECK=nan`.
+
+In: arguments of a run. Out: the program's results, or an error that names the first thing that is
+wrong, raised before anything of the caller's is changed. `nova.compiler` makes a `CheckedProgram`
+where the knob asks for it; `check_plan` does the same for a plan and arrays.
+
+A check has three parts. First every step: a second program returns all slots, and each is compared
+with the oracle's value *for the compiled values of its arguments*, so errors do not pile up. Then
+the whole: what the program itself returns and updates is compared with those slots; if only that
+differs, the fault lies in how steps were put together, and the shortest prefix of the plan that
+shows it is found by bisection. At last, in the first run, the vjp columns behind the plan's
+gradients are compared with slopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nova.compiler import Compiled
+from nova.debug.compare import (
+    Difference,
+    Spread,
+    collect_spread,
+    find_difference,
+    find_step_difference,
+)
+from nova.debug.derivatives import all_derivations, find_wrong_vjp
+from nova.debug.finding import (
+    Finding,
+    error_of,
+    gradient_finding,
+    result_finding,
+    step_finding,
+)
+from nova.debug.nonfinite import find_nonfinite
+from nova.debug.observe import Options, run_copy
+from nova.debug.oracle import Noise, Oracle, arg_value
+from nova.debug.surgery import Program, all_slots, prefix
+from nova.dlpack import as_numpy
+from nova.errors import NovaError
+from nova.plan import Arg, Derivation, Plan, Slot, parse_plan
+from nova.settings import current_settings
+
+_NOISY_RUNS = 4
+_UNITS = 64.0
+_FACTOR = 16.0
+
+
+class Checker:
+    """Checks runs of one program; keeps what it compiled for the next run."""
+
+    def __init__(self, plan: Plan, options: Options, program: Any = None):
+        self.plan = plan
+        self.options = options
+        self._given = program
+        self._derivations: Sequence[Derivation] = plan.derivations
+
+    @cached_property
+    def program(self) -> Any:
+        """The program under suspicion."""
+        return self.options.compile(self.plan) if self._given is None else self._given
+
+    @cached_property
+    def observed(self) -> Compiled:
+        """The program that returns every slot."""
+        return self.options.compile(all_slots(self.plan))
+
+    def slots(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The compiled value of every slot."""
+        if not self.plan.steps:
+            return []
+        outcome = run_copy(self.observed, self.observed.plan, arrays)
+        return [value for _, value in outcome.values[: len(self.plan.steps)]]
+
+    # --- NOVA_CHECK=1 ---------------------------------------------------------------------------
+
+    def find_wrong(self, arrays: Sequence[np.ndarray], *, locate: bool = True) -> Finding | None:
+        """The first thing that is wrong; without `locate`, a wrong whole names its last step."""
+        program = Program(self.plan, tuple(arrays))
+        rng = np.random.default_rng(0)
+        slots = self.slots(arrays)
+        for step in self.plan.steps:
+            operands = [arg_value(self.plan, a, arrays, slots) for a in step.args]
+            found = find_step_difference(step, operands, slots[step.out_slot], rng)
+            if found is not None:
+                kernels = self.observed.kernels
+                return step_finding("step", program, step, str(found), kernels)
+        wrong = self._find_wrong_whole(program, slots, rng, locate)
+        if wrong is not None:
+            return wrong
+        for derivation in self._derivations:
+            values = [
+                None if a is None else arg_value(self.plan, a, arrays, slots)
+                for a in derivation.args
+            ]
+            detail = find_wrong_vjp(derivation, values, rng)
+            if detail is not None:
+                return gradient_finding(program, derivation, detail)
+        self._derivations = ()  # they do not depend on the data of a run
+        return None
+
+    def _find_wrong_whole(
+        self, program: Program, slots: list[np.ndarray], rng: np.random.Generator, locate: bool
+    ) -> Finding | None:
+        outcome = run_copy(self.program, self.plan, program.arrays)
+        judge = _Judge(program, slots, rng)
+        if judge.find(outcome.values, exact=True) is None or judge.find(outcome.values) is None:
+            return None
+        low, high = 0, len(self.plan.steps)  # `low` steps are right, `high` steps are wrong
+        seen = outcome.values
+        part: Any = self.program
+        while locate and high - low > 1:
+            middle = (low + high) // 2
+            candidate = self.options.compile(prefix(self.plan, middle))
+            values = run_copy(candidate, candidate.plan, program.arrays).values
+            if judge.find(values) is None:
+                low = middle
+            else:
+                high, seen, part = middle, values, candidate
+        wrong = judge.find(seen)
+        assert wrong is not None
+        arg, difference = wrong
+        if not isinstance(arg, Slot):
+            return result_finding(program, f"what the program makes of {arg}", str(difference))
+        step = self.plan.steps[arg.index]
+        return step_finding("program", program, step, str(difference), getattr(part, "kernels", ()))
+
+    # --- NOVA_CHECK=nan -------------------------------------------------------------------------
+
+    def find_nonfinite(self, arrays: Sequence[np.ndarray]) -> Finding | None:
+        """The first NaN, or infinity made of finite numbers."""
+        program = Program(self.plan, tuple(arrays))
+        slots = self.slots(arrays)
+        kernels = self.observed.kernels if self.plan.steps else ()
+        return find_nonfinite(program, slots, kernels)
+
+
+class _Judge:
+    """Compares what programs return with the slots that were found right, step by step."""
+
+    def __init__(self, program: Program, slots: list[np.ndarray], rng: np.random.Generator):
+        self.program = program
+        self.slots = slots
+        self.rng = rng
+
+    @cached_property
+    def _spreads(self) -> list[Spread]:
+        plan, arrays = self.program.plan, self.program.arrays
+        calm = Oracle(plan, arrays).run()
+        noisy = [Oracle(plan, arrays, Noise(self.rng)).run() for _ in range(_NOISY_RUNS)]
+        return [
+            collect_spread(value, samples)
+            for value, samples in zip(calm, zip(*noisy, strict=True), strict=True)
+        ]
+
+    def find(
+        self, values: Sequence[tuple[Arg, np.ndarray]], *, exact: bool = False
+    ) -> tuple[Arg, Difference] | None:
+        """The earliest value that is wrong; `exact` allows for no noise, and is cheap."""
+        wrong: list[tuple[Arg, Difference]] = []
+        for arg, got in values:
+            want = arg_value(self.program.plan, arg, self.program.arrays, self.slots)
+            spread = self._spreads[arg.index] if isinstance(arg, Slot) and not exact else None
+            found = find_difference(got, want, relative=_UNITS, spread=spread, factor=_FACTOR)
+            if found is not None:
+                wrong.append((arg, found))
+        return min(wrong, key=_place, default=None)
+
+
+def _place(wrong: tuple[Arg, Difference]) -> int:
+    return wrong[0].index if isinstance(wrong[0], Slot) else -1
+
+
+class CheckedProgram:
+    """A native program whose every run is checked first, on copies of the arguments."""
+
+    def __init__(self, executable: Any, program: Any, plan: Plan, mode: str):
+        self._program = program
+        self._mode = mode
+        self._plan = plan
+        self._checker = Checker(plan, Options.of(executable.manifest.options), executable.program)
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        self._check(arrays)
+        return self._program(*arrays, out=out)
+
+    def run(self, inputs: Sequence[Any], params: Sequence[Any] = (), out: Any = None) -> Any:
+        if isinstance(inputs, list | tuple) and isinstance(params, list | tuple):
+            self._check([*inputs, *params])
+        return self._program.run(inputs, params, out)
+
+    @property
+    def last_failure(self) -> Finding | None:
+        """What the latest run found, for `minimize`."""
+        return getattr(self, "_found", None)
+
+    def _check(self, given: Sequence[Any]) -> None:
+        arrays = _fitting(self._plan, given)
+        if arrays is None:
+            return  # the program itself refuses them, with its own error
+        if self._mode == "nan":
+            self._found = self._checker.find_nonfinite(arrays)
+        else:
+            self._found = self._checker.find_wrong(arrays)
+        if self._found is not None:
+            raise error_of(self._found)
+
+
+def check_plan(
+    plan: Plan | str,
+    arrays: Sequence[Any],
+    *,
+    target: str | None = None,
+    fast_math: bool | None = None,
+    gradients: bool = False,
+) -> None:
+    """Compile a plan and check a run of it; CheckError names the first thing that is wrong.
+
+    `arrays` are inputs, then params. With `gradients`, the vjp columns of all its ops are checked
+    too, whether or not the plan differentiates them.
+    """
+    if isinstance(plan, str):
+        plan = parse_plan(plan)
+    settings = current_settings(target, fast_math)
+    checker = Checker(plan, Options.of(settings.items()))
+    if gradients:
+        checker._derivations = all_derivations(plan)
+    fitting = _fitting(plan, arrays)
+    if fitting is None:
+        checker.program.run(*_split(plan, arrays))
+        return
+    finding = checker.find_wrong(fitting)
+    if finding is not None:
+        raise error_of(finding)
+
+
+def _split(plan: Plan, arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    count = len(plan.signature.inputs)
+    return list(arrays[:count]), list(arrays[count:])
+
+
+def _fitting(plan: Plan, given: Sequence[Any]) -> list[np.ndarray] | None:
+    """The arguments as arrays of the signature's types; None if the program does not take them."""
+    arguments = plan.signature.arguments
+    if len(given) != len(arguments):
+        return None
+    arrays = []
+    for value, argument in zip(given, arguments, strict=True):
+        wanted = argument.type
+        try:
+            if type(value) in (bool, int, float) and not wanted.shape:
+                array = np.asarray(value).astype(wanted.dtype.numpy)
+            else:
+                array = as_numpy(value, argument.name)
+        except (NovaError, OverflowError):
+            return None
+        if array.dtype.newbyteorder("=") != wanted.dtype.numpy or array.shape != wanted.shape:
+            return None
+        arrays.append(np.array(array, dtype=wanted.dtype.numpy, order="C"))
+    return arrays

@@ -1,0 +1,172 @@
+"""When two computations of one value agree: tolerances by type, op and conditioning.
+
+In: what compiled code gave, what the oracle gives, and how far the oracle moves under noise. Out:
+a `Difference` that says where they lie apart most, or None. Called by the checked runs.
+
+Integers and bools must be equal. A float of an elementwise primitive may differ by a few units in
+the last place. Where sums or several roundings are involved, an element may also differ by a
+multiple of what noise in the last place of the operands (and of every value inside a composite)
+makes of it; so cancellation is allowed its due, and nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nova.debug.oracle import Noise, epsilon, step_value
+from nova.dtypes import dtype
+from nova.ops import OPS
+from nova.plan import Step
+
+_SAMPLES = 5
+_UNITS = 32.0
+_SPREADS = 8.0
+# Functions whose tails are small differences of larger numbers.
+_CANCELLING = frozenset({"gelu", "mish", "silu", "softplus", "elu"})
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The worst element of a value that is wrong."""
+
+    index: tuple[int, ...]
+    got: Any
+    want: Any
+    wrong: int
+    size: int
+
+    def __str__(self) -> str:
+        at = f" at {list(self.index)}" if self.index else ""
+        text = f"compiled {self.got!s}, oracle {self.want!s}{at}"
+        return text + (f"; {self.wrong} of {self.size} elements differ" if self.size > 1 else "")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far a value moved under noise, and where it changed kind (NaN, infinity, integer)."""
+
+    distance: np.ndarray
+    unsure: np.ndarray
+
+
+def find_difference(
+    got: np.ndarray,
+    want: np.ndarray,
+    *,
+    relative: float,
+    absolute: np.ndarray | float = 0.0,
+    spread: Spread | None = None,
+    factor: float = _SPREADS,
+) -> Difference | None:
+    """The worst element, or None if all agree.
+
+    An element may be off by `relative` epsilons of its type, by `absolute`, and by `factor` spreads.
+    """
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return Difference((), f"{got.dtype}{got.shape}", f"{want.dtype}{want.shape}", 1, 1)
+    type_ = dtype(want.dtype)
+    unsure = np.zeros(want.shape, bool) if spread is None else spread.unsure
+    if not type_.is_float:
+        bad = (got != want) & ~unsure
+        excess = np.abs(got.astype(np.float64) - want.astype(np.float64))
+        return _worst(bad, excess, got, want)
+    wide_got, wide_want = got.astype(np.float64), want.astype(np.float64)
+    allowed = relative * epsilon(type_) * np.abs(wide_want) + _smallest(want.dtype)
+    allowed = allowed + absolute
+    if spread is not None:
+        allowed = allowed + factor * spread.distance
+    with np.errstate(all="ignore"):
+        apart = np.abs(wide_got - wide_want)
+        bad = ~(apart <= allowed)
+    same = (wide_got == wide_want) | (np.isnan(wide_got) & np.isnan(wide_want))
+    bad &= ~same & ~unsure & ~_overflowing(wide_got, wide_want, want.dtype)
+    excess = np.where(np.isfinite(apart), apart, np.inf)
+    return _worst(bad, excess, got, want)
+
+
+def find_step_difference(
+    step: Step, arrays: Sequence[np.ndarray], got: np.ndarray, rng: np.random.Generator
+) -> Difference | None:
+    """How the compiled value of one step differs from the oracle's, for the same arguments."""
+    want = step_value(step, arrays)
+    row = OPS[step.op]
+    terms = sqrt(_terms(arrays, want))
+    is_simple = row.kind == "primitive" and "elementwise" in row.tags
+    relative = _UNITS if is_simple else _UNITS + 4 * terms
+    first = find_difference(got, want, relative=relative, absolute=_cancelled(step, arrays))
+    if first is None or is_simple:
+        return first
+    spread = measure_spread(want, lambda noise: _noisy(step, arrays, noise), rng)
+    if row.kind == "primitive" and not step.out_type.dtype.is_float:
+        return first  # positions and truth values are exact functions of the operands
+    return find_difference(got, want, relative=relative, spread=spread, factor=_SPREADS + 2 * terms)
+
+
+def measure_spread(
+    want: np.ndarray, run: Callable[[Noise], np.ndarray], rng: np.random.Generator
+) -> Spread:
+    """How far `run` under noise lies from `want`, over a few samples."""
+    return collect_spread(want, [run(Noise(rng)) for _ in range(_SAMPLES)])
+
+
+def collect_spread(want: np.ndarray, samples: Sequence[np.ndarray]) -> Spread:
+    """The largest distance of samples from `want`, element by element."""
+    distance = np.zeros(want.shape)
+    unsure = np.zeros(want.shape, bool)
+    wide = want.astype(np.float64)
+    is_float = dtype(want.dtype).is_float
+    for sample in samples:
+        moved = sample.astype(np.float64)
+        with np.errstate(all="ignore"):
+            apart = np.abs(moved - wide)
+        unsure |= (np.isfinite(moved) != np.isfinite(wide)) if is_float else moved != wide
+        distance = np.maximum(distance, np.where(np.isfinite(apart), apart, 0.0))
+    return Spread(distance, unsure)
+
+
+def _noisy(step: Step, arrays: Sequence[np.ndarray], noise: Noise) -> np.ndarray:
+    moved = [noise.move(a, dtype(a.dtype)) for a in arrays]
+    return step_value(step, moved, noise)
+
+
+def _cancelled(step: Step, arrays: Sequence[np.ndarray]) -> np.ndarray | float:
+    """What 1 - erf(x) and the like may lose inside of an activation."""
+    if step.op not in _CANCELLING:
+        return 0.0
+    x = np.abs(arrays[0].astype(np.float64))
+    return 8 * epsilon(dtype(arrays[0].dtype)) * np.where(np.isfinite(x), x, 0.0)
+
+
+def _terms(arrays: Sequence[np.ndarray], out: np.ndarray) -> int:
+    """About how many numbers are summed up in one element of the result."""
+    longest = max((max(a.shape, default=1) for a in arrays), default=1)
+    return max([longest, *(a.size // max(1, out.size) for a in arrays)])
+
+
+def _smallest(type_: np.dtype) -> float:
+    """What is lost in the underflow: subnormal numbers have few digits."""
+    info = ml_dtypes.finfo(type_)
+    return float(info.smallest_normal if info.bits > 16 else 4 * info.smallest_subnormal)
+
+
+def _overflowing(got: np.ndarray, want: np.ndarray, type_: np.dtype) -> np.ndarray:
+    """Where one is infinite and the other nearly so."""
+    largest = 0.99 * float(ml_dtypes.finfo(type_).max)
+    near = (np.abs(got) >= largest) & (np.abs(want) >= largest)
+    return near & (np.sign(got) == np.sign(want))
+
+
+def _worst(
+    bad: np.ndarray, excess: np.ndarray, got: np.ndarray, want: np.ndarray
+) -> Difference | None:
+    if not bad.any():
+        return None
+    flat = int(np.argmax(np.where(bad, excess, -1.0)))
+    index = tuple(int(i) for i in np.unravel_index(flat, bad.shape)) if bad.shape else ()
+    return Difference(index, got[index], want[index], int(bad.sum()), bad.size)

@@ -1,0 +1,166 @@
+"""The vjp columns against the slopes of the numpy columns.
+
+The oracle runs the plan that gradients were built into, so a wrong vjp would agree with itself.
+Here the vjp is applied again, in f64, at the values the program has, and its product with a random
+direction is compared with the central difference of the numpy column along that direction. Called
+in the first checked run of a program for every derivation that its plan has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nova.debug.oracle import graph_value, op_value
+from nova.dtypes import DType, TensorType, f64
+from nova.graph.build import make_node
+from nova.graph.tensor import Tensor
+from nova.ops import OPS, F, Op
+from nova.plan import Derivation
+
+_ATTEMPTS = 4
+_STEP = 1e-5
+_JITTER = 1e-3
+_RELATIVE = 1e-5
+# detach has gradient zero on purpose.
+_NOT_A_DERIVATIVE = frozenset({"detach"})
+
+
+def find_wrong_vjp(
+    derivation: Derivation, values: Sequence[np.ndarray | None], rng: np.random.Generator
+) -> str | None:
+    """In words, how the vjp differs from the slope; None if they agree.
+
+    `values` are those of the operands; None where the program does not compute one. The operand in
+    question is moved a little off its value, away from kinks and ties. A wrong vjp is wrong in
+    every attempt, a kink that was hit all the same is not.
+    """
+    op = OPS[derivation.op]
+    if op.vjp is None or derivation.op in _NOT_A_DERIVATIVE or "nograd" in op.tags:
+        return None
+    attempt = _Attempt(op, derivation, values)
+    if not attempt.is_possible:
+        return None
+    found: str | None = None
+    for _ in range(_ATTEMPTS):
+        found = attempt.run(rng)
+        if found is None:
+            return None
+    return found
+
+
+class _Attempt:
+    """A vjp at f64 copies of the operands."""
+
+    def __init__(self, op: Op, derivation: Derivation, values: Sequence[np.ndarray | None]):
+        self.op = op
+        self.operand = derivation.operand
+        self.given = values
+        self.types = tuple(t.with_dtype(f64) if t.dtype.is_float else t for t in derivation.types)
+        self.attrs = {k: _wide(v) for k, v in derivation.attrs.items()}
+        assert op.infer is not None
+        self.out = op.infer(self.types, self.attrs)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there is a slope: float to float, and not empty."""
+        own = self.types[self.operand]
+        return self.out.dtype is f64 and own.dtype is f64 and self.out.size > 0 and own.size > 0
+
+    def run(self, rng: np.random.Generator) -> str | None:
+        arrays = [
+            _sample(rng, self.op, i, t) if a is None else np.asarray(a).astype(t.dtype.numpy)
+            for i, (a, t) in enumerate(zip(self.given, self.types, strict=True))
+        ]
+        x = arrays[self.operand]
+        size = _sizes(x)
+        with np.errstate(all="ignore"):
+            sign = rng.choice([-1.0, 1.0], x.shape)
+            x = np.asarray(x + _JITTER * size * sign * rng.uniform(0.5, 1.0, x.shape))
+        arrays[self.operand] = x
+        direction = np.where(np.isfinite(x), size * rng.standard_normal(x.shape), 0.0)
+        weights = rng.standard_normal(self.out.shape)
+        up, down = (self._forward(arrays, x + s * _STEP * direction) for s in (1.0, -1.0))
+        with np.errstate(all="ignore"):
+            rise = (up - down) / (2 * _STEP)
+        weights = np.where(np.isfinite(rise), weights, 0.0)
+        rise = np.where(np.isfinite(rise), rise, 0.0)
+        gradient = self._gradient(arrays, weights)
+        known = np.isfinite(gradient)
+        if not known.all():  # infinite slopes: nothing to compare along these elements
+            direction = np.where(known, direction, 0.0)
+            up, down = (self._forward(arrays, x + s * _STEP * direction) for s in (1.0, -1.0))
+            with np.errstate(all="ignore"):
+                rise = np.nan_to_num((up - down) / (2 * _STEP), posinf=0.0, neginf=0.0)
+            gradient = np.where(known, gradient, 0.0)
+        ours = float(np.sum(gradient * direction))
+        slope = float(np.sum(weights * rise))
+        scale = float(np.sum(np.abs(gradient * direction)) + np.sum(np.abs(weights * rise)))
+        rounding = float(np.sum(np.abs(np.where(weights == 0, 0.0, weights * _finite(up)))))
+        if abs(ours - slope) <= _RELATIVE * scale + 1e-9 * rounding:
+            return None
+        return f"along a random direction it gives {ours:.9g}, the slope is {slope:.9g}"
+
+    def _forward(self, arrays: list[np.ndarray], x: np.ndarray) -> np.ndarray:
+        moved = [x if i == self.operand else a for i, a in enumerate(arrays)]
+        return op_value(self.op, self.types, moved, self.attrs, self.out)
+
+    def _gradient(self, arrays: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
+        leaves = [Tensor(t) for t in self.types]
+        seed = Tensor(self.out)
+        node = make_node(self.op, tuple(leaves), self.attrs, self.out)
+        assert self.op.vjp is not None
+        pieces = self.op.vjp(F, seed, node, *leaves, **self.attrs)
+        piece = (pieces if isinstance(pieces, tuple | list) else (pieces,))[self.operand]
+        if piece is None:
+            return np.zeros(self.types[self.operand].shape)
+        feed = dict(zip(leaves, arrays, strict=True)) | {seed: weights}
+        return graph_value(piece, feed).astype(np.float64)
+
+
+def all_derivations(plan: Any) -> list[Derivation]:
+    """A derivation for every float operand of every step with a vjp, whoever differentiates it."""
+    found = []
+    for step in plan.steps:
+        types = tuple(plan.type_of(a) for a in step.args)
+        if OPS[step.op].vjp is None or not step.out_type.dtype.is_float:
+            continue
+        for operand, type_ in enumerate(types):
+            if type_.dtype.is_float:
+                found.append(
+                    Derivation(
+                        step.op, step.attrs, step.args, types, operand, step.out_slot, step.location
+                    )
+                )
+    return found
+
+
+def _wide(value: Any) -> Any:
+    return f64 if isinstance(value, DType) and value.is_float else value
+
+
+def _finite(array: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(array), array, 0.0)
+
+
+def _sizes(x: np.ndarray) -> np.ndarray:
+    """How far an element may be moved: by its own size, and by some if it is zero."""
+    magnitude = _finite(np.abs(x))
+    mean = float(magnitude.mean())
+    return np.maximum(magnitude, 1e-3 * mean if mean > 0 else 1.0)
+
+
+def _sample(rng: np.random.Generator, op: Op, operand: int, type_: TensorType) -> np.ndarray:
+    """A value for an operand that the gradient does not depend on."""
+    if not type_.dtype.is_float:
+        return np.zeros(type_.shape, type_.dtype.numpy)
+    domain = op.domain if isinstance(op.domain, str) else op.domain[operand]
+    low, high = {"unit": (-0.9, 0.9), "probability": (0.1, 0.9), "ge1": (1.1, 3.0)}.get(
+        domain, (0.5, 2.0) if domain in ("positive", "nonzero") else (-2.0, 2.0)
+    )
+    return rng.uniform(low, high, type_.shape)
+
+
+__all__ = ["all_derivations", "find_wrong_vjp"]

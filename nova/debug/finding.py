@@ -1,0 +1,100 @@
+"""What a check found, and the errors made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova.debug.surgery import Program, describe
+from nova.errors import CheckError, NonFiniteError
+from nova.graph.location import Location
+from nova.plan import Derivation, Plan, Step
+
+_HINT = "nova.debug.minimize(program) reduces it to a few ops and writes a script that shows it"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The first thing that is wrong in a program.
+
+    kind        `step` (its own code is wrong), `program` (right alone, wrong in the company of
+                other steps: fusion, tiling, placement), `gradient` (a vjp column) or `nonfinite`.
+    op, step    the op and the number of its step; None where no step of the plan is at fault.
+    signature   the op with the types of its operands and of its result.
+    location    the user's line.
+    detail      in words: the largest difference and where, or what is not finite.
+    kernels     the kernels that come from this line.
+    operand     for a gradient: the number of the operand whose gradient is wrong.
+    program     the plan and arguments that show it.
+    """
+
+    kind: str
+    op: str | None
+    step: int | None
+    signature: str
+    location: Location | None
+    detail: str
+    kernels: tuple[str, ...] = ()
+    operand: int | None = None
+    program: Program | None = field(default=None, repr=False, compare=False)
+
+
+def step_finding(
+    kind: str, program: Program, step: Step, detail: str, kernels: Any = ()
+) -> Finding:
+    """A finding about one step; `kernels` are those of the program it was seen in."""
+    place = str(step.location)
+    names = tuple(dict.fromkeys(k.name for k in kernels if place in k.location))
+    signature = describe(program.plan, step)
+    return Finding(
+        kind, step.op, step.out_slot, signature, step.location, detail, names, program=program
+    )
+
+
+def gradient_finding(program: Program, derivation: Derivation, detail: str) -> Finding:
+    """A finding about a vjp column."""
+    operands = ", ".join(str(t) for t in derivation.types)
+    return Finding(
+        "gradient",
+        derivation.op,
+        derivation.out_slot,
+        f"{derivation.op}({operands})",
+        derivation.location,
+        detail,
+        operand=derivation.operand,
+        program=program,
+    )
+
+
+def error_of(finding: Finding) -> CheckError | NonFiniteError:
+    """The error to raise for a finding."""
+    where = str(finding.location) if finding.location else None
+    made: type[CheckError | NonFiniteError]
+    made = NonFiniteError if finding.kind == "nonfinite" else CheckError
+    error = made(_text(finding), where=where, hint=_HINT)
+    error.finding = finding
+    return error
+
+
+def _text(finding: Finding) -> str:
+    count = len(finding.program.plan.steps) if finding.program else 0
+    place = f"step {finding.step} of {count}, " if finding.step is not None else ""
+    what = {
+        "step": f"{place}{finding.signature}, differs from the numpy oracle",
+        "program": f"{place}{finding.signature}, is right alone and wrong in this program",
+        "gradient": f"the vjp of {finding.signature} is wrong for operand {finding.operand}",
+        "nonfinite": f"{place}{finding.signature}, is not finite",
+    }[finding.kind]
+    kernels = f"\n  in {', '.join(finding.kernels)}" if finding.kernels else ""
+    return f"{what}\n  {finding.detail}{kernels}"
+
+
+def result_finding(program: Program, title: str, detail: str) -> Finding:
+    """A finding about a result or update that is no step: an argument or a constant."""
+    return Finding("program", None, None, title, None, detail, program=program)
+
+
+def title_of_argument(plan: Plan, number: int) -> str:
+    """`argument 'x'` of the signature, inputs and params counted together."""
+    argument = plan.signature.arguments[number]
+    return f"argument {argument.name!r} ({argument.type})"

@@ -1,0 +1,228 @@
+"""`nova.gradcheck`: the gradients of a function against central differences, in f64.
+
+In: a function of tensors and arrays to call it with. Out: a report, or GradcheckError at the worst
+element. Both the function and its gradients run compiled; a result that is not one number is made
+one by a random projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nova.compiler import Compiled, compile
+from nova.dtypes import bool_, f64
+from nova.errors import AttributeValueError, GradcheckError, GradientError
+from nova.graph.functions import FUNCTIONS
+from nova.graph.gradients import gradients
+from nova.graph.location import user_location
+from nova.graph.tensor import Tensor, as_array, tensor
+from nova.structure import flatten, unflatten
+
+_MOST_ELEMENTS = 256
+
+
+@dataclass(frozen=True)
+class ArgumentReport:
+    """One array among the arguments: its worst element, and how many were compared."""
+
+    name: str
+    index: tuple[int, ...]
+    gradient: float
+    slope: float
+    error: float
+    compared: int
+    ok: bool
+
+
+@dataclass(frozen=True)
+class GradcheckReport:
+    """What `gradcheck` compared; true if everything agreed."""
+
+    order: int
+    arguments: tuple[ArgumentReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(a.ok for a in self.arguments)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        lines = [f"gradients of order {self.order}"]
+        for a in self.arguments:
+            lines.append(
+                f"  {'ok   ' if a.ok else 'WRONG'} {a.name}: largest error {a.error:.3g} at "
+                f"{list(a.index)} (gradient {a.gradient:.9g}, slope {a.slope:.9g}; "
+                f"{a.compared} compared)"
+            )
+        return "\n".join(lines)
+
+
+def gradcheck(
+    function: Callable[..., Any],
+    args: Any,
+    *,
+    argnums: Sequence[int] | int | None = None,
+    eps: float = 1e-6,
+    atol: float = 1e-6,
+    rtol: float = 1e-5,
+    order: int = 1,
+    seed: int = 0,
+    raise_error: bool = True,
+) -> GradcheckReport:
+    """Compare the gradients of `function(*args)` with central differences of step `eps`.
+
+    Float arrays among `args` are taken as f64 and differentiated (those of `argnums` only, if it is
+    given); integer and bool arrays and Python numbers are passed along. Of a large array, 256
+    random elements are compared. With `order=2` the gradients of the gradients are compared as
+    well. GradcheckError names the worst element; with `raise_error=False` the report says it.
+    """
+    if order not in (1, 2):
+        raise AttributeValueError(f"order must be 1 or 2, not {order!r}")
+    given = tuple(args) if isinstance(args, list | tuple) else (args,)
+    problem = _Problem(function, given, argnums, np.random.default_rng(seed))
+    report = problem.report(problem.loss, 1, eps, atol, rtol)
+    if order == 2 and report.ok:
+        slope = problem.projected(gradients(problem.loss, problem.sources))
+        report = problem.report(slope, 2, eps, atol, rtol)
+    if raise_error and not report.ok:
+        worst = max((a for a in report.arguments if not a.ok), key=lambda a: a.error)
+        error = GradcheckError(
+            f"the gradient of {worst.name} at {list(worst.index)} is {worst.gradient:.9g}, the "
+            f"slope of the function there is {worst.slope:.9g}",
+            where=str(user_location()),
+            hint="run it under NOVA_CHECK=1, which names the vjp or the step that is wrong",
+        )
+        error.report = report
+        raise error
+    return report
+
+
+class _Problem:
+    """The function traced on f64 placeholders, as one number."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        argnums: Sequence[int] | int | None,
+        rng: np.random.Generator,
+    ):
+        self.rng = rng
+        chosen = {argnums} if isinstance(argnums, int) else set(argnums or range(len(args)))
+        self.inputs: list[Tensor] = []
+        self.arrays: list[np.ndarray] = []
+        self.sources: list[Tensor] = []
+        traced = [self._trace(i, a, i in chosen) for i, a in enumerate(args)]
+        if not self.sources:
+            raise GradientError(
+                "nothing to differentiate: no argument is a float array",
+                where=str(user_location()),
+            )
+        outputs = flatten(function(*traced))[0]
+        self.loss = self.projected([o for o in outputs if isinstance(o, Tensor)])
+
+    def _trace(self, position: int, arg: Any, differentiate: bool) -> Any:
+        leaves, structure = flatten(arg)
+        names = structure.names()
+        return unflatten(
+            structure,
+            [
+                self._leaf(f"argument {position}{_suffix(name)}", leaf, differentiate)
+                for name, leaf in zip(names, leaves, strict=True)
+            ],
+        )
+
+    def _leaf(self, name: str, leaf: Any, differentiate: bool) -> Any:
+        if type(leaf) in (bool, int, float):
+            return leaf
+        array = as_array(leaf)
+        leaf_type = tensor(array).type
+        if leaf_type.dtype.is_float:
+            leaf_type = leaf_type.with_dtype(f64)
+        placeholder = Tensor(leaf_type, name=name)
+        self.inputs.append(placeholder)
+        self.arrays.append(np.array(array, leaf_type.dtype.numpy))
+        if differentiate and leaf_type.dtype.is_float:
+            self.sources.append(placeholder)
+        return placeholder
+
+    def projected(self, outputs: Sequence[Tensor]) -> Tensor:
+        """Random weights times the float outputs, summed up."""
+        total: Tensor | None = None
+        for output in outputs:
+            if not output.dtype.is_float or output.dtype is bool_:
+                continue
+            weights = tensor(self.rng.uniform(0.5, 1.5, output.shape))
+            piece = FUNCTIONS["sum"](FUNCTIONS["cast"](output, dtype=f64) * weights)
+            total = piece if total is None else FUNCTIONS["add"](total, piece)
+        if total is None:
+            raise GradientError(
+                "nothing to differentiate: the function returns no float tensor",
+                where=str(user_location()),
+            )
+        return total
+
+    def report(
+        self, value: Tensor, order: int, eps: float, atol: float, rtol: float
+    ) -> GradcheckReport:
+        found = compile(gradients(value, self.sources), inputs=self.inputs)
+        forward = compile(value, inputs=self.inputs)
+        results = found(*self.arrays)
+        listed = results if isinstance(results, tuple) else (results,)
+        return GradcheckReport(
+            order,
+            tuple(
+                self._argument(forward, source, gradient, eps, atol, rtol)
+                for source, gradient in zip(self.sources, listed, strict=True)
+            ),
+        )
+
+    def _argument(
+        self,
+        forward: Compiled,
+        source: Tensor,
+        gradient: np.ndarray,
+        eps: float,
+        atol: float,
+        rtol: float,
+    ) -> ArgumentReport:
+        number = self.inputs.index(source)
+        places = np.arange(source.size)
+        if source.size > _MOST_ELEMENTS:
+            places = np.sort(self.rng.choice(source.size, _MOST_ELEMENTS, replace=False))
+        worst = ArgumentReport(source.name or "", (), 0.0, 0.0, 0.0, len(places), True)
+        ok = True
+        for place in places:
+            index = tuple(int(i) for i in np.unravel_index(place, source.shape))
+            slope = self._slope(forward, number, index, eps)
+            ours = float(gradient[index])
+            error = abs(ours - slope)
+            fits = error <= atol + rtol * max(abs(slope), abs(ours))
+            ok = ok and fits
+            if not error <= worst.error:
+                worst = ArgumentReport(worst.name, index, ours, slope, error, len(places), fits)
+        return ArgumentReport(
+            worst.name, worst.index, worst.gradient, worst.slope, worst.error, len(places), ok
+        )
+
+    def _slope(self, forward: Compiled, number: int, index: tuple[int, ...], eps: float) -> float:
+        arrays = [*self.arrays]
+        moved = arrays[number].copy()
+        arrays[number] = moved
+        at = float(moved[index])
+        step = eps * max(1.0, abs(at))
+        moved[index] = at + step
+        up = float(forward(*arrays))
+        moved[index] = at - step
+        down = float(forward(*arrays))
+        return (up - down) / (2 * step)
+
+
+def _suffix(name: str) -> str:
+    return f" ({name})" if name else ""

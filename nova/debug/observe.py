@@ -1,0 +1,73 @@
+"""Running compiled code for inspection: plans compiled without checks, on copies of arguments.
+
+In: a plan, arrays and the settings of the program under suspicion. Out: values of slots, results
+and updated params. Called by the checked runs and by the reduction of failing programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nova import knobs
+from nova.compiler import Compiled, compile_plan
+from nova.plan import Arg, Input, Param, Plan
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings of a compile that change the code."""
+
+    target: str = "cpu"
+    fast_math: bool = False
+    serial_work: int = 20_000
+    tile_work: int = 65_536
+
+    @staticmethod
+    def of(options: Mapping[str, Any]) -> Options:
+        """From the options in a manifest, which are text."""
+        return Options(
+            str(options["target"]),
+            str(options["fast_math"]) == "True",
+            int(options["serial_work"]),
+            int(options["tile_work"]),
+        )
+
+    def compile(self, plan: Plan) -> Compiled:
+        """The plan compiled with these settings, and not checked."""
+        with knobs.override(
+            check="off", serial_work=self.serial_work, tile_work=self.tile_work, log=""
+        ):
+            return compile_plan(plan, target=self.target, fast_math=self.fast_math)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run returned and wrote: pairs of what the plan calls it, and its value."""
+
+    values: tuple[tuple[Arg, np.ndarray], ...]
+
+
+def run_copy(program: Any, plan: Plan, arrays: Sequence[np.ndarray]) -> Outcome:
+    """Run on copies of the arguments, so that nothing of the caller's changes."""
+    copies = [np.array(a, order="C") for a in arrays]
+    count = len(plan.signature.inputs)
+    results = program.run(copies[:count], copies[count:])
+    listed = results if isinstance(results, tuple) else (results,)
+    if not plan.results:
+        listed = ()
+    pairs = list(zip(plan.results, listed, strict=True))
+    pairs += [(value, copies[count + param]) for param, value in plan.updates]
+    updated = {param for param, _ in plan.updates}
+    # What is not updated must be as it was.
+    for i, array in enumerate(copies):
+        if (
+            i - count not in updated
+            and array.tobytes() != np.ascontiguousarray(arrays[i]).tobytes()
+        ):
+            arg: Arg = Param(i - count) if i >= count else Input(i)
+            pairs.append((arg, array))
+    return Outcome(tuple(pairs))

@@ -1,0 +1,132 @@
+"""The numpy oracle over plans: what every step should give.
+
+In: a plan and the arrays of its arguments. Out: the values of its slots by the `numpy` column of
+each row (or the expansion of a composite that has none). Shares no code with the compiled path but
+the op table. With `Noise`, every value on the way is moved by a few units in the last place: how
+far results move is how far two correct computations may lie apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nova.dtypes import DType, TensorType, dtype
+from nova.errors import LoweringError
+from nova.graph.gradients import expand_composite
+from nova.graph.order import topological
+from nova.graph.tensor import Tensor
+from nova.ops import OPS, Op
+from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
+
+_NOISE_UNITS = 4.0
+
+
+def epsilon(type_: DType) -> float:
+    """The distance from 1 to the next number of a float type."""
+    return float(ml_dtypes.finfo(type_.numpy).eps)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Moves float arrays by up to `_NOISE_UNITS` units in the last place, at random."""
+
+    rng: np.random.Generator
+
+    def move(self, array: np.ndarray, type_: DType) -> np.ndarray:
+        if not type_.is_float:
+            return array
+        step = _NOISE_UNITS * epsilon(type_)
+        factor = 1.0 + step * self.rng.uniform(-1.0, 1.0, array.shape)
+        with np.errstate(all="ignore"):
+            return np.asarray(array * factor.astype(np.float64)).astype(type_.numpy)
+
+
+class Oracle:
+    """The values of a plan's arguments and slots, computed step by step."""
+
+    def __init__(self, plan: Plan, arrays: Sequence[np.ndarray], noise: Noise | None = None):
+        self.plan = plan
+        self.arrays = arrays
+        self.noise = noise
+        self.slots: list[np.ndarray] = []
+
+    def run(self, steps: int | None = None) -> list[np.ndarray]:
+        """The slots of the first `steps` steps (all of them by default)."""
+        for step in self.plan.steps[len(self.slots) : steps]:
+            value = step_value(step, [self.value(a) for a in step.args], self.noise)
+            if self.noise is not None:
+                value = self.noise.move(value, step.out_type.dtype)
+            self.slots.append(value)
+        return self.slots
+
+    def value(self, arg: Arg) -> np.ndarray:
+        return arg_value(self.plan, arg, self.arrays, self.slots)
+
+
+def arg_value(
+    plan: Plan, arg: Arg, arrays: Sequence[np.ndarray], slots: Sequence[np.ndarray]
+) -> np.ndarray:
+    """The value of an argument of a step, given those of the program and the slots."""
+    match arg:
+        case Input(index):
+            return arrays[index]
+        case Param(index):
+            return arrays[len(plan.signature.inputs) + index]
+        case Slot(index):
+            return slots[index]
+        case Literal(array):
+            return array
+
+
+def step_value(step: Step, arrays: Sequence[np.ndarray], noise: Noise | None = None) -> np.ndarray:
+    """What one step gives for the values of its arguments."""
+    types = [TensorType(a.shape, dtype(a.dtype)) for a in arrays]
+    return op_value(OPS[step.op], types, arrays, step.attrs, step.out_type, noise)
+
+
+def op_value(
+    op: Op,
+    types: Sequence[TensorType],
+    arrays: Sequence[np.ndarray],
+    attrs: dict[str, Any],
+    out: TensorType,
+    noise: Noise | None = None,
+) -> np.ndarray:
+    """`op` of arrays. With noise a composite is expanded, so that it is moved on the inside too."""
+    if op.compose is not None and (noise is not None or op.numpy is None):
+        leaves = [Tensor(t) for t in types]
+        node = Tensor(out, op=op, inputs=tuple(leaves), attrs=attrs)
+        expansion = expand_composite(node, leaves)
+        return graph_value(expansion, dict(zip(leaves, arrays, strict=True)), noise)
+    if op.numpy is None:
+        raise LoweringError(f"op {op.name!r} has no numpy column")
+    with np.errstate(all="ignore"):
+        result = np.asarray(op.numpy(*arrays, **attrs))
+    if result.shape != out.shape or result.dtype != out.dtype.numpy:
+        raise LoweringError(
+            f"the numpy column of {op.name} gave {result.dtype}{result.shape}, its rule says {out}"
+        )
+    return result
+
+
+def graph_value(
+    output: Tensor, feed: dict[Tensor, np.ndarray], noise: Noise | None = None
+) -> np.ndarray:
+    """The value of a graph whose leaves have data or are in `feed`."""
+    values: dict[Tensor, np.ndarray] = dict(feed)
+    for node in topological([output]):
+        if node in values:
+            continue
+        if node.op is None:
+            assert node.data is not None
+            values[node] = node.data
+            continue
+        types, arrays = [i.type for i in node.inputs], [values[i] for i in node.inputs]
+        value = op_value(node.op, types, arrays, node.attrs, node.type, noise)
+        values[node] = value if noise is None else noise.move(value, node.dtype)
+    return values[output]

@@ -1,0 +1,275 @@
+"""`nova.debug.minimize`: a failing program, reduced to the few ops that still fail.
+
+In: a compiled program, plan or error. Out: a `Reduction` with the small plan, its arguments and
+the error, and a script that reproduces it. A candidate is kept only if it fails in the same way.
+Values in the middle of the program become inputs that hold what the oracle says.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nova.compiler import Compiled
+from nova.debug.checked import Checker
+from nova.debug.derivatives import all_derivations
+from nova.debug.finding import Finding, error_of
+from nova.debug.observe import Options
+from nova.debug.oracle import Oracle
+from nova.debug.script import write_script
+from nova.debug.surgery import Program, cut
+from nova.dtypes import TensorType
+from nova.errors import AttributeValueError, MinimizeError
+from nova.graph.location import user_location
+from nova.plan import Arg, Plan, Slot
+from nova.settings import current_settings
+
+_MOST_TESTS = 300
+_DEPTHS = (0, 1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A small program that fails, and the script that shows it."""
+
+    plan: Plan
+    arrays: tuple[np.ndarray, ...]
+    error: BaseException
+    script: Path
+    tests: int
+
+
+def minimize(
+    program: Compiled | Plan | BaseException,
+    inputs: Sequence[Any] | None = None,
+    check: Callable[[Plan, Sequence[np.ndarray]], Any] | None = None,
+    path: str | Path = "repro.py",
+    *,
+    isolate: bool = False,
+) -> Reduction:
+    """Reduce a failing program and write a script to `path` that reproduces the failure.
+
+    `program` is a compiled program, a plan, or the CheckError or NonFiniteError of a checked run.
+    `inputs` are the arrays of the failing run, params after inputs; without them the latest checked
+    run of the program that failed is taken, or random arrays. A program fails if a checked run of
+    it raises, or `check(plan, arrays)` raises or returns True. With `isolate` every candidate
+    runs in a process of its own: for failures that end the process.
+    """
+    if check is not None and isolate:
+        raise AttributeValueError("isolate runs the default check: give either it or check")
+    start, options, finding = _start(program, inputs)
+    test = _Test(options, check, isolate, "nan" if _is_nonfinite(finding, program) else "1")
+    error = test.run(start)
+    if error is None:
+        raise MinimizeError(
+            "this program does not fail: its results agree with the oracle",
+            where=str(user_location()),
+            hint="give the arrays it fails with: minimize(program, inputs=[...])",
+        )
+    test.wanted = _kind(error)
+    reducer = _Reducer(start, error, test)
+    reducer.reduce()
+    script = Path(path)
+    title = str(reducer.error).splitlines()[0]
+    write_script(script, reducer.best, options, title, test.mode)
+    return Reduction(reducer.best.plan, reducer.best.arrays, reducer.error, script, test.count)
+
+
+def _start(program: Any, inputs: Sequence[Any] | None) -> tuple[Program, Options, Finding | None]:
+    settings = Options.of(current_settings().items())
+    finding: Finding | None = getattr(program, "finding", None)
+    if isinstance(program, Compiled):
+        settings = Options.of(program._executable.manifest.options)
+        finding = getattr(program._program, "last_failure", None)
+        plan = program.plan
+    elif isinstance(program, Plan):
+        plan = program
+    elif finding is not None and finding.program is not None:
+        plan = finding.program.plan
+    else:
+        raise MinimizeError(
+            f"a {type(program).__name__} is no program",
+            where=str(user_location()),
+            hint="give a compiled program, a plan, or the CheckError of a checked run",
+        )
+    if inputs is not None:
+        arrays = tuple(np.asarray(a) for a in inputs)
+    elif finding is not None and finding.program is not None:
+        arrays = finding.program.arrays
+    else:
+        rng = np.random.default_rng(0)
+        arrays = tuple(_random(rng, a.type) for a in plan.signature.arguments)
+    return Program(plan, arrays), settings, finding
+
+
+def _is_nonfinite(finding: Finding | None, program: Any) -> bool:
+    return finding is not None and finding.kind == "nonfinite"
+
+
+def _random(rng: np.random.Generator, type_: TensorType) -> np.ndarray:
+    if type_.dtype.is_float:
+        return np.asarray(rng.standard_normal(type_.shape)).astype(type_.dtype.numpy)
+    return np.asarray(rng.integers(0, 2, type_.shape)).astype(type_.dtype.numpy)
+
+
+class _Test:
+    """Whether a program fails; counts how often it was asked."""
+
+    def __init__(self, options: Options, check: Any, isolate: bool, mode: str):
+        self.options = options
+        self.check = check
+        self.isolate = isolate
+        self.mode = mode
+        self.wanted: str | None = None
+        self.count = 0
+
+    def run(self, program: Program) -> BaseException | None:
+        """The error of a program, or None; only the kind that is looked for."""
+        self.count += 1
+        error = self._run(program)
+        if error is None or (self.wanted is not None and _kind(error) != self.wanted):
+            return None
+        return error
+
+    def _run(self, program: Program) -> BaseException | None:
+        if self.isolate:
+            return self._run_alone(program)
+        try:
+            if self.check is not None:
+                failed = self.check(program.plan, program.arrays)
+                return MinimizeError("check(plan, arrays) is true") if failed else None
+            finding = self._find(program)
+        except Exception as error:
+            return error
+        return None if finding is None else error_of(finding)
+
+    def _find(self, program: Program) -> Finding | None:
+        checker = Checker(program.plan, self.options)
+        if self.mode == "nan":
+            found = checker.find_nonfinite(program.arrays)
+            return found if found is not None and found.step is not None else None
+        if self.mode == "gradient":
+            checker._derivations = all_derivations(program.plan)
+        return checker.find_wrong(program.arrays, locate=self.wanted is None)
+
+    def _run_alone(self, program: Program) -> BaseException | None:
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder, "candidate.py")
+            write_script(script, program, self.options, "A candidate.", self.mode)
+            done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+        if done.returncode == 0:
+            return None
+        if done.returncode < 0:
+            return ChildProcessError(f"the process ended by signal {-done.returncode}")
+        lines = [line for line in done.stderr.splitlines() if line and not line[0].isspace()]
+        return ChildProcessError(lines[-1] if lines else f"status {done.returncode}")
+
+
+def _kind(error: BaseException) -> str:
+    text = str(error).split(":")[0] if isinstance(error, ChildProcessError) else ""
+    return f"{type(error).__name__}{text}"
+
+
+class _Reducer:
+    """The smallest failing program so far, and the steps that make it smaller."""
+
+    def __init__(self, start: Program, error: BaseException, test: _Test):
+        self.best = start
+        self.error = error
+        self.test = test
+
+    def reduce(self) -> None:
+        finding = getattr(self.error, "finding", None)
+        if finding is not None and finding.kind == "gradient":
+            self._single_out(finding)
+            return
+        if finding is not None and finding.step is not None:
+            self._grow_around(finding.step)
+        size = None
+        while size != _size(self.best) and self.test.count < _MOST_TESTS:
+            size = _size(self.best)
+            self._drop_results()
+            self._drop_steps()
+
+    def _try(self, candidate: Program) -> bool:
+        if _size(candidate) >= _size(self.best) or self.test.count >= _MOST_TESTS:
+            return False
+        error = self.test.run(candidate)
+        if error is None:
+            return False
+        self.best, self.error = candidate, error
+        return True
+
+    def _values(self) -> dict[int, np.ndarray]:
+        """What the oracle says for every slot."""
+        return dict(enumerate(Oracle(self.best.plan, self.best.arrays).run()))
+
+    def _single_out(self, finding: Finding) -> None:
+        """A vjp is wrong: the op alone shows it, if the program computes the op."""
+        if finding.step is None:
+            return
+        self.test.mode = "gradient"
+        values = {k: v for k, v in self._values().items() if k != finding.step}
+        self._try(cut(self.best, values, [Slot(finding.step)]))
+
+    def _grow_around(self, step: int) -> None:
+        """The step alone, then with what it reads, then with what that reads."""
+        values = self._values()
+        plan = self.best.plan
+        kept = {step}
+        for depth in _DEPTHS:
+            for _ in range(min(depth, 1)):
+                kept |= {a.index for s in kept for a in plan.steps[s].args if isinstance(a, Slot)}
+            given = {k: v for k, v in values.items() if k not in kept}
+            if self._try(cut(self.best, given, [Slot(step)])):
+                return
+
+    def _drop_results(self) -> None:
+        for results, updates in _fewer_results(self.best.plan):
+            if self._try(cut(self.best, {}, results, updates)):
+                return
+
+    def _drop_steps(self) -> None:
+        chunk = max(1, len(self.best.plan.steps) // 2)
+        while chunk:
+            start = 0
+            while start < len(self.best.plan.steps):
+                values = self._values()
+                given = {k: values[k] for k in range(start, min(start + chunk, len(values)))}
+                returned = [r for r in self.best.plan.results if not _is_given(r, given)]
+                updates = [u for u in self.best.plan.updates if not _is_given(u[1], given)]
+                if not (returned or updates) or not self._try(
+                    cut(self.best, given, returned, updates)
+                ):
+                    start += chunk
+            chunk //= 2
+
+
+def _is_given(arg: Arg, given: dict[int, np.ndarray]) -> bool:
+    return isinstance(arg, Slot) and arg.index in given
+
+
+def _fewer_results(
+    plan: Plan,
+) -> Iterator[tuple[Sequence[Arg], Sequence[tuple[int, Arg]]]]:
+    """Each result alone, each update alone, then all but one."""
+    results, updates = plan.results, plan.updates
+    if len(results) + len(updates) > 1:
+        yield from (([r], ()) for r in results)
+        yield from (((), [u]) for u in updates)
+        for i in range(len(results)):
+            yield [*results[:i], *results[i + 1 :]], updates
+        for i in range(len(updates)):
+            yield results, [*updates[:i], *updates[i + 1 :]]
+
+
+def _size(program: Program) -> tuple[int, int, int]:
+    plan = program.plan
+    return len(plan.steps), len(plan.results) + len(plan.updates), len(program.arrays)

@@ -1,0 +1,95 @@
+"""Scripts that reproduce a failure: a plan, its arguments, and the check that fails.
+
+In: a reduced program. Out: a Python file that needs nothing but Nova, with small arrays written
+out and large ones in an `.npz` beside it. Called by `minimize`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from nova.debug.observe import Options
+from nova.debug.surgery import Program
+from nova.dtypes import dtype
+from nova.plan import print_plan
+
+_MOST_ELEMENTS = 64
+
+_TEXT = '''"""{title}
+
+Written by nova.debug.minimize. Run it: it raises the error again, or says that all is well.
+"""
+
+{imports}
+
+import nova
+{more}
+PLAN = """
+{plan}"""
+
+{arrays}
+
+with nova.knobs.override(
+    cache=False, check={check!r}, serial_work={serial_work}, tile_work={tile_work}
+):
+    {call}
+print("the program agrees with the oracle")
+'''
+
+
+def write_script(path: Path, program: Program, options: Options, title: str, mode: str) -> None:
+    """Write the script. `mode` is `1`, `nan`, or `gradient` for the vjp columns of the ops."""
+    count = len(program.plan.signature.inputs)
+    large = any(a.size > _MOST_ELEMENTS for a in program.arrays)
+    names = [f"a{i}" for i in range(len(program.arrays))]
+    lines = [_assignment(n, a) for n, a in zip(names, program.arrays, strict=True)]
+    if large:
+        lines.insert(0, f'DATA = np.load(Path(__file__).with_name("{path.stem}.npz"))')
+        np.savez(
+            path.with_suffix(".npz"),
+            **{
+                n: _storable(a)
+                for n, a in zip(names, program.arrays, strict=True)
+                if a.size > _MOST_ELEMENTS
+            },
+        )
+    settings = f"target={options.target!r}, fast_math={options.fast_math}"
+    if mode == "gradient":
+        call = f"check_plan(PLAN, [{', '.join(names)}], {settings}, gradients=True)"
+    else:
+        inputs, params = ", ".join(names[:count]), ", ".join(names[count:])
+        call = f"nova.compile_plan(PLAN, {settings}).run([{inputs}], [{params}])"
+    path.write_text(
+        _TEXT.format(
+            title=title.replace('"""', "'''").replace("\\", "/"),
+            imports="from pathlib import Path\n\nimport numpy as np"
+            if large
+            else "import numpy as np",
+            more="from nova.debug import check_plan\n" if mode == "gradient" else "",
+            plan=print_plan(program.plan).replace("\\", "/"),
+            arrays="\n".join(lines),
+            check="off" if mode == "gradient" else mode,
+            serial_work=options.serial_work,
+            tile_work=options.tile_work,
+            call=call,
+        )
+    )
+
+
+def _assignment(name: str, array: np.ndarray) -> str:
+    type_ = dtype(array.dtype)
+    if array.size > _MOST_ELEMENTS:
+        view = ".view(nova.bf16.numpy)" if type_.name == "bf16" else ""
+        return f'{name} = DATA["{name}"]{view}'
+    # Text of floats gives the same bits back, in every type: the f64 of its value is exact.
+    values = np.asarray(array, np.float64).tolist() if type_.is_float else array.tolist()
+    text = str(values).replace("nan", "np.nan").replace("inf", "np.inf")
+    spelled = "nova.bf16.numpy" if type_.name == "bf16" else f'"{type_.numpy}"'
+    reshaped = f".reshape({array.shape})" if array.size == 0 else ""
+    return f"{name} = np.array({text}, {spelled}){reshaped}"
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    return array.view(np.uint16) if dtype(array.dtype).name == "bf16" else array

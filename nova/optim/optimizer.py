@@ -1,0 +1,206 @@
+"""`Optimizer`: what all optimizers share: parameters and their options, state, clipping.
+
+An optimizer is configuration only. `init_state` gives fresh state arrays; `apply` maps parameters,
+gradients and state to new ones as graph values. `nova.train_step` calls both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nova.dtypes import DType
+from nova.errors import AttributeValueError, GraphError, NovaError, UnknownKeywordError
+from nova.graph.build import cast
+from nova.graph.location import user_location
+from nova.graph.tensor import Tensor
+from nova.optim.clipping import clip_grad_norm, clip_grad_value
+from nova.optim.schedules import Rate, Schedule, as_schedule
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may differ from parameter to parameter."""
+
+    lr: float | Schedule
+    weight_decay: float = 0.0
+    maximize: bool = False
+
+    def __post_init__(self) -> None:
+        as_schedule(self.lr)
+        not_negative(self.weight_decay, "weight_decay")
+
+    def slots(self) -> tuple[str, ...]:
+        """The names of the state arrays that a parameter has."""
+        return ()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A parameter, the name of its state, and its options."""
+
+    name: str
+    param: Tensor
+    options: Any
+
+
+class Optimizer(ABC):
+    """Base of the optimizers.
+
+    `params` are parameters, (name, parameter) pairs such as `model.named_parameters()` gives, or
+    groups: dicts with `params` and the options that differ for them. `clip_value` bounds every
+    element of the gradients, then `clip_norm` the norm of all of them together.
+    """
+
+    options_class: ClassVar[type[Options]]
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        *,
+        clip_norm: float | None = None,
+        clip_norm_type: float = 2.0,
+        clip_value: float | None = None,
+        **options: Any,
+    ):
+        try:
+            self.options = self.options_class(**options)
+            self.entries = _entries(params, self.options)
+            for value, name in ((clip_norm, "clip_norm"), (clip_value, "clip_value")):
+                if value is not None and not value > 0:
+                    raise AttributeValueError(
+                        f"{name} is {value!r}", hint="it is a positive number, or None"
+                    )
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
+        self.clip_norm = clip_norm
+        self.clip_norm_type = clip_norm_type
+        self.clip_value = clip_value
+
+    @property
+    def params(self) -> list[Tensor]:
+        """The parameters, in the order that `apply` takes them."""
+        return [entry.param for entry in self.entries]
+
+    def init_state(self) -> dict[str, np.ndarray]:
+        """Fresh state: `step`, and `<slot>.<name or index>` for every parameter."""
+        state = {"step": np.array(0, np.int64)}
+        for entry in self.entries:
+            for slot in entry.options.slots():
+                type_ = entry.param.type
+                state[f"{slot}.{entry.name}"] = np.zeros(type_.shape, type_.dtype.numpy)
+        return state
+
+    def apply(
+        self,
+        params: Sequence[Tensor],
+        grads: Sequence[Tensor | None],
+        state: dict[str, Tensor],
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """New parameters and new state; a parameter whose gradient is None stays as it is."""
+        if not len(params) == len(grads) == len(self.entries):
+            raise GraphError(
+                f"{len(params)} params and {len(grads)} gradients for an optimizer of "
+                f"{len(self.entries)} params"
+            )
+        step = state["step"]
+        new_params: list[Tensor] = []
+        new_state = {**state, "step": step + 1}
+        known: dict[Any, Any] = {}
+        for entry, param, grad in zip(self.entries, params, self._clipped(grads), strict=True):
+            if grad is None:
+                new_params.append(param)
+                continue
+            options = entry.options
+            if options not in known:
+                known[options] = self.rates(options, step)
+            names = {slot: f"{slot}.{entry.name}" for slot in options.slots()}
+            own = {slot: state[name] for slot, name in names.items()}
+            grad = -grad if options.maximize else grad
+            new, changed = self.update(options, param, grad, own, known[options])
+            new_params.append(new)
+            new_state.update((names[slot], value) for slot, value in changed.items())
+        return new_params, new_state
+
+    @abstractmethod
+    def rates(self, options: Any, step: Tensor) -> Any:
+        """Numbers of one update that all parameters with these options share."""
+
+    @abstractmethod
+    def update(
+        self, options: Any, param: Tensor, grad: Tensor, own: dict[str, Tensor], rates: Any
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """One parameter's new value and new state."""
+
+    def _clipped(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        given = [g for g in grads if g is not None]
+        if self.clip_value is not None:
+            given = clip_grad_value(given, self.clip_value)
+        if self.clip_norm is not None:
+            given = clip_grad_norm(given, self.clip_norm, self.clip_norm_type)[0]
+        clipped = iter(given)
+        return [None if g is None else next(clipped) for g in grads]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.entries)} params, {self.options}>"
+
+
+def as_type(rate: Rate, dtype: DType) -> Rate:
+    """A rate in the type of the parameter; a number takes it by itself."""
+    return cast(rate, dtype) if isinstance(rate, Tensor) else rate
+
+
+def not_negative(value: float, what: str) -> None:
+    if not value >= 0:
+        raise AttributeValueError(f"{what} is {value!r}", hint="it is a number of at least 0")
+
+
+def _entries(params: Iterable[Any], options: Options) -> tuple[_Entry, ...]:
+    entries: list[_Entry] = []
+    for group in [params] if isinstance(params, Tensor | dict) else params:
+        own = options
+        if isinstance(group, dict):
+            members = group.get("params", ())
+            members = [members] if isinstance(members, Tensor) else members
+            own = _group_options(options, {k: v for k, v in group.items() if k != "params"})
+        else:
+            members = [group]
+        entries += [_entry(member, len(entries) + i, own) for i, member in enumerate(members)]
+    _check_entries(entries)
+    return tuple(entries)
+
+
+def _entry(member: Any, index: int, options: Options) -> _Entry:
+    name, param = member if isinstance(member, tuple) else (str(index), member)
+    if not isinstance(param, Tensor) or param.data is None or not param.dtype.is_float:
+        raise GraphError(
+            f"{param!r} is no parameter: an optimizer takes float tensors with data",
+            hint="pass model.parameters()",
+        )
+    return _Entry(str(name), param, options)
+
+
+def _check_entries(entries: Sequence[_Entry]) -> None:
+    if not entries:
+        raise GraphError("an optimizer of no parameters", hint="pass model.parameters()")
+    for what, keys in (
+        ("parameter", [id(e.param) for e in entries]),
+        ("name", [e.name for e in entries]),
+    ):
+        twice = next((e for i, e in enumerate(entries) if keys[i] in keys[:i]), None)
+        if twice is not None:
+            raise GraphError(f"a {what} is given twice to the optimizer: {twice.name!r}")
+
+
+def _group_options(options: Options, changes: dict[str, Any]) -> Options:
+    known = [f.name for f in fields(options)]
+    for name in changes:
+        if name not in known:
+            raise UnknownKeywordError(
+                f"a group has no option {name!r}", hint=f"its options: {', '.join(known)}"
+            )
+    return replace(options, **changes)

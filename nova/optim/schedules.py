@@ -1,0 +1,215 @@
+"""Learning-rate schedules: functions of the step counter, computed inside of the program.
+
+A schedule gets the 0-d i64 tensor that counts the updates done so far (0 at the first one) and
+gives the rate of the next: a number, or a 0-d f64 tensor. Each is the closed form of torch's
+scheduler of that name, stepped once an update.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite, pi
+
+from nova.dtypes import f64
+from nova.errors import AttributeValueError
+from nova.graph.build import cast, constant
+from nova.graph.tensor import Tensor
+from nova.ops import F
+
+Rate = float | Tensor
+
+
+class Schedule(ABC):
+    """The rate as a function of the number of updates done."""
+
+    @abstractmethod
+    def __call__(self, step: Tensor) -> Rate:
+        """The rate of the update that follows `step` others."""
+
+
+def as_schedule(rate: float | Schedule) -> Schedule:
+    """A number as the schedule that always gives it."""
+    return rate if isinstance(rate, Schedule) else Constant(rate)
+
+
+@dataclass(frozen=True)
+class Constant(Schedule):
+    """Always `lr`."""
+
+    lr: float
+
+    def __post_init__(self) -> None:
+        is_number = isinstance(self.lr, int | float) and not isinstance(self.lr, bool)
+        if not is_number or not isfinite(self.lr) or self.lr < 0:
+            raise AttributeValueError(
+                f"a learning rate of {self.lr!r}", hint="it is a number that is not negative"
+            )
+
+    def __call__(self, step: Tensor) -> Rate:
+        return float(self.lr)
+
+
+@dataclass(frozen=True)
+class _Scaled(Schedule):
+    """A schedule that multiplies another one (or a number) by a factor of the step."""
+
+    lr: float | Schedule
+
+    def __post_init__(self) -> None:
+        as_schedule(self.lr)
+
+    @abstractmethod
+    def factor(self, step: Tensor) -> Rate:
+        """What the rate is multiplied by."""
+
+    def __call__(self, step: Tensor) -> Rate:
+        return as_schedule(self.lr)(step) * self.factor(step)
+
+
+@dataclass(frozen=True)
+class StepLR(_Scaled):
+    """Times `gamma` after every `step_size` updates."""
+
+    step_size: int
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least_one(self.step_size, "step_size")
+
+    def factor(self, step: Tensor) -> Rate:
+        return _power(self.gamma, F.floor_div(step, self.step_size))
+
+
+@dataclass(frozen=True)
+class MultiStepLR(_Scaled):
+    """Times `gamma` when the count of updates reaches each of `milestones`."""
+
+    milestones: tuple[int, ...]
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "milestones", tuple(sorted(self.milestones)))
+
+    def factor(self, step: Tensor) -> Rate:
+        result = constant(1.0, f64)
+        for milestone in self.milestones:
+            result = F.where(step >= milestone, result * self.gamma, result)
+        return result
+
+
+@dataclass(frozen=True)
+class ExponentialLR(_Scaled):
+    """Times `gamma` at every update."""
+
+    gamma: float
+
+    def factor(self, step: Tensor) -> Rate:
+        return _power(self.gamma, step)
+
+
+@dataclass(frozen=True)
+class LinearLR(_Scaled):
+    """The factor goes from `start_factor` to `end_factor` in `total_iters` updates and stays."""
+
+    start_factor: float = 1.0 / 3
+    end_factor: float = 1.0
+    total_iters: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least_one(self.total_iters, "total_iters")
+
+    def factor(self, step: Tensor) -> Rate:
+        done = cast(F.minimum(step, self.total_iters), f64) / self.total_iters
+        return done * (self.end_factor - self.start_factor) + self.start_factor
+
+
+@dataclass(frozen=True)
+class CosineAnnealing(Schedule):
+    """From `lr` to `eta_min` along half a cosine in `t_max` updates, then up again."""
+
+    lr: float
+    t_max: int
+    eta_min: float = 0.0
+
+    def __post_init__(self) -> None:
+        Constant(self.lr)
+        _at_least_one(self.t_max, "t_max")
+
+    def __call__(self, step: Tensor) -> Rate:
+        wave = F.cos(cast(step, f64) * (pi / self.t_max))
+        return (wave + 1.0) * ((self.lr - self.eta_min) / 2) + self.eta_min
+
+
+@dataclass(frozen=True)
+class LambdaLR(_Scaled):
+    """The factor is `function(step)`, a function of tensors."""
+
+    function: Callable[[Tensor], Rate]
+
+    def factor(self, step: Tensor) -> Rate:
+        value = self.function(step)
+        return cast(value, f64) if isinstance(value, Tensor) else value
+
+
+@dataclass(frozen=True)
+class SequentialLR(Schedule):
+    """`schedules[i]` from update `milestones[i - 1]` on, each counting from 0."""
+
+    schedules: tuple[float | Schedule, ...]
+    milestones: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schedules", tuple(self.schedules))
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+        if len(self.schedules) != len(self.milestones) + 1:
+            raise AttributeValueError(
+                f"{len(self.schedules)} schedules and {len(self.milestones)} milestones",
+                hint="there is one milestone between two schedules",
+            )
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise AttributeValueError(f"milestones {self.milestones} do not ascend")
+
+    def __call__(self, step: Tensor) -> Rate:
+        rate = as_schedule(self.schedules[0])(step)
+        for start, schedule in zip(self.milestones, self.schedules[1:], strict=True):
+            later = as_schedule(schedule)(F.maximum(step - start, 0))
+            rate = F.where(step >= start, _tensor(later), _tensor(rate))
+        return rate
+
+
+@dataclass(frozen=True)
+class LinearWarmup(Schedule):
+    """The first rate of `lr`, reached linearly in `steps` updates; then `lr` from its start."""
+
+    lr: float | Schedule
+    steps: int
+    start_factor: float = 1.0 / 3
+
+    def __post_init__(self) -> None:
+        as_schedule(self.lr)
+        _at_least_one(self.steps, "steps")
+
+    def __call__(self, step: Tensor) -> Rate:
+        after = as_schedule(self.lr)
+        first = after(constant(0, step.dtype))
+        factor = LinearLR(1.0, self.start_factor, 1.0, self.steps).factor(step)
+        later = after(F.maximum(step - self.steps, 0))
+        return F.where(step < self.steps, factor * first, _tensor(later))
+
+
+def _tensor(rate: Rate) -> Tensor:
+    return rate if isinstance(rate, Tensor) else constant(rate, f64)
+
+
+def _power(base: float, exponent: Tensor) -> Tensor:
+    return F.pow(constant(base, f64), cast(exponent, f64))
+
+
+def _at_least_one(value: int, what: str) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise AttributeValueError(f"{what} is {value!r}", hint="it is an integer of at least 1")

@@ -1,0 +1,287 @@
+"""Every layer against torch's from the same weights: values, gradients, and 50 steps of training.
+
+All layers of one type are one compiled program, so that each test compiles once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nova
+from nova import nn
+from nova.graph.gradients import gradients
+
+TOLERANCE = {"f32": 1e-5, "f64": 1e-10}
+TORCH_TYPE = {"f32": torch.float32, "f64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer of ours, torch's, the shapes of the inputs, and how each is called."""
+
+    name: str
+    ours: Callable[[str], nn.Module]
+    theirs: Callable[[], torch.nn.Module]
+    shapes: tuple[tuple[int, ...], ...] = ((6, 8),)
+    call: Callable[..., Any] = lambda layer, *xs: layer(*xs)
+    torch_call: Callable[..., Any] = lambda layer, *xs: layer(*xs)
+
+
+INDEX = np.array([[0, 4, 4], [2, 0, 1]])
+MASK = np.random.default_rng(1).random((5, 5)) > 0.4
+MASK[:, 0] = True
+BIAS_MASK = np.random.default_rng(2).standard_normal((5, 5))
+
+
+def attend(**options: Any) -> Callable[..., Any]:
+    def call(layer: torch.nn.MultiheadAttention, q: Any, *kv: Any) -> Any:
+        k, v = (kv * 2)[:2] if kv else (q, q)
+        mask = options.get("mask")
+        if options.get("causal"):
+            mask = ~torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
+        mask = mask if mask is None or mask.dtype == torch.bool else mask.to(q.dtype)
+        return layer(q, k, v, attn_mask=mask, need_weights=False)[0]
+
+    return call
+
+
+def mha(**options: Any) -> Callable[[], torch.nn.Module]:
+    return lambda: torch.nn.MultiheadAttention(8, 2, batch_first=True, **options)
+
+
+CASES = [
+    Case("linear", lambda d: nn.Linear(8, 5, dtype=d), lambda: torch.nn.Linear(8, 5)),
+    Case(
+        "linear of a batch, without bias",
+        lambda d: nn.Linear(8, 5, bias=False, dtype=d),
+        lambda: torch.nn.Linear(8, 5, bias=False),
+        ((2, 3, 8),),
+    ),
+    Case(
+        "embedding",
+        lambda d: nn.Embedding(5, 4, dtype=d),
+        lambda: torch.nn.Embedding(5, 4),
+        (),
+        lambda layer: layer(INDEX),
+        lambda layer: layer(torch.from_numpy(INDEX)),
+    ),
+    Case("layer norm", lambda d: nn.LayerNorm(8, dtype=d), lambda: torch.nn.LayerNorm(8)),
+    Case(
+        "layer norm over two axes",
+        lambda d: nn.LayerNorm((3, 8), eps=1e-3, dtype=d),
+        lambda: torch.nn.LayerNorm((3, 8), eps=1e-3),
+        ((2, 3, 8),),
+    ),
+    Case(
+        "layer norm without bias",
+        lambda d: nn.LayerNorm(8, bias=False, dtype=d),
+        lambda: torch.nn.LayerNorm(8, bias=False),
+    ),
+    Case(
+        "layer norm without parameters",
+        lambda d: nn.LayerNorm(8, elementwise_affine=False, dtype=d),
+        lambda: torch.nn.LayerNorm(8, elementwise_affine=False),
+    ),
+    Case("rms norm", lambda d: nn.RMSNorm(8, dtype=d), lambda: torch.nn.RMSNorm(8)),
+    Case(
+        "rms norm with eps",
+        lambda d: nn.RMSNorm((3, 8), eps=1e-2, elementwise_affine=False, dtype=d),
+        lambda: torch.nn.RMSNorm((3, 8), eps=1e-2, elementwise_affine=False),
+        ((2, 3, 8),),
+    ),
+    Case("gelu", lambda d: nn.GELU(), torch.nn.GELU),
+    Case("gelu by tanh", lambda d: nn.GELU("tanh"), lambda: torch.nn.GELU("tanh")),
+    Case("relu", lambda d: nn.ReLU(), torch.nn.ReLU),
+    Case("silu", lambda d: nn.SiLU(), torch.nn.SiLU),
+    Case("tanh", lambda d: nn.Tanh(), torch.nn.Tanh),
+    Case(
+        "sequential",
+        lambda d: nn.Sequential(
+            nn.Linear(8, 9, dtype=d), nn.GELU(), nn.Dropout(0.0), nn.Linear(9, 3, dtype=d)
+        ),
+        lambda: torch.nn.Sequential(
+            torch.nn.Linear(8, 9), torch.nn.GELU(), torch.nn.Dropout(0.0), torch.nn.Linear(9, 3)
+        ),
+    ),
+    Case(
+        "attention",
+        lambda d: nn.MultiheadAttention(8, 2, dtype=d),
+        mha(),
+        ((3, 5, 8),),
+        torch_call=attend(),
+    ),
+    Case(
+        "causal attention",
+        lambda d: nn.MultiheadAttention(8, 2, causal=True, dtype=d),
+        mha(),
+        ((3, 5, 8),),
+        torch_call=attend(causal=True),
+    ),
+    Case(
+        "attention without a batch and without bias",
+        lambda d: nn.MultiheadAttention(8, 2, bias=False, dtype=d),
+        mha(bias=False),
+        ((5, 8),),
+        torch_call=attend(),
+    ),
+    Case(
+        "attention with a bool mask",
+        lambda d: nn.MultiheadAttention(8, 2, dtype=d),
+        mha(),
+        ((3, 5, 8),),
+        lambda layer, x: layer(x, mask=MASK),
+        attend(mask=~torch.from_numpy(MASK)),
+    ),
+    Case(
+        "attention with a float mask",
+        lambda d: nn.MultiheadAttention(8, 2, dtype=d),
+        mha(),
+        ((3, 5, 8),),
+        lambda layer, x: layer(x, mask=BIAS_MASK.astype(x.dtype.numpy)),
+        attend(mask=torch.from_numpy(BIAS_MASK)),
+    ),
+    Case(
+        "attention to another sequence",
+        lambda d: nn.MultiheadAttention(8, 2, dtype=d),
+        mha(),
+        ((3, 5, 8), (3, 4, 8)),
+        torch_call=attend(),
+    ),
+    Case(
+        "attention with keys and values of their own",
+        lambda d: nn.MultiheadAttention(8, 2, dtype=d),
+        mha(),
+        ((3, 5, 8), (3, 4, 8), (3, 4, 8)),
+        torch_call=attend(),
+    ),
+]
+
+
+@dataclass
+class Pair:
+    """A case made ready: both layers with the same weights, and the same inputs."""
+
+    case: Case
+    ours: nn.Module
+    theirs: torch.nn.Module
+    inputs: list[np.ndarray]
+    weight: np.ndarray | None = None
+
+    def torch_loss(self) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+        inputs = [torch.from_numpy(x).requires_grad_() for x in self.inputs]
+        out = self.case.torch_call(self.theirs, *inputs)
+        return out, (out * torch.from_numpy(self.weight)).sum(), inputs
+
+
+def pairs(dtype: str) -> Iterator[Pair]:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    for case in CASES:
+        theirs = case.theirs().to(TORCH_TYPE[dtype])
+        with torch.no_grad():
+            for parameter in theirs.parameters():
+                parameter += 0.1 * torch.randn_like(parameter)
+        ours = case.ours(dtype)
+        ours.load_state_dict(theirs.state_dict())
+        numpy_type = nova.dtypes.dtype(dtype).numpy
+        inputs = [rng.standard_normal(s).astype(numpy_type) for s in case.shapes]
+        pair = Pair(case, ours, theirs, inputs)
+        with torch.no_grad():
+            shape = case.torch_call(theirs, *map(torch.from_numpy, inputs)).shape
+        pair.weight = rng.standard_normal(tuple(shape)).astype(numpy_type)
+        yield pair
+
+
+def assert_close(got: np.ndarray, wanted: Any, dtype: str, what: str) -> None:
+    wanted = wanted.detach().numpy()
+    assert got.dtype == wanted.dtype and got.shape == wanted.shape, what
+    scale = max(1.0, float(np.abs(wanted).max(initial=0)))
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=TOLERANCE[dtype] * scale, err_msg=what)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_values_and_gradients(dtype: str) -> None:
+    made, inputs, params, outputs = list(pairs(dtype)), [], [], []
+    for pair in made:
+        xs = [nova.tensor(x, requires_grad=True) for x in pair.inputs]
+        out = pair.case.call(pair.ours, *xs)
+        loss = (out * pair.weight).sum()
+        outputs += [out, *gradients(loss, [*xs, *pair.ours.parameters()])]
+        inputs += xs
+        params += pair.ours.parameters()
+    program = nova.compile(outputs, inputs=inputs, params=params)
+    results = iter(program.run([x.data for x in inputs], [p.data for p in params]))
+    for pair in made:
+        name = pair.case.name
+        out, loss, xs = pair.torch_loss()
+        if loss.requires_grad:
+            loss.backward()
+        assert_close(next(results), out, dtype, name)
+        for x in xs:
+            assert_close(next(results), x.grad, dtype, f"{name}: gradient of the input")
+        theirs = dict(pair.theirs.named_parameters())
+        assert [n for n, _ in pair.ours.named_parameters()] == list(theirs)
+        for key, parameter in theirs.items():
+            assert_close(next(results), parameter.grad, dtype, f"{name}: gradient of {key}")
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_fifty_steps(dtype: str) -> None:
+    """Plain gradient descent on all layers at once, from the same weights."""
+    rate = 0.01
+    made = [pair for pair in pairs(dtype) if pair.ours.parameters()]
+    inputs, params, updates, losses = [], [], {}, []
+    for pair in made:
+        xs = [nova.tensor(x) for x in pair.inputs]
+        loss = nova.tanh(pair.case.call(pair.ours, *xs) * pair.weight).mean()
+        for p, g in zip(
+            pair.ours.parameters(), gradients(loss, pair.ours.parameters()), strict=True
+        ):
+            updates[p] = p - rate * g
+        losses.append(loss)
+        inputs += xs
+        params += pair.ours.parameters()
+    program = nova.compile(losses, inputs=inputs, params=params, updates=updates)
+    places = [p.data.ctypes.data for p in params]
+    data = [x.data for x in inputs], [p.data for p in params]
+    ours = np.array([program.run(*data) for _ in range(50)])
+    assert [p.data.ctypes.data for p in params] == places
+    for i, pair in enumerate(made):
+        optimizer = torch.optim.SGD(pair.theirs.parameters(), lr=rate)
+        for step in range(50):
+            optimizer.zero_grad()
+            out, _, _ = pair.torch_loss()
+            loss = torch.tanh(out * torch.from_numpy(pair.weight)).mean()
+            loss.backward()
+            optimizer.step()
+            what = f"{pair.case.name}, step {step}"
+            np.testing.assert_allclose(
+                ours[step, i], loss.item(), atol=TOLERANCE[dtype], rtol=0, err_msg=what
+            )
+        for name, parameter in pair.theirs.named_parameters():
+            got = pair.ours.state_dict()[name]
+            assert_close(got, parameter, dtype, f"{pair.case.name}: {name} after 50 steps")
+
+
+def test_wrong_sizes_are_refused() -> None:
+    for make, message in [
+        (lambda: nn.Linear(-1, 2), "Linear: a size of -1"),
+        (lambda: nn.Embedding(2.5, 2), "Embedding: a size of 2.5"),
+        (lambda: nn.LayerNorm((2, True)), "LayerNorm: a size of True"),
+        (lambda: nn.Dropout(1.5), "Dropout: a probability of 1.5"),
+        (lambda: nn.MultiheadAttention(8, 3), "8 features for 3 heads"),
+        (lambda: nn.MultiheadAttention(8, 2, dropout=-1), "a probability of -1"),
+    ]:
+        with pytest.raises(nova.errors.AttributeValueError, match=message) as caught:
+            make()
+        assert __file__ in caught.value.where
+    with pytest.raises(nova.errors.ShapeError, match="linear"):
+        nn.Linear(3, 2)(np.ones((2, 4), "f4"))
+    with pytest.raises(nova.errors.DTypeError, match="i32"):
+        nn.Linear(3, 2, dtype="i32")
