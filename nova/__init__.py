@@ -30,7 +30,9 @@ globals().update(FUNCTIONS)
 
 # Public names that are loaded when they are first used: module, or module:name in it.
 _LAZY = {
+    "data": "nova.data",
     "debug": "nova.debug",
+    "fit": "nova.fitting:fit",
     "gradcheck": "nova.debug:gradcheck",
     "nn": "nova.nn",
     "optim": "nova.optim",

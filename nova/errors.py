@@ -76,6 +76,31 @@ class StateDictError(NovaError, ValueError):
     """A state dict that does not fit the model: names, shapes or types differ."""
 
 
+# --- training -----------------------------------------------------------------------------------
+
+
+class DataError(NovaError, ValueError):
+    """Arrays that cannot be made into batches: their rows differ, or there are none."""
+
+
+class TrainingError(NovaError, ArithmeticError):
+    """Training that cannot go on: the loss is NaN or infinite, or no epoch is left.
+
+    `history` is a `nova.fitting.History` of the steps until then.
+    """
+
+    history: object = None
+
+
+class TrainingInterrupted(NovaError, KeyboardInterrupt):
+    """Ctrl-C during `nova.fit`: the step was finished, and a checkpoint written where one is asked.
+
+    `history` is a `nova.fitting.History` of the steps until then.
+    """
+
+    history: object = None
+
+
 # --- plan ---------------------------------------------------------------------------------------
 
 
@@ -185,6 +210,10 @@ class MinimizeError(NovaError, ValueError):
 
 class ArtifactError(NovaError):
     """A file that is not a Nova artifact, is damaged, or does not fit this machine."""
+
+
+class CheckpointError(NovaError):
+    """A checkpoint that cannot be continued from: damaged, of other training, or not writable."""
 
 
 class CacheWarning(UserWarning):

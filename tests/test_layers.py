@@ -53,6 +53,9 @@ LAYERS: dict[str, set[str]] = {
     "nn": {"graph", "frontends"},
     "optim": {"graph"},
     "training": {"graph", "compiler", "nn", "optim"},
+    "data": {"graph"},
+    # Not `fit`: the package of that name would hide the function `nova.fit`.
+    "fitting": {"graph.location", "artifact.files", "frontends", "training", "data"},
     "tools": {"graph", "plan", "mlir", "passes", "artifact", "codegen", "runtime", "compiler"},
 }
 

@@ -66,7 +66,7 @@ def find_difference(
 ) -> Difference | None:
     """The worst element, or None if all agree.
 
-    An element may be off by `relative` epsilons of its type, by `absolute`, and by `factor` spreads.
+    An element may be off by `relative` epsilons of its type, `absolute`, and `factor` spreads.
     """
     if got.shape != want.shape or got.dtype != want.dtype:
         return Difference((), f"{got.dtype}{got.shape}", f"{want.dtype}{want.shape}", 1, 1)

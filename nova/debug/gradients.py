@@ -129,12 +129,12 @@ class _Problem:
 
     def _trace(self, position: int, arg: Any, differentiate: bool) -> Any:
         leaves, structure = flatten(arg)
-        names = structure.names()
+        several = len(leaves) > 1
         return unflatten(
             structure,
             [
-                self._leaf(f"argument {position}{_suffix(name)}", leaf, differentiate)
-                for name, leaf in zip(names, leaves, strict=True)
+                self._leaf(f"argument {position}{f'[{i}]' * several}", leaf, differentiate)
+                for i, leaf in enumerate(leaves)
             ],
         )
 
@@ -222,7 +222,3 @@ class _Problem:
         moved[index] = at - step
         down = float(forward(*arrays))
         return (up - down) / (2 * step)
-
-
-def _suffix(name: str) -> str:
-    return f" ({name})" if name else ""

@@ -85,6 +85,17 @@ def write_safetensors(
     path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write arrays under names, and texts under keys; the file appears whole or not at all."""
+    data = pack_safetensors(tensors, metadata)
+    try:
+        write_atomically(Path(path), memoryview(data))
+    except OSError as error:
+        raise _cannot("write", path, error) from error
+
+
+def pack_safetensors(
+    tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None
+) -> bytearray:
+    """The bytes of a file with these arrays and texts."""
     arrays = {name: _storable(name, value) for name, value in tensors.items()}
     # Wide types first, as the format's own writer does: every array is aligned for its type.
     order = sorted(arrays, key=lambda n: (-arrays[n].itemsize, n))
@@ -108,10 +119,7 @@ def write_safetensors(
         bits = arrays[name].reshape(-1).view(np.uint8)
         data[at : at + bits.size] = bits.data
         at += bits.size
-    try:
-        write_atomically(Path(path), memoryview(data))
-    except OSError as error:
-        raise _cannot("write", path, error) from error
+    return data
 
 
 def _storable(name: Any, value: Any) -> np.ndarray:

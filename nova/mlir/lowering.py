@@ -210,8 +210,7 @@ class LinalgBuilder:
         return self.cast(Operand(value, wide), out.dtype).value
 
     def _without_units(self, x: Operand, letters: str) -> Operand:
-        kept = x.type.with_shape([n for n, c in zip(x.shape, letters, strict=True) if c != "1"])
-        return Operand(self.reshape(kept, x), kept)
+        return self.reshaped(x, [n for n, c in zip(x.shape, letters, strict=True) if c != "1"])
 
     # --- shape ------------------------------------------------------------------------------
 
@@ -230,6 +229,11 @@ class LinalgBuilder:
             return self.empty(out)
         flat = self._collapse_all(x)
         return self._expand_all(flat, out)
+
+    def reshaped(self, x: Operand, shape: Sequence[int]) -> Operand:
+        """`reshape` with the type of the result worked out."""
+        out = x.type.with_shape(shape)
+        return Operand(self.reshape(out, x), out)
 
     def _collapse_all(self, x: Operand) -> Operand:
         if x.type.rank == 1:

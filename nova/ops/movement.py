@@ -130,22 +130,30 @@ def _slice_numpy(x: np.ndarray, *, starts: Any, stops: Any, steps: Any) -> np.nd
 
 
 def _slice_lower(b: Any, out: TensorType, x: Any, *, starts: Any, stops: Any, steps: Any) -> Any:
-    bounds = list(zip(starts, steps, strict=True))
-    # linalg takes the loop bounds from any axis that is read as it is: a shortened axis must not
-    # be one, so it is read at a computed position.
-    shortened = any(
-        bound == (0, 1) and n != m for bound, n, m in zip(bounds, x.shape, out.shape, strict=True)
-    )
-    if not shortened:
-        return b.remap(
-            out, x, lambda d: [i * step + start for i, (start, step) in zip(d, bounds, strict=True)]
-        )
+    axes = list(zip(x.shape, out.shape, starts, steps, strict=True))
+    # linalg takes the loop bounds from any axis that is read as it is, which a shortened one must
+    # not be. The first of several equal parts (a split) is part 0 of the axis taken apart; other
+    # beginnings of an axis are read at computed positions.
+    shortened = [(start, step) == (0, 1) and n != m for n, m, start, step in axes]
+    if any(cut and (m == 0 or n % m) for cut, (n, m, _, _) in zip(shortened, axes, strict=True)):
 
-    def body(s: Any) -> Any:
-        at = [s.index(i) * step + start for i, (start, step) in enumerate(bounds)]
-        return s.load(x.value, at, x.dtype)
+        def body(s: Any) -> Any:
+            at = [s.index(i) * step + start for i, (_, _, start, step) in enumerate(axes)]
+            return s.load(x.value, at, x.dtype)
 
-    return b.generic(out, [], body)
+        return b.generic(out, [], body)
+
+    parts: list[int] = []
+    for cut, (n, m, _, _) in zip(shortened, axes, strict=True):
+        parts += [n // m, m] if cut else [n]
+
+    def access(d: Any) -> list[Any]:
+        at: list[Any] = []
+        for i, cut, (_, _, start, step) in zip(d, shortened, axes, strict=True):
+            at += [0, i] if cut else [i * step + start]
+        return at
+
+    return b.remap(out, b.reshaped(x, parts), access)
 
 
 def _slice_vjp(F: Any, g: Any, out: Any, x: Any, *, starts: Any, stops: Any, steps: Any) -> Any:

@@ -13,7 +13,7 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_function, functions
 from nova.passes.base import Pass, UpstreamPass
-from nova.passes.form_kernels import root
+from nova.passes.form_kernels import root as reshaped_root
 
 _ONE_SHOT = (
     "one-shot-bufferize{bufferize-function-boundaries=true "
@@ -78,12 +78,13 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
     returned = operations[len(operations) - 1]
     updates = len(list(main.attributes["nova.updates"]))
     for value in list(returned.operands)[len(returned.operands) - updates :]:
-        call = root(value)
+        call = reshaped_root(value)
         if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
             continue
         kernel = find_function(module, call.owner.attributes["callee"].value)
+        assert kernel is not None
         inside = kernel.entry_block.operations
-        made = root(inside[len(inside) - 1].operands[call.result_number])
+        made = reshaped_root(inside[len(inside) - 1].operands[call.result_number])
         if isinstance(made, ir.OpResult) and is_structured(made.owner):
             _own_destination(Structured(made.owner.operation), made.result_number)
 

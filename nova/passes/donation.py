@@ -77,9 +77,7 @@ def _move_behind(maker: Any, last: Any) -> None:
     moved = [maker]
     for op in moved:
         for result in op.results:
-            moved += [
-                u.owner.operation for u in result.uses if u.owner.operation.name in _VIEWS
-            ]
+            moved += [u.owner.operation for u in result.uses if u.owner.operation.name in _VIEWS]
     for op in reversed(list(dict.fromkeys(moved))):
         op.move_after(last)
 

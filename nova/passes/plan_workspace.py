@@ -56,7 +56,9 @@ class _Planner:
         returned = self.block.operations[len(self.block.operations) - 1]
         updates = _updates(self.main)
         ordinary = len(returned.operands) - len(updates)
-        pairs = [(self.arguments[u], returned.operands[ordinary + i]) for i, u in enumerate(updates)]
+        pairs = [
+            (self.arguments[u], returned.operands[ordinary + i]) for i, u in enumerate(updates)
+        ]
         delay_updates(self.module, self.block, pairs)
         # Values are read from the return one at a time, when those before them have been bound:
         # binding replaces buffers.

@@ -1,6 +1,6 @@
-"""Every layer against torch's from the same weights: values, gradients, and 50 steps of training.
+"""Every layer against torch's from the same weights: values, gradients and 50 steps of training.
 
-All layers of one type are one compiled program, so that each test compiles once.
+The layers of one type are one compiled program, so that each test compiles once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import torch
 import nova
 from nova import nn
 from nova.graph.gradients import gradients
+from nova.graph.interpret import evaluate
 
 TOLERANCE = {"f32": 1e-5, "f64": 1e-10}
+RATE = 0.002
 TORCH_TYPE = {"f32": torch.float32, "f64": torch.float64}
 
 
@@ -83,11 +85,6 @@ CASES = [
         lambda d: nn.LayerNorm(8, bias=False, dtype=d),
         lambda: torch.nn.LayerNorm(8, bias=False),
     ),
-    Case(
-        "layer norm without parameters",
-        lambda d: nn.LayerNorm(8, elementwise_affine=False, dtype=d),
-        lambda: torch.nn.LayerNorm(8, elementwise_affine=False),
-    ),
     Case("rms norm", lambda d: nn.RMSNorm(8, dtype=d), lambda: torch.nn.RMSNorm(8)),
     Case(
         "rms norm with eps",
@@ -108,13 +105,6 @@ CASES = [
         lambda: torch.nn.Sequential(
             torch.nn.Linear(8, 9), torch.nn.GELU(), torch.nn.Dropout(0.0), torch.nn.Linear(9, 3)
         ),
-    ),
-    Case(
-        "attention",
-        lambda d: nn.MultiheadAttention(8, 2, dtype=d),
-        mha(),
-        ((3, 5, 8),),
-        torch_call=attend(),
     ),
     Case(
         "causal attention",
@@ -147,13 +137,6 @@ CASES = [
         attend(mask=torch.from_numpy(BIAS_MASK)),
     ),
     Case(
-        "attention to another sequence",
-        lambda d: nn.MultiheadAttention(8, 2, dtype=d),
-        mha(),
-        ((3, 5, 8), (3, 4, 8)),
-        torch_call=attend(),
-    ),
-    Case(
         "attention with keys and values of their own",
         lambda d: nn.MultiheadAttention(8, 2, dtype=d),
         mha(),
@@ -172,11 +155,6 @@ class Pair:
     theirs: torch.nn.Module
     inputs: list[np.ndarray]
     weight: np.ndarray | None = None
-
-    def torch_loss(self) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-        inputs = [torch.from_numpy(x).requires_grad_() for x in self.inputs]
-        out = self.case.torch_call(self.theirs, *inputs)
-        return out, (out * torch.from_numpy(self.weight)).sum(), inputs
 
 
 def pairs(dtype: str) -> Iterator[Pair]:
@@ -201,72 +179,74 @@ def pairs(dtype: str) -> Iterator[Pair]:
 def assert_close(got: np.ndarray, wanted: Any, dtype: str, what: str) -> None:
     wanted = wanted.detach().numpy()
     assert got.dtype == wanted.dtype and got.shape == wanted.shape, what
-    scale = max(1.0, float(np.abs(wanted).max(initial=0)))
+    scale = np.abs(wanted).max(initial=0)
     np.testing.assert_allclose(got, wanted, rtol=0, atol=TOLERANCE[dtype] * scale, err_msg=what)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_values_and_gradients(dtype: str) -> None:
-    made, inputs, params, outputs = list(pairs(dtype)), [], [], []
-    for pair in made:
-        xs = [nova.tensor(x, requires_grad=True) for x in pair.inputs]
-        out = pair.case.call(pair.ours, *xs)
-        loss = (out * pair.weight).sum()
-        outputs += [out, *gradients(loss, [*xs, *pair.ours.parameters()])]
-        inputs += xs
-        params += pair.ours.parameters()
-    program = nova.compile(outputs, inputs=inputs, params=params)
-    results = iter(program.run([x.data for x in inputs], [p.data for p in params]))
-    for pair in made:
-        name = pair.case.name
-        out, loss, xs = pair.torch_loss()
-        if loss.requires_grad:
-            loss.backward()
-        assert_close(next(results), out, dtype, name)
-        for x in xs:
-            assert_close(next(results), x.grad, dtype, f"{name}: gradient of the input")
-        theirs = dict(pair.theirs.named_parameters())
-        assert [n for n, _ in pair.ours.named_parameters()] == list(theirs)
-        for key, parameter in theirs.items():
-            assert_close(next(results), parameter.grad, dtype, f"{name}: gradient of {key}")
+def loss_of(out: Any, weight: Any, tanh: Any) -> Any:
+    return tanh(out * weight).sum()
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_fifty_steps(dtype: str) -> None:
-    """Plain gradient descent on all layers at once, from the same weights."""
-    rate = 0.01
-    made = [pair for pair in pairs(dtype) if pair.ours.parameters()]
-    inputs, params, updates, losses = [], [], {}, []
+    """Plain gradient descent on all layers at once; the first step's gradients are compared too."""
+    made, inputs, params, outputs = list(pairs(dtype)), [], [], []
+    updates: dict[nova.Tensor, nova.Tensor] = {}
     for pair in made:
-        xs = [nova.tensor(x) for x in pair.inputs]
-        loss = nova.tanh(pair.case.call(pair.ours, *xs) * pair.weight).mean()
-        for p, g in zip(
-            pair.ours.parameters(), gradients(loss, pair.ours.parameters()), strict=True
-        ):
-            updates[p] = p - rate * g
-        losses.append(loss)
+        xs = [nova.tensor(x, requires_grad=True) for x in pair.inputs]
+        own = pair.ours.parameters()
+        out = pair.case.call(pair.ours, *xs)
+        loss = loss_of(out, pair.weight, nova.tanh)
+        grads = gradients(loss, [*xs, *own])
+        outputs += [out, *grads]
+        updates |= {p: p - RATE * g for p, g in zip(own, grads[len(xs) :], strict=True)}
         inputs += xs
-        params += pair.ours.parameters()
-    program = nova.compile(losses, inputs=inputs, params=params, updates=updates)
+        params += own
+    program = nova.compile(outputs, inputs=inputs, params=params, updates=updates)
     places = [p.data.ctypes.data for p in params]
-    data = [x.data for x in inputs], [p.data for p in params]
-    ours = np.array([program.run(*data) for _ in range(50)])
+    optimizer = torch.optim.SGD([p for m in made for p in m.theirs.parameters()], lr=RATE)
+    for step in range(50):
+        results = iter(program.run([x.data for x in inputs], [p.data for p in params]))
+        wanted = torch_step(made, optimizer)
+        for (what, value), got in zip(wanted, results, strict=True):
+            assert_close(got, value, dtype, f"{what}, step {step}")
     assert [p.data.ctypes.data for p in params] == places
-    for i, pair in enumerate(made):
-        optimizer = torch.optim.SGD(pair.theirs.parameters(), lr=rate)
-        for step in range(50):
-            optimizer.zero_grad()
-            out, _, _ = pair.torch_loss()
-            loss = torch.tanh(out * torch.from_numpy(pair.weight)).mean()
-            loss.backward()
-            optimizer.step()
-            what = f"{pair.case.name}, step {step}"
-            np.testing.assert_allclose(
-                ours[step, i], loss.item(), atol=TOLERANCE[dtype], rtol=0, err_msg=what
-            )
-        for name, parameter in pair.theirs.named_parameters():
+    for pair in made:
+        for name, value in pair.theirs.named_parameters():
             got = pair.ours.state_dict()[name]
-            assert_close(got, parameter, dtype, f"{pair.case.name}: {name} after 50 steps")
+            assert_close(got, value, dtype, f"{pair.case.name}: {name} after 50 steps")
+
+
+def torch_step(made: list[Pair], optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Outputs and gradients in the order of our program; the step is done at the end."""
+    optimizer.zero_grad()
+    total, values = 0.0, []
+    for pair in made:
+        xs = [torch.from_numpy(x).requires_grad_() for x in pair.inputs]
+        out = pair.case.torch_call(pair.theirs, *xs)
+        total = total + loss_of(out, torch.from_numpy(pair.weight), torch.tanh)
+        names = [*(f"input {i}" for i in range(len(xs))), *dict(pair.theirs.named_parameters())]
+        values.append((pair.case.name, out, names, [*xs, *pair.theirs.parameters()]))
+    total.backward()
+    for name, out, names, leaves in values:
+        yield name, out
+        for leaf_name, leaf in zip(names, leaves, strict=True):
+            yield f"{name}: gradient of {leaf_name}", leaf.grad
+    optimizer.step()
+
+
+def test_parameters_are_named_as_torchs() -> None:
+    for pair in pairs("f32"):
+        theirs = [n for n, _ in pair.theirs.named_parameters()]
+        assert [n for n, _ in pair.ours.named_parameters()] == theirs, pair.case.name
+
+
+def test_attention_takes_keys_for_values() -> None:
+    layer = nn.MultiheadAttention(8, 2)
+    x, y = np.random.default_rng(0).standard_normal((2, 5, 8)).astype("f4")
+    other, both, own, plain = evaluate([layer(x, y), layer(x, y, y), layer(x, x, x), layer(x)])
+    np.testing.assert_array_equal(other, both)
+    np.testing.assert_allclose(own, plain, atol=1e-6)
 
 
 def test_wrong_sizes_are_refused() -> None:

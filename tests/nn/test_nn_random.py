@@ -97,7 +97,7 @@ def test_seeds_give_the_same_weights_again():
     np.testing.assert_array_equal(weights(), first)
     assert not np.array_equal(first, second)
     np.testing.assert_array_equal(weights(np.random.default_rng(3)), first)
-    np.testing.assert_array_equal(weights(), second), "a generator leaves the default one alone"
+    assert np.array_equal(weights(), second), "a generator leaves the default one alone"
 
 
 # --- dropout --------------------------------------------------------------------------------------
@@ -136,12 +136,12 @@ def test_eager_dropout_compiles_once():
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_drops_weights(causal):
     """Values that are the identity show the weights; zero queries make them even."""
-    n, p = 64, 0.25
+    n, p = 16, 0.25
     layer = nn.MultiheadAttention(n, 1, causal=causal, dropout=p)
     layer.in_proj_weight.data[...] = 0
     layer.in_proj_weight.data[2 * n :] = np.eye(n)
     layer.out_proj.weight.data[...] = np.eye(n)
-    x = np.broadcast_to(np.eye(n, dtype="f4"), (8, n, n))
+    x = np.broadcast_to(np.eye(n, dtype="f4"), (256, n, n))
     seen = np.broadcast_to(np.tril(np.ones((n, n))) if causal else np.ones((n, n)), x.shape)
     even = seen / seen.sum(axis=-1, keepdims=True)
     nn.manual_seed(0)
@@ -153,7 +153,6 @@ def test_attention_drops_weights(causal):
     assert not np.array_equal(kept[0], kept[1])
     nn.manual_seed(0)
     np.testing.assert_array_equal(layer(x).numpy(), weights)
-    np.testing.assert_allclose(layer.eval()(x).numpy(), even, rtol=1e-5)
 
 
 def test_dropped_attention_with_masks():
