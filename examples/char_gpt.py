@@ -1,6 +1,6 @@
 """A character-level GPT, trained on a short text; prints what it would write.
 
-    python examples/char_gpt.py --steps 600
+python examples/char_gpt.py --steps 600
 """
 
 from __future__ import annotations

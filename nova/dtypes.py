@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from nova.errors import DTypeError
+from nova.errors import DTypeError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,28 @@ def weak(value: bool | int | float, other: DType) -> DType:
     return other if other.is_float else f64
 
 
+def constant(value: Any, type_: DType) -> np.ndarray:
+    """Python's `value` as an array of `type_`; an integer that the type cannot hold is an error.
+
+    A float beyond the type's range becomes an infinity, as a cast of an array does.
+    """
+    if type(value) is int and not type_.is_float and type_ is not bool_:
+        limits = np.iinfo(type_.numpy)
+        if not limits.min <= value <= limits.max:
+            raise DTypeError(f"{value} is no {type_}", hint="cast the tensor to a wider type")
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(value).astype(type_.numpy)
+    except OverflowError:
+        raise DTypeError(f"an int of {value.bit_length()} bits is no {type_}") from None
+
+
 def accumulator(a: DType) -> DType:
     """The type that reductions and contractions of `a` accumulate in."""
     return f32 if a in (f16, bf16) else a
+
+
+_MOST_BYTES = 1 << 47
 
 
 @dataclass(frozen=True)
@@ -139,6 +158,11 @@ class TensorType:
 
     shape: tuple[int, ...]
     dtype: DType
+
+    def __post_init__(self) -> None:
+        # Strides and offsets are 64-bit numbers, and no machine addresses more than this.
+        if prod(n or 1 for n in self.shape) >= _MOST_BYTES:
+            raise ShapeError(f"{self} has more elements than memory has bytes")
 
     @property
     def rank(self) -> int:

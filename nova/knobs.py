@@ -161,7 +161,7 @@ KNOBS: dict[str, Knob] = {
         Knob("check", CHECK, "off", "off",
              "Compare each step of a run with numpy (1) or stop at NaN (nan); see debugging.md."),
         Knob("progress", _one_of("auto", "on", "off"), "auto", "auto",
-             "Progress of long compiles: auto shows it on a terminal only."),
+             "Progress of long compiles, with auto on a terminal only, and of fit."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
     )
 }  # fmt: skip

@@ -56,6 +56,7 @@ LAYERS: dict[str, set[str]] = {
     "data": {"graph"},
     # Not `fit`: the package of that name would hide the function `nova.fit`.
     "fitting": {"graph.location", "artifact.files", "frontends", "training", "data"},
+    "debug": {"graph", "plan", "compiler"},
     "tools": {"graph", "plan", "mlir", "passes", "artifact", "codegen", "runtime", "compiler"},
 }
 

@@ -28,7 +28,7 @@ from nova.debug.compare import (
     find_difference,
     find_step_difference,
 )
-from nova.debug.derivatives import all_derivations, find_wrong_vjp
+from nova.debug.derivatives import all_derivations, alone, find_wrong_vjp
 from nova.debug.finding import (
     Finding,
     error_of,
@@ -99,7 +99,7 @@ class Checker:
             ]
             detail = find_wrong_vjp(derivation, values, rng)
             if detail is not None:
-                return gradient_finding(program, derivation, detail)
+                return gradient_finding(program, derivation, detail, alone(derivation, values))
         self._derivations = ()  # they do not depend on the data of a run
         return None
 

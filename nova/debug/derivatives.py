@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 
 from nova.debug.oracle import graph_value, op_value
+from nova.debug.surgery import Program
 from nova.dtypes import DType, TensorType, f64
 from nova.graph.build import make_node
 from nova.graph.tensor import Tensor
 from nova.ops import OPS, F, Op
-from nova.plan import Derivation
+from nova.plan import Argument, Derivation, Input, Plan, Signature, Slot, Step
 
 _ATTEMPTS = 4
 _STEP = 1e-5
 _JITTER = 1e-3
-_RELATIVE = 1e-5
+_RELATIVE = 1e-7
 # detach has gradient zero on purpose.
 _NOT_A_DERIVATIVE = frozenset({"detach"})
 
@@ -82,26 +83,31 @@ class _Attempt:
         arrays[self.operand] = x
         direction = np.where(np.isfinite(x), size * rng.standard_normal(x.shape), 0.0)
         weights = rng.standard_normal(self.out.shape)
-        up, down = (self._forward(arrays, x + s * _STEP * direction) for s in (1.0, -1.0))
-        with np.errstate(all="ignore"):
-            rise = (up - down) / (2 * _STEP)
+        rise, height = self._rise(arrays, x, direction, _STEP)
         weights = np.where(np.isfinite(rise), weights, 0.0)
-        rise = np.where(np.isfinite(rise), rise, 0.0)
         gradient = self._gradient(arrays, weights)
         known = np.isfinite(gradient)
         if not known.all():  # infinite slopes: nothing to compare along these elements
-            direction = np.where(known, direction, 0.0)
-            up, down = (self._forward(arrays, x + s * _STEP * direction) for s in (1.0, -1.0))
-            with np.errstate(all="ignore"):
-                rise = np.nan_to_num((up - down) / (2 * _STEP), posinf=0.0, neginf=0.0)
-            gradient = np.where(known, gradient, 0.0)
+            gradient, direction = np.where(known, gradient, 0.0), np.where(known, direction, 0.0)
+            rise, height = self._rise(arrays, x, direction, _STEP)
+        half, _ = self._rise(arrays, x, direction, _STEP / 2)
         ours = float(np.sum(gradient * direction))
-        slope = float(np.sum(weights * rise))
-        scale = float(np.sum(np.abs(gradient * direction)) + np.sum(np.abs(weights * rise)))
-        rounding = float(np.sum(np.abs(np.where(weights == 0, 0.0, weights * _finite(up)))))
-        if abs(ours - slope) <= _RELATIVE * scale + 1e-9 * rounding:
+        slope = _sum(weights * rise)
+        # What changes with the step is no slope: kinks between the two points.
+        bent = abs(slope - _sum(weights * half))
+        scale = float(np.sum(np.abs(gradient * direction))) + _sum(np.abs(weights * rise))
+        rounding = _sum(np.abs(weights * height))
+        if abs(ours - slope) <= _RELATIVE * scale + 4 * bent + 1e-9 * rounding:
             return None
         return f"along a random direction it gives {ours:.9g}, the slope is {slope:.9g}"
+
+    def _rise(
+        self, arrays: list[np.ndarray], x: np.ndarray, direction: np.ndarray, step: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The central difference along a direction, and the value there."""
+        up, down = (self._forward(arrays, x + s * step * direction) for s in (1.0, -1.0))
+        with np.errstate(all="ignore"):
+            return (up - down) / (2 * step), up
 
     def _forward(self, arrays: list[np.ndarray], x: np.ndarray) -> np.ndarray:
         moved = [x if i == self.operand else a for i, a in enumerate(arrays)]
@@ -120,7 +126,23 @@ class _Attempt:
         return graph_value(piece, feed).astype(np.float64)
 
 
-def all_derivations(plan: Any) -> list[Derivation]:
+def alone(derivation: Derivation, values: Sequence[np.ndarray | None]) -> Program:
+    """A program of the op only, with its operands as inputs."""
+    op = OPS[derivation.op]
+    rng = np.random.default_rng(0)
+    arrays = tuple(
+        _sample(rng, op, i, t).astype(t.dtype.numpy) if a is None else a
+        for i, (a, t) in enumerate(zip(values, derivation.types, strict=True))
+    )
+    inputs = tuple(Argument(f"x{i}", t) for i, t in enumerate(derivation.types))
+    assert op.infer is not None
+    out = op.infer(derivation.types, derivation.attrs)
+    args = tuple(Input(i) for i in range(len(inputs)))
+    step = Step(derivation.op, args, derivation.attrs, out, 0, derivation.location)
+    return Program(Plan(Signature(inputs, ()), (step,), (Slot(0),)), arrays)
+
+
+def all_derivations(plan: Plan) -> list[Derivation]:
     """A derivation for every float operand of every step with a vjp, whoever differentiates it."""
     found = []
     for step in plan.steps:
@@ -141,13 +163,14 @@ def _wide(value: Any) -> Any:
     return f64 if isinstance(value, DType) and value.is_float else value
 
 
-def _finite(array: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(array), array, 0.0)
+def _sum(array: np.ndarray) -> float:
+    """The sum of what is finite."""
+    return float(np.sum(np.where(np.isfinite(array), array, 0.0)))
 
 
 def _sizes(x: np.ndarray) -> np.ndarray:
     """How far an element may be moved: by its own size, and by some if it is zero."""
-    magnitude = _finite(np.abs(x))
+    magnitude = np.where(np.isfinite(x), np.abs(x), 0.0)
     mean = float(magnitude.mean())
     return np.maximum(magnitude, 1e-3 * mean if mean > 0 else 1.0)
 
@@ -161,6 +184,3 @@ def _sample(rng: np.random.Generator, op: Op, operand: int, type_: TensorType) -
         domain, (0.5, 2.0) if domain in ("positive", "nonzero") else (-2.0, 2.0)
     )
     return rng.uniform(low, high, type_.shape)
-
-
-__all__ = ["all_derivations", "find_wrong_vjp"]

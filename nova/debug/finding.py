@@ -26,6 +26,7 @@ class Finding:
     kernels     the kernels that come from this line.
     operand     for a gradient: the number of the operand whose gradient is wrong.
     program     the plan and arguments that show it.
+    alone       for a gradient: the op by itself, with its operands as inputs.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Finding:
     kernels: tuple[str, ...] = ()
     operand: int | None = None
     program: Program | None = field(default=None, repr=False, compare=False)
+    alone: Program | None = field(default=None, repr=False, compare=False)
 
 
 def step_finding(
@@ -51,7 +53,9 @@ def step_finding(
     )
 
 
-def gradient_finding(program: Program, derivation: Derivation, detail: str) -> Finding:
+def gradient_finding(
+    program: Program, derivation: Derivation, detail: str, alone: Program
+) -> Finding:
     """A finding about a vjp column."""
     operands = ", ".join(str(t) for t in derivation.types)
     return Finding(
@@ -63,6 +67,7 @@ def gradient_finding(program: Program, derivation: Derivation, detail: str) -> F
         detail,
         operand=derivation.operand,
         program=program,
+        alone=alone,
     )
 
 

@@ -32,7 +32,7 @@ from nova.plan import Arg, Plan, Slot
 from nova.settings import current_settings
 
 _MOST_TESTS = 300
-_DEPTHS = (0, 1, 2, 3)
+_MOST_DEPTH = 4
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def minimize(
     if check is not None and isolate:
         raise AttributeValueError("isolate runs the default check: give either it or check")
     start, options, finding = _start(program, inputs)
-    test = _Test(options, check, isolate, "nan" if _is_nonfinite(finding, program) else "1")
+    test = _Test(options, check, isolate, _mode(finding))
     error = test.run(start)
     if error is None:
         raise MinimizeError(
@@ -109,8 +109,8 @@ def _start(program: Any, inputs: Sequence[Any] | None) -> tuple[Program, Options
     return Program(plan, arrays), settings, finding
 
 
-def _is_nonfinite(finding: Finding | None, program: Any) -> bool:
-    return finding is not None and finding.kind == "nonfinite"
+def _mode(finding: Finding | None) -> str:
+    return "nan" if finding is not None and finding.kind == "nonfinite" else "1"
 
 
 def _random(rng: np.random.Generator, type_: TensorType) -> np.ndarray:
@@ -212,24 +212,21 @@ class _Reducer:
         return dict(enumerate(Oracle(self.best.plan, self.best.arrays).run()))
 
     def _single_out(self, finding: Finding) -> None:
-        """A vjp is wrong: the op alone shows it, if the program computes the op."""
-        if finding.step is None:
-            return
+        """A vjp is wrong: the op alone shows it."""
+        assert finding.alone is not None
         self.test.mode = "gradient"
-        values = {k: v for k, v in self._values().items() if k != finding.step}
-        self._try(cut(self.best, values, [Slot(finding.step)]))
+        self._try(finding.alone)
 
     def _grow_around(self, step: int) -> None:
         """The step alone, then with what it reads, then with what that reads."""
         values = self._values()
         plan = self.best.plan
         kept = {step}
-        for depth in _DEPTHS:
-            for _ in range(min(depth, 1)):
-                kept |= {a.index for s in kept for a in plan.steps[s].args if isinstance(a, Slot)}
+        for _ in range(_MOST_DEPTH):
             given = {k: v for k, v in values.items() if k not in kept}
             if self._try(cut(self.best, given, [Slot(step)])):
                 return
+            kept |= {a.index for s in kept for a in plan.steps[s].args if isinstance(a, Slot)}
 
     def _drop_results(self) -> None:
         for results, updates in _fewer_results(self.best.plan):
@@ -243,13 +240,26 @@ class _Reducer:
             while start < len(self.best.plan.steps):
                 values = self._values()
                 given = {k: values[k] for k in range(start, min(start + chunk, len(values)))}
-                returned = [r for r in self.best.plan.results if not _is_given(r, given)]
+                returned = _with_sources(self.best.plan, given)
                 updates = [u for u in self.best.plan.updates if not _is_given(u[1], given)]
                 if not (returned or updates) or not self._try(
                     cut(self.best, given, returned, updates)
                 ):
                     start += chunk
             chunk //= 2
+
+
+def _with_sources(plan: Plan, given: dict[int, np.ndarray]) -> list[Arg]:
+    """The results; in place of one that is left out, what it is computed from."""
+    found: dict[Arg, None] = {}
+    stack = list(reversed(plan.results))
+    while stack:
+        arg = stack.pop()
+        if not _is_given(arg, given):
+            found[arg] = None
+        elif isinstance(arg, Slot):
+            stack += [a for a in plan.steps[arg.index].args if isinstance(a, Slot)]
+    return list(found)
 
 
 def _is_given(arg: Arg, given: dict[int, np.ndarray]) -> bool:

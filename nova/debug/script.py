@@ -7,6 +7,7 @@ out and large ones in an `.npz` beside it. Called by `minimize`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -47,14 +48,12 @@ def write_script(path: Path, program: Program, options: Options, title: str, mod
     lines = [_assignment(n, a) for n, a in zip(names, program.arrays, strict=True)]
     if large:
         lines.insert(0, f'DATA = np.load(Path(__file__).with_name("{path.stem}.npz"))')
-        np.savez(
-            path.with_suffix(".npz"),
-            **{
-                n: _storable(a)
-                for n, a in zip(names, program.arrays, strict=True)
-                if a.size > _MOST_ELEMENTS
-            },
-        )
+        stored: dict[str, Any] = {
+            n: _storable(a)
+            for n, a in zip(names, program.arrays, strict=True)
+            if a.size > _MOST_ELEMENTS
+        }
+        np.savez(path.with_suffix(".npz"), **stored)
     settings = f"target={options.target!r}, fast_math={options.fast_math}"
     if mode == "gradient":
         call = f"check_plan(PLAN, [{', '.join(names)}], {settings}, gradients=True)"

@@ -39,7 +39,7 @@ def prefix(plan: Plan, steps: int) -> Plan:
     updates = tuple((i, v) for i, v in plan.updates if _known(v, steps))
     later = [v for _, v in plan.updates if not _known(v, steps)]
     used |= {a.index for a in later if isinstance(a, Slot) and a.index < steps}
-    results = tuple(Slot(i) for i in sorted(used))
+    results: tuple[Arg, ...] = tuple(Slot(i) for i in sorted(used))
     if steps == len(plan.steps):
         results = plan.results
     return Plan(plan.signature, plan.steps[:steps], results, updates)

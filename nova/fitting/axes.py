@@ -7,8 +7,9 @@ from math import ceil, floor, log10
 
 import numpy as np
 
-# A positive curve that spans more than this factor is drawn on a logarithmic scale.
-_WIDE = 50.0
+# A positive curve is drawn on a logarithmic scale when it spans more than this factor and half of
+# it would lie in the lowest tenth of a linear one.
+_WIDE = 20.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ def value_axis(values: np.ndarray, log: bool | None) -> Axis:
     if not finite.size:
         return Axis(0.0, 1.0)
     low, high = float(finite.min()), float(finite.max())
-    if low > 0 and (high / low > _WIDE if log is None else log):
+    if log is None:
+        log = low > 0 and high / _WIDE > low and float(np.median(finite)) < high / 10
+    if log and low > 0:
         return Axis(low / 1.1, high * 1.1, log=True)
     margin = (high / 2 - low / 2) * 0.1 or abs(high) * 0.1 or 1.0
     # A loss of about 0 is seen as such: the axis starts there.
@@ -60,7 +63,7 @@ def label(value: float) -> str:
     """A number in few characters."""
     if value == 0:
         return "0"
-    if 1e-3 <= abs(value) < 1e5:
+    if 1e-3 <= abs(value) < 1e4:
         return f"{value:.4g}"
     mantissa, exponent = f"{value:.3g}".partition("e")[::2]
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa

@@ -58,7 +58,10 @@ class History:
         return float(np.array(self._losses[ends[-1] if ends else 0 :], np.float64).mean())
 
     def save_png(self, path: str | os.PathLike[str], *, log: bool | None = None) -> None:
-        """Write the curve as a PNG of 960 x 540; `log` is the scale, None chooses it."""
+        """Write the curve as a PNG of 960 x 540.
+
+        `log` asks for a logarithmic scale, which only positive losses have; None chooses.
+        """
         png = draw_png(self.losses, self.epoch_ends, log=log)
         write_atomically(Path(path), png, sync=False)
 

@@ -32,7 +32,8 @@ from nova.fitting.interrupt import DeferredInterrupt
 from nova.fitting.progress import Quiet, choose_progress
 from nova.graph.location import user_location
 
-# A picture is drawn in some tens of milliseconds: short epochs do not wait for one each.
+# Short epochs do not wait for a picture each: drawing takes a twentieth of the time at most.
+_PLOT_SHARE = 20
 _PLOT_SECONDS = 2.0
 
 
@@ -201,17 +202,19 @@ class _Picture:
     def __init__(self, path: str | os.PathLike[str] | None, history: History):
         self._path = None if path is None else os.path.abspath(path)
         self._history = history
-        self._drawn = monotonic()
+        self._next = 0.0
 
     def redraw(self) -> None:
         """Draw it, unless it was drawn a moment ago."""
-        if monotonic() - self._drawn >= _PLOT_SECONDS:
+        if monotonic() >= self._next:
             self.draw()
 
     def draw(self) -> None:
         if self._path is not None:
+            began = monotonic()
             self._history.save_png(self._path)
-            self._drawn = monotonic()
+            now = monotonic()
+            self._next = now + max(_PLOT_SECONDS, _PLOT_SHARE * (now - began))
 
 
 def _check(step: Any, batches: Any, epochs: Any, every: Any, checkpoint: Any, on_nan: Any) -> None:

@@ -70,9 +70,10 @@ class Terminal(Lines):
             return
         self._next = now + _REFRESH_SECONDS
         filled = round(_BAR * self._done / self._total)
+        bar = "━" * filled + "─" * (_BAR - filled)
         self._line = (
-            f"epoch {epoch + 1}/{self._epochs}  batch {batch + 1}/{batches}  "
-            f"{'━' * filled}{'─' * (_BAR - filled)}  loss {history.latest_loss():.6g}  {self._pace()}"
+            f"epoch {epoch + 1}/{self._epochs}  batch {batch + 1}/{batches}  {bar}  "
+            f"loss {history.latest_loss():.6g}  {self._pace()}"
         )
         # A line that wraps cannot be redrawn.
         width = shutil.get_terminal_size().columns - 1

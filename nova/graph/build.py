@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nova.dtypes import DType, TensorType, bool_, float_of, promote_all, weak
+from nova.dtypes import constant as number_array
 from nova.errors import (
     ArgumentCountError,
     ArgumentTypeError,
@@ -60,7 +61,7 @@ def make_node(
 
 def constant(value: Any, dtype: DType) -> Tensor:
     """A leaf that holds a constant of type `dtype`."""
-    array = np.asarray(value).astype(dtype.numpy)
+    array = number_array(value, dtype)
     return Tensor(TensorType(array.shape, dtype), data=array)
 
 

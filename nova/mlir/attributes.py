@@ -46,6 +46,7 @@ def _attribute(name: str, value: Any) -> Any:
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
     if isinstance(value, int):
+        _check_integer(name, value)
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
     if isinstance(value, float):
         return ir.FloatAttr.get(ir.F64Type.get(), value)
@@ -54,8 +55,15 @@ def _attribute(name: str, value: Any) -> Any:
     if isinstance(value, DType):
         return ir.TypeAttr.get(dialect_element_type(value))
     if isinstance(value, tuple) and all(isinstance(v, int) for v in value):
+        for item in value:
+            _check_integer(name, item)
         return ir.DenseI64ArrayAttr.get(list(value))
     raise LoweringError(f"attribute {name}={value!r} has no MLIR form")
+
+
+def _check_integer(name: str, value: int) -> None:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise AttributeValueError(f"attribute {name}={value} is no 64-bit integer")
 
 
 def _value(attr: Any) -> Any:

@@ -180,9 +180,7 @@ class LinalgBuilder:
         letters = list(result) + summed
         rank = len(letters)
         position = {c: ir.AffineDimExpr.get(i) for i, c in enumerate(letters)}
-        maps = [
-            _map(rank, [position[c] for c in part]) for part in (a_letters, b_letters, result)
-        ]
+        maps = [_map(rank, [position[c] for c in part]) for part in (a_letters, b_letters, result)]
         wide = out.with_dtype(acc)
         if acc.is_float and summed and a.dtype is b.dtype:
             value = linalg.contract(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir
+from nova.mlir.diagnostics import place_of
 
 
 def functions(module: ir.Module) -> list[Any]:
@@ -15,6 +17,40 @@ def functions(module: ir.Module) -> list[Any]:
 def find_function(module: ir.Module, name: str) -> Any | None:
     """The function called `name`, or None."""
     return next((f for f in functions(module) if f.name.value == name), None)
+
+
+def main_function(module: ir.Module) -> Any:
+    """The function `main` with its one block; LoweringError when the module has none."""
+    main = find_function(module, "main")
+    if main is None:
+        raise LoweringError("the module has no function @main")
+    if len(main.body.blocks) != 1:
+        raise LoweringError("@main must have one block", where=place_of(main.location))
+    return main
+
+
+def kernels(module: ir.Module) -> list[Any]:
+    """The kernel functions, in order."""
+    return [f for f in functions(module) if "nova.kernel" in f.attributes]
+
+
+def require_buffers(module: ir.Module) -> None:
+    """LoweringError unless tensors have become buffers, which kernels are given and return none.
+
+    The passes behind `kernels-to-buffers` erase calls and change types: on tensors that would leave
+    values without what defines them.
+    """
+    for function in functions(module):
+        is_kernel = "nova.kernel" in function.attributes
+        given, results = list(function.type.inputs), list(function.type.results)
+        tensors = [t for t in given + results if isinstance(t, ir.RankedTensorType)]
+        if tensors or (is_kernel and (results or len(function.body.blocks) != 1)):
+            raise LoweringError(
+                f"@{function.name.value} has the type {function.type}: buffers without results "
+                "are expected",
+                where=place_of(function.location),
+                hint="run kernels-to-buffers first",
+            )
 
 
 def function_ops(module: ir.Module, prefix: str = "") -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_, dtype, f32, f64, i64, promote
+from nova.dtypes import DType, TensorType, bool_, constant, dtype, f32, f64, i64, promote
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.movement import number_of
 from nova.ops.rules import (
@@ -244,6 +244,8 @@ def _arange_canon(ins: Types, attrs: Attrs) -> Attrs:
     bounds = [v.item() if isinstance(v, np.generic) else v for v in (start, stop, step)]
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in bounds):
         raise AttributeValueError(f"start, stop and step are numbers, not {bounds}")
+    for value in bounds:
+        constant(value, i64 if isinstance(value, int) else f64)  # refuses what is out of range
     if not np.isfinite(bounds).all() or bounds[2] == 0:
         raise AttributeValueError(f"no finite range: start, stop, step = {bounds}")
     return {"start": bounds[0], "stop": bounds[1], "step": bounds[2], "dtype": type_}

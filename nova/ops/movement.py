@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_
+from nova.dtypes import DType, TensorType, bf16, bool_, constant
 from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
 from nova.ops import views
 from nova.ops.rules import Types, broadcast_shapes, int_tuple, int_value, resolve_axes, resolve_axis
@@ -251,11 +251,15 @@ def number_of(value: Any, dtype: DType) -> bool | int | float:
     """A Python number that a tensor of `dtype` can hold."""
     if not isinstance(value, bool | int | float | np.generic):
         raise AttributeValueError(f"the value must be a number, not {value!r}")
-    if dtype.is_float:
-        return float(value)
-    if not np.isfinite(value) or float(value) != int(value):
+    if isinstance(value, np.generic):
+        value = float(value) if value.dtype == bf16.numpy else value.item()
+    if not dtype.is_float and not isinstance(value, int) and not float(value).is_integer():
         raise DTypeError(f"{value!r} is no {dtype}", hint="give a whole number")
-    return bool(value) if dtype.kind == "b" else int(value)
+    if dtype.kind == "b":
+        return bool(value)
+    number = value if dtype.is_float else int(value)
+    constant(number, dtype)  # refuses what is out of range
+    return float(number) if dtype.is_float else number
 
 
 def _pad_type(ins: Types, attrs: Attrs) -> TensorType:

@@ -137,6 +137,12 @@ def _run_one(step: Pass, module: ir.Module, said: list[Diagnostic], verify: bool
         raise
     except ir.MLIRError as error:
         raise _pass_error(f"pass `{step}` failed", said, str(error)) from None
+    except Exception as error:
+        # IR that the pass was not written for, or a mistake in the pass: which one, `error` says.
+        raise PassError(
+            f"pass `{step}` does not handle this module: {type(error).__name__}: {error}",
+            hint="nova-opt --list-passes says what each pass takes",
+        ) from error
     if any(diagnostic.severity == "error" for diagnostic in said):
         raise _pass_error(f"pass `{step}` reported an error", said)
     if verify and not isinstance(step, UpstreamPass):

@@ -11,7 +11,7 @@ from nova.mlir.bindings import func, ir, memref, tensor
 from nova.mlir.buffers import buffer_root, emit_copy, view_as
 from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import Structured, is_structured
-from nova.mlir.walk import find_function, functions
+from nova.mlir.walk import find_function, functions, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.form_kernels import root as reshaped_root
 
@@ -37,14 +37,12 @@ class BufferizeKernels(Pass):
     name: ClassVar[str] = "bufferize-kernels"
 
     def run(self, module: ir.Module) -> None:
+        main = main_function(module)
         for function in functions(module):
             _protect_arguments(function)
-        main = find_function(module, "main")
-        assert main is not None
         _separate_updates(module, main)
         UpstreamPass(_ONE_SHOT).run(module)
-        main = find_function(module, "main")
-        assert main is not None
+        main = main_function(module)
         results = {
             kernel.name.value: _pass_destinations(kernel)
             for kernel in functions(module)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.mlir.diagnostics import place_of
 from nova.passes.base import Pass
 
 BODY = "_body"
@@ -27,6 +29,9 @@ class ExportKernels(Pass):
     def run(self, module: ir.Module) -> None:
         for op in list(module.body.operations):
             if op.operation.name == "llvm.func" and "nova.kernel" in op.operation.attributes:
+                if "passthrough" in op.operation.attributes:
+                    name = op.operation.attributes["sym_name"].value
+                    raise LoweringError(f"@{name} is exported already", where=place_of(op.location))
                 self._export(op.operation)
 
     def _export(self, body: Any) -> None:

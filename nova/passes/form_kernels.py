@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir
 from nova.mlir.clone import clone_into
+from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import Structured, is_structured
-from nova.mlir.walk import find_function
+from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.donation import delay_updates
 
@@ -39,9 +40,11 @@ class FormKernels(Pass):
     max_ops: int = 32
 
     def run(self, module: ir.Module) -> None:
-        main = find_function(module, "main")
-        if main is None:
-            raise LoweringError("the module has no function @main")
+        main = main_function(module)
+        if formed := kernels(module):
+            raise LoweringError(
+                f"@{formed[0].name.value} is a kernel already", where=place_of(formed[0].location)
+            )
         waits = _drop_barriers(main)
         _delay_updates(module, main)
         groups = _Grouping(self, waits).form(main)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir, scf
-from nova.mlir.walk import find_function, functions
+from nova.mlir.diagnostics import place_of
+from nova.mlir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.bools import store_bools_as_bytes
 from nova.schedules.cpu import KernelSchedule
@@ -30,17 +32,24 @@ class LowerKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         target = parse_target(self.target)
-        main = find_function(module, "main")
-        assert main is not None
+        main = main_function(module)
+        require_buffers(module)
+        if lowered := [k for k in kernels(module) if "nova.tiles" in k.attributes]:
+            name = lowered[0].name.value
+            raise LoweringError(f"@{name} is lowered already", where=place_of(lowered[0].location))
         store_bools_as_bytes(module)
         tiles: dict[str, int] = {}
-        for kernel in functions(module):
-            if "nova.kernel" in kernel.attributes:
-                tiles[kernel.name.value] = _lower(kernel, target, self.tile_work)
+        for kernel in kernels(module):
+            tiles[kernel.name.value] = _lower(kernel, target, self.tile_work)
         for op in list(main.entry_block.operations):
             if op.operation.name == "func.call":
                 with ir.InsertionPoint(op.operation), op.location:
                     callee = op.callee.value
+                    if callee not in tiles:
+                        raise LoweringError(
+                            f"@main calls @{callee}, which is no kernel",
+                            where=place_of(op.location),
+                        )
                     operands = [*op.operation.operands, index(0), index(tiles[callee])]
                     func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
                 op.operation.erase()

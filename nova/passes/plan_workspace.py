@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
+from nova.errors import LoweringError
 from nova.mlir.bindings import arith, func, ir, memref
 from nova.mlir.buffers import buffer_root, emit_copy, nbytes, view_as
-from nova.mlir.walk import find_function
+from nova.mlir.diagnostics import place_of
+from nova.mlir.walk import find_function, main_function
 from nova.passes.base import Pass
 from nova.passes.donation import can_write_in_place, delay_updates
 
@@ -29,9 +31,27 @@ class PlanWorkspace(Pass):
     name: ClassVar[str] = "plan-workspace"
 
     def run(self, module: ir.Module) -> None:
-        main = find_function(module, "main")
-        assert main is not None
+        main = main_function(module)
+        if "nova.workspace" in main.attributes:
+            raise LoweringError("@main has a workspace already", where=place_of(main.location))
+        _require_buffer_results(main)
         _Planner(module, main).plan()
+
+
+def _require_buffer_results(main: Any) -> None:
+    types = [*main.type.inputs, *main.type.results]
+    updates = _updates(main)
+    given, results = list(main.type.inputs), list(main.type.results)
+    pairs = zip(updates, results[len(results) - len(updates) :], strict=True)
+    if any(not isinstance(t, ir.MemRefType) for t in types):
+        wrong, hint = "returns or takes what is no buffer", "run bufferize-kernels first"
+    elif len(set(updates)) < len(updates) or any(
+        not 0 <= u < len(given) or given[u] != new for u, new in pairs
+    ):
+        wrong, hint = "updates arguments with values of other types, or twice", None
+    else:
+        return
+    raise LoweringError(f"@main {wrong}", where=place_of(main.location), hint=hint)
 
 
 @dataclass

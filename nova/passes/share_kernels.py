@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nova.mlir.bindings import ir
-from nova.mlir.walk import find_function, functions
+from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
 
 
@@ -20,20 +20,17 @@ class ShareKernels(Pass):
     name: ClassVar[str] = "share-kernels"
 
     def run(self, module: ir.Module) -> None:
+        main = main_function(module)
         first: dict[str, str] = {}
         renamed: dict[str, str] = {}
         copies = []
-        for kernel in functions(module):
-            if "nova.kernel" not in kernel.attributes:
-                continue
+        for kernel in kernels(module):
             name = kernel.name.value
             body = kernel.operation.get_asm(assume_verified=True).replace(f"@{name}(", "@(", 1)
             kept = first.setdefault(body, name)
             if kept != name:
                 renamed[name] = kept
                 copies.append(kernel.operation)
-        main = find_function(module, "main")
-        assert main is not None
         for op in main.entry_block.operations:
             if op.operation.name == "func.call" and op.callee.value in renamed:
                 op.operation.attributes["callee"] = ir.FlatSymbolRefAttr.get(

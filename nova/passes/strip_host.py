@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
-from nova.mlir.walk import functions
+from nova.mlir.walk import functions, require_buffers
 from nova.passes.base import Pass
 
 
@@ -23,6 +23,7 @@ class StripHost(Pass):
     name: ClassVar[str] = "strip-host"
 
     def run(self, module: ir.Module) -> None:
+        require_buffers(module)
         for op in list(module.body.operations):
             op = op.operation
             if op.name == "memref.global" or (

@@ -113,7 +113,7 @@ class Derivation:
     types: tuple[TensorType, ...]
     operand: int
     out_slot: int | None
-    location: Location
+    location: Location | None
 
 
 @dataclass(frozen=True)

@@ -10,31 +10,36 @@
     }
 
 A literal is `f32[]<1.5>`, or `f32[2,3]<x0000803f...>` with the little-endian bytes in hexadecimal;
-`f32[2,3]<*1.5>` is a splat. A trailing comment is the user's line.
+`f32[2,3]<*1.5>` is a splat. A trailing comment is the user's line. Names and files with characters
+that would not read back stand as JSON strings.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from typing import Any
 
 import numpy as np
 
-from nova.dtypes import ALL, DType, TensorType, dtype
+from nova.dtypes import ALL, DType, TensorType, bool_, constant, dtype
 from nova.errors import NovaError, PlanSyntaxError
 from nova.graph.location import Location
 from nova.ops import OPS
 from nova.plan.plan import Arg, Argument, Input, Literal, Param, Plan, Signature, Slot, Step
 
-_NAME = r"[^\s:()\[\]{}<>,#]+"
-_TYPE = r"\w+\[[\d,]*\]"
-_ARGUMENT = re.compile(rf"(input|param) ({_NAME}): ({_TYPE})$")
+_PLAIN_NAME = re.compile(r'[^\s:()\[\]{}<>,#"][^\s:()\[\]{}<>,#]*')
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_TYPE = r"\w+\[[0-9,]*\]"
+_ARGUMENT = re.compile(rf"(input|param) ({_STRING}|{_PLAIN_NAME.pattern}): ({_TYPE})$")
 _STEP = re.compile(
-    rf"slot\[(\d+)\] = (\w+)\((.*?)\)(?: \{{(.*)\}})? : ({_TYPE})(?: +# (.*):(\d+))?$"
+    rf"slot\[(\d+)\] = (\w+)\((.*?)\)(?: \{{(.*)\}})? : ({_TYPE})(?: +# (.*):(\d+))?$",
+    re.ASCII,
 )
 _UPDATE = re.compile(r"update param\[(\d+)\] = (.+)$")
-_ARG = re.compile(rf"(?:(input|param|slot)\[(\d+)\]|({_TYPE})<([^>]*)>)(?:, |$)")
+_ARG = re.compile(rf"(?:(input|param|slot)\[(\d+)\]|({_TYPE})<([^>]*)>)(?:, |$)", re.ASCII)
+_ATTR = re.compile(r"(\w+)=(\([^)]*\)|'[^']*'|[^,]+)(?:, |$)")
 
 _DTYPES = {d.name for d in ALL}
 _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
@@ -46,8 +51,8 @@ _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
 def print_plan(plan: Plan, *, locations: bool = True) -> str:
     """The plan as text; without `locations` it is the form that cache keys are made from."""
     lines = ["plan {"]
-    lines += [f"  input {a.name}: {a.type}" for a in plan.signature.inputs]
-    lines += [f"  param {a.name}: {a.type}" for a in plan.signature.params]
+    lines += [f"  input {_print_name(a.name)}: {a.type}" for a in plan.signature.inputs]
+    lines += [f"  param {_print_name(a.name)}: {a.type}" for a in plan.signature.params]
     for step in plan.steps:
         lines.append("  " + _print_step(step, locations))
     lines += [f"  update param[{i}] = {_print_arg(v)}" for i, v in plan.updates]
@@ -60,7 +65,17 @@ def _print_step(step: Step, locations: bool) -> str:
     attrs = ", ".join(f"{k}={_print_attr(v)}" for k, v in sorted(step.attrs.items()))
     text = f"slot[{step.out_slot}] = {step.op}({args})"
     text += (f" {{{attrs}}}" if attrs else "") + f" : {step.out_type}"
-    return text + (f"    # {step.location}" if locations and step.location else "")
+    return text + (_print_location(step.location) if locations and step.location else "")
+
+
+def _print_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)
+
+
+def _print_location(location: Location) -> str:
+    file = location.file
+    plain = file.isprintable() and not file.startswith('"')
+    return f"    # {file if plain else json.dumps(file)}:{location.line}"
 
 
 def _print_arg(arg: Arg) -> str:
@@ -136,14 +151,11 @@ class _Parser:
     def _body(self, text: str) -> None:
         if match := _ARGUMENT.match(text):
             target = self.inputs if match[1] == "input" else self.params
-            target.append(Argument(match[2], self._type(match[3])))
+            target.append(Argument(self._string(match[2]), self._type(match[3])))
         elif match := _STEP.match(text):
             self._step(match)
         elif match := _UPDATE.match(text):
-            index = int(match[1])
-            if index >= len(self.params):
-                raise self.error(f"param[{index}] does not exist")
-            self.updates.append((index, self._args(match[2])[0]))
+            self._update(int(match[1]), self._args(match[2]))
         elif text == "return" or text.startswith("return "):
             self.results = self._args(text[7:])
             self.state = "done"
@@ -152,16 +164,36 @@ class _Parser:
                 f"cannot read {text!r}", "a line is an input, a param, a slot, an update or return"
             )
 
+    def _update(self, index: int, values: tuple[Arg, ...]) -> None:
+        if index >= len(self.params):
+            raise self.error(f"param[{index}] does not exist")
+        if index in (i for i, _ in self.updates):
+            raise self.error(f"param[{index}] is updated twice")
+        if len(values) != 1:
+            raise self.error(f"param[{index}] has one new value, not {len(values)}")
+        new, old = self._plan().type_of(values[0]), self.params[index].type
+        if new != old:
+            raise self.error(f"param[{index}] is {old}, its new value {new}")
+        self.updates.append((index, values[0]))
+
     def _step(self, match: re.Match[str]) -> None:
         slot, name, args, attrs, type_, file, line = match.groups()
         if int(slot) != len(self.steps):
             raise self.error(f"slot[{slot}] out of order: expected slot[{len(self.steps)}]")
         if name not in OPS:
             raise self.error(f"there is no op {name!r}")
-        location = Location(file, int(line)) if file else None
+        location = Location(self._string(file), int(line)) if file else None
         self.steps.append(
             Step(name, self._args(args), self._attrs(attrs), self._type(type_), int(slot), location)
         )
+
+    def _string(self, text: str) -> str:
+        if not text.startswith('"'):
+            return text
+        try:
+            return str(json.loads(text))
+        except ValueError as error:
+            raise self.error(f"cannot read the string {text}: {error}") from None
 
     def _args(self, text: str) -> tuple[Arg, ...]:
         args: list[Arg] = []
@@ -192,11 +224,17 @@ class _Parser:
             if value.startswith("x"):
                 array = np.frombuffer(bytes.fromhex(value[1:]), type_.dtype.numpy)
                 array = array.reshape(type_.shape)
+                if type_.dtype is bool_:
+                    array = array.view(np.uint8) != 0  # any other byte than 0 and 1 is no bool
             else:
                 number = ast.literal_eval(value.removeprefix("*"))
-                array = np.full(type_.shape, number).astype(type_.dtype.numpy)
-        except (ValueError, SyntaxError) as error:
-            raise self.error(f"bad literal {type_text}<{value}>: {error}") from None
+                if type(number) not in (bool, int, float):
+                    raise ValueError(f"{number!r} is no number")
+                array = np.full(type_.shape, constant(number, type_.dtype))
+        except NovaError as error:
+            raise self.error(f"bad literal {type_text}: {error.what}", error.hint) from None
+        except (ValueError, SyntaxError, MemoryError) as error:
+            raise self.error(f"bad literal {type_text}: {error}") from None
         return Literal(array, type_)
 
     def _type(self, text: str) -> TensorType:
@@ -211,8 +249,15 @@ class _Parser:
             return {}
         words = {"true": "True", "false": "False", "none": "None"}
         attrs: dict[str, Any] = {}
-        for item in re.findall(r"(\w+)=(\([^)]*\)|'[^']*'|[^,]+)(?:, |$)", text):
-            name, value = item
+        position = 0
+        while position < len(text):
+            match = _ATTR.match(text, position)
+            if not match:
+                raise self.error(f"cannot read the attribute {text[position:]!r}")
+            name, value = match.groups()
+            position = match.end()
+            if name in attrs:
+                raise self.error(f"the attribute {name} is given twice")
             if value in _DTYPES or value in _SPECIAL_FLOATS:
                 attrs[name] = dtype(value) if value in _DTYPES else float(value)
                 continue
@@ -230,5 +275,8 @@ class _Parser:
         if self.state != "closed":
             self.number += 1
             raise self.error("the plan ends too early")
+        return self._plan()
+
+    def _plan(self) -> Plan:
         signature = Signature(tuple(self.inputs), tuple(self.params))
         return Plan(signature, tuple(self.steps), self.results, tuple(self.updates))

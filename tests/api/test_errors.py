@@ -104,6 +104,7 @@ MISTAKES = [
     (errors.ModuleError, lambda: nova.nn.Sequential(abs), "abs> is no module", HERE),
     (errors.StateDictError, lambda: linear().load_state_dict({}), "missing: weight", HERE),
     (errors.StateDictError, lambda: linear().load_state_dict({"weight": A.T}), "(3, 2)", HERE),
+    (errors.DataError, lambda: nova.data.Batches(A, A.T, batch_size=1), "array 1 has 3 rows", HERE),
     (errors.PlanSyntaxError, lambda: parse_plan("plan {\n  x\n}", "p.txt"), "read 'x'", "p.txt:2"),
     (errors.ArgumentCountError, lambda: program()(A, A), "2 arguments given, 1 wanted: x", HERE),
     (errors.ArgumentCountError, lambda: nova.exp(), "exp: takes", HERE),
@@ -178,7 +179,11 @@ def test_every_class_has_a_mistake():
         if issubclass(c, BaseException) and c.__module__ == errors.__name__
     }
     bases = {errors.NovaError, errors.SignatureError}
-    elsewhere = {errors.CompileInterrupted, errors.CacheWarning}  # below, and in test_cache.py
+    # Below, in test_cache.py, tests/debug and tests/fit.
+    elsewhere = {errors.CompileInterrupted, errors.CacheWarning}
+    elsewhere |= {errors.CheckError, errors.NonFiniteError, errors.GradcheckError}
+    elsewhere |= {errors.MinimizeError}
+    elsewhere |= {errors.CheckpointError, errors.TrainingError, errors.TrainingInterrupted}
     assert {case[0] for case in MISTAKES} == classes - bases - elsewhere
     for c in classes - {errors.CacheWarning}:
         assert issubclass(c, errors.NovaError)

@@ -281,6 +281,12 @@ def update() -> tuple[Any, list[np.ndarray]]:
     return program, [x, w]
 
 
+def three_operands() -> tuple[Any, list[np.ndarray]]:
+    arrays = [data(6, 8) for _ in "abc"]
+    A, B, C = (nova.tensor(a, name=n) for a, n in zip(arrays, "abc", strict=True))
+    return nova.compile(nova.sum(nova.sin(A * B + C), axis=0), inputs=[A, B, C]), arrays
+
+
 def folded(h: Any) -> Any:
     three, one = nova.tensor(np.float32([3, 4])), nova.tensor(np.float32([1, 2]))
     return h * nova.sum(three - one)
@@ -385,7 +391,7 @@ BUGS = [
     Bug(
         "dropped operand of a fused kernel",
         dropped_operand,
-        values_of(lambda h: h * nova.sin(h) + h[:, :1], 6, 8),
+        three_operands,
         "add",
         "program",
     ),

@@ -40,6 +40,10 @@ def test_training_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_python("docs/training.md")
 
 
+def test_debugging_page() -> None:
+    run_python("docs/debugging.md")
+
+
 def test_how_it_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,201 @@
+"""Checked runs of programs that are right, NaN and infinity, and what errors say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nova
+from nova.compiler import clear_memory_cache
+from nova.debug import check_plan, minimize
+from nova.debug.checked import CheckedProgram
+from nova.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    CheckError,
+    DonationError,
+    MinimizeError,
+    NonFiniteError,
+)
+
+X = np.random.default_rng(0).standard_normal((6, 8)).astype("f4")
+
+
+@pytest.fixture(autouse=True)
+def own_programs() -> Iterator[None]:
+    clear_memory_cache()
+    yield
+    clear_memory_cache()
+
+
+def checked(mode: str = "1"):
+    return nova.knobs.override(check=mode)
+
+
+def test_off_costs_nothing() -> None:
+    program = nova.compile(nova.tensor(X) + 1)
+    assert not isinstance(program._program, CheckedProgram)
+    with checked():
+        assert isinstance(nova.compile(nova.tensor(X) + 1)._program, CheckedProgram)
+
+
+@pytest.mark.parametrize("type_", ["f8", "f4", "f2", "bf16"])
+def test_right_program_passes(type_: str) -> None:
+    x = X.astype(nova.dtypes.dtype("bf16").numpy if type_ == "bf16" else type_)
+    w, b = x.T.copy(), x[0, :6].copy()
+    ids = np.array([0, 3, -1])
+    with checked():
+        tensors = [nova.tensor(a, name=n, requires_grad=True) for a, n in ((w, "w"), (b, "b"))]
+        given = nova.tensor(x, name="x"), nova.tensor(ids, name="ids")
+        h = nova.layer_norm(nova.gelu(given[0] @ tensors[0] + tensors[1]))
+        h = nova.softmax(h[:, :3]) * nova.take(h, given[1], axis=0).sum() + nova.max(h)
+        loss = nova.mean(h * h) + nova.logsumexp(h)
+        step = nova.compile(loss, inputs=given, params=tensors, include_backward=True)
+        assert {d.op for d in step.plan.derivations} >= {"matmul", "add", "softmax", "gelu"}
+        results = step.run([x, ids], [w, b])
+        again = step.run([x, ids], [w, b])
+    plain = nova.compile_plan(step.plan).run([x, ids], [w, b])
+    for got, same, want in zip(results, again, plain, strict=True):
+        assert got.tobytes() == same.tobytes() == want.tobytes()
+
+
+def test_updates_happen_once() -> None:
+    w = X.copy()
+    with checked():
+        W = nova.tensor(w, name="w")
+        program = nova.compile(nova.sum(W), params=[W], updates={W: W * 2})
+        assert program.run([], [w]) == pytest.approx(X.sum(), rel=1e-5)
+    np.testing.assert_array_equal(w, X * 2)
+
+
+def test_jit_out_and_other_libraries() -> None:
+    torch = pytest.importorskip("torch")
+    with checked():
+        f = nova.jit(lambda x: nova.exp(x) * 2)
+        np.testing.assert_allclose(f(X), np.exp(X) * 2, rtol=1e-6)
+        np.testing.assert_allclose(f(torch.tensor(X)), np.exp(X) * 2, rtol=1e-6)
+        np.testing.assert_allclose(f(X[:2]), np.exp(X[:2]) * 2, rtol=1e-6)
+        program = f.lower(X)
+        out = np.empty_like(X)
+        assert program(X, out=out) is out
+        strided = np.asfortranarray(X)
+        np.testing.assert_allclose(program(strided), np.exp(X) * 2, rtol=1e-6)
+
+
+def test_bad_arguments_get_the_errors_of_any_run() -> None:
+    with checked():
+        W = nova.tensor(X, name="w")
+        program = nova.compile([], params=[W], updates={W: W + 1})
+        with pytest.raises(ArgumentShapeError):
+            program(X[:2])
+        with pytest.raises(ArgumentTypeError):
+            program("text")
+        with pytest.raises(ArgumentTypeError):
+            program.run(X)
+        read_only = X.copy()
+        read_only.flags.writeable = False
+        with pytest.raises(DonationError):
+            program(read_only)
+
+
+def test_checkpoints_and_second_derivatives_pass() -> None:
+    with checked():
+        w = nova.tensor(X, requires_grad=True)
+        inner = nova.checkpoint(lambda x: nova.tanh(nova.sin(x) @ x.T))
+        loss = nova.sum(inner(w) ** 2)
+        (first,) = nova.graph.gradients(loss, [w])
+        (second,) = nova.graph.gradients(nova.sum(first * first), [w])
+        assert np.isfinite(nova.compile(second, params=[w])(X)).all()
+
+
+# --- NaN and infinity -----------------------------------------------------------------------------
+
+
+def test_first_nan_is_named() -> None:
+    with checked("nan"):
+        f = nova.jit(lambda x: nova.sum(nova.sqrt(nova.log(x) + 1) * 2))
+        assert f(np.full(4, 2.0)) > 0
+        with pytest.raises(NonFiniteError, match=r"1 of 4 elements are NaN.*at \[2\]") as caught:
+            f(np.array([1.0, 2.0, -3.0, 4.0]))
+        finding = caught.value.finding
+        assert (finding.op, finding.step, finding.kind) == ("log", 0, "nonfinite")
+        assert caught.value.where.startswith(__file__)
+        with pytest.raises(NonFiniteError, match="argument 'x'"):
+            f(np.array([1.0, 2.0, np.nan, 4.0]))
+
+
+def test_infinities_that_are_meant_are_let_through() -> None:
+    with checked("nan"):
+        f = nova.jit(lambda x, mask: nova.softmax(nova.where(x > 0, x, -np.inf) + mask))
+        x = np.abs(X)
+        x[0, 0] = -1
+        mask = np.where(np.arange(8) == 7, -np.inf, 0).astype("f4")
+        assert np.isfinite(f(x, mask)).all()
+        g = nova.jit(lambda x: nova.exp(x * 100))
+        with pytest.raises(NonFiniteError, match=r"infinite.*from finite operands") as caught:
+            g(np.array([1.0, 2.0], "f4"))
+        assert caught.value.finding.op == "exp"
+
+
+def test_minimize_of_a_nan(tmp_path: Path) -> None:
+    with checked("nan"):
+        f = nova.jit(lambda x: nova.sum(nova.sqrt(nova.sin(x) * 3) + nova.cos(x)))
+        with pytest.raises(NonFiniteError) as caught:
+            f(np.array([1.0, 4.0]))
+        reduction = minimize(caught.value, path=tmp_path / "nan.py")
+    assert [s.op for s in reduction.plan.steps] == ["sqrt"]
+    assert "check='nan'" in reduction.script.read_text()
+
+
+# --- minimize by other means ----------------------------------------------------------------------
+
+
+def test_minimize_with_a_check_of_its_own(tmp_path: Path) -> None:
+    x = nova.tensor(X, name="x")
+    y = nova.exp(nova.sin(x) * nova.tanh(x) + nova.cos(x))
+    program = nova.compile([y, y * 2, nova.sum(y)], inputs=[x])
+
+    def has_tanh(plan, arrays) -> bool:
+        return any(s.op == "tanh" for s in plan.steps)
+
+    path = tmp_path / "own.py"
+    reduction = minimize(program, [X], check=has_tanh, path=path)
+    assert [s.op for s in reduction.plan.steps] == ["tanh"] and path.exists()
+
+
+def test_minimize_refuses_a_program_that_is_right(tmp_path: Path) -> None:
+    x = nova.tensor(X, name="x")
+    program = nova.compile(nova.exp(x), inputs=[x])
+    with pytest.raises(MinimizeError, match="does not fail"):
+        minimize(program, [X], path=tmp_path / "none.py")
+    with pytest.raises(MinimizeError, match="str is no program"):
+        minimize("program", path=tmp_path / "none.py")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_minimize_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends for every program with a tanh in it; the candidates' processes do."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if sys.argv and 'tanh(' in open(sys.orig_argv[-1]).read():\n"
+        "    os.kill(os.getpid(), 11)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=":")
+    x = nova.tensor(X, name="x")
+    plan = nova.compile(nova.cos(nova.tanh(x)), inputs=[x]).plan
+    reduction = minimize(plan, path=tmp_path / "crash.py", isolate=True)
+    assert "signal 11" in str(reduction.error)
+    assert [s.op for s in reduction.plan.steps] == ["tanh"]
+
+
+def test_check_plan() -> None:
+    plan = "plan {\n input x: f32[2]\n slot[0] = exp(input[0]) : f32[2]\n return slot[0]\n}"
+    check_plan(plan, [np.ones(2, "f4")], gradients=True)
+    with pytest.raises(ArgumentShapeError):
+        check_plan(plan, [np.ones(3, "f4")])
+    assert issubclass(CheckError, ArithmeticError)
