@@ -18,7 +18,7 @@ from nova import nn, optim
 from nova.data import Batches
 from nova.training import TrainStep
 
-EPOCHS, BATCH = 40, 64
+EPOCHS, BATCH = 80, 64
 OUT = Path(__file__).parents[1] / "build"
 
 
@@ -35,14 +35,16 @@ def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def make_model() -> nn.Sequential:
     nn.manual_seed(0)
     return nn.Sequential(
-        nn.Linear(64, 128), nn.GELU(), nn.Dropout(0.2), nn.Linear(128, 64), nn.GELU(),
-        nn.Linear(64, 10),
+        nn.Linear(64, 256), nn.GELU(), nn.Dropout(0.5),
+        nn.Linear(256, 256), nn.GELU(), nn.Dropout(0.5),
+        nn.Linear(256, 10),
     )  # fmt: skip
 
 
 def make_step(model: nn.Module, steps: int) -> TrainStep:
     """Forward, backward and AdamW under a falling rate: one program."""
-    optimizer = optim.AdamW(model.parameters(), lr=optim.CosineAnnealing(3e-3, steps))
+    rate = optim.CosineAnnealing(3e-3, steps)
+    optimizer = optim.AdamW(model.parameters(), lr=rate, weight_decay=0.1)
     return nova.train_step(model, lambda m, x, y: nova.cross_entropy(m(x), y), optimizer)
 
 

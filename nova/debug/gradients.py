@@ -192,7 +192,7 @@ class _Problem:
         atol: float,
         rtol: float,
     ) -> ArgumentReport:
-        number = self.inputs.index(source)
+        number = next(i for i, t in enumerate(self.inputs) if t is source)
         places = np.arange(source.size)
         if source.size > _MOST_ELEMENTS:
             places = np.sort(self.rng.choice(source.size, _MOST_ELEMENTS, replace=False))

@@ -123,7 +123,7 @@ def test_first_nan_is_named() -> None:
         finding = caught.value.finding
         assert (finding.op, finding.step, finding.kind) == ("log", 0, "nonfinite")
         assert caught.value.where.startswith(__file__)
-        with pytest.raises(NonFiniteError, match="argument 'x'"):
+        with pytest.raises(NonFiniteError, match="argument 'x0'"):
             f(np.array([1.0, 2.0, np.nan, 4.0]))
 
 
