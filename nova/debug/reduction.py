@@ -28,7 +28,7 @@ from nova.debug.surgery import Program, cut
 from nova.dtypes import TensorType
 from nova.errors import AttributeValueError, MinimizeError
 from nova.graph.location import user_location
-from nova.plan import Arg, Plan, Slot
+from nova.plan import Arg, Plan, Slot, print_plan
 from nova.settings import current_settings
 
 _MOST_TESTS = 300
@@ -184,6 +184,7 @@ class _Reducer:
         self.best = start
         self.error = error
         self.test = test
+        self.tried: set[str] = set()
 
     def reduce(self) -> None:
         finding = getattr(self.error, "finding", None)
@@ -201,6 +202,10 @@ class _Reducer:
     def _try(self, candidate: Program) -> bool:
         if _size(candidate) >= _size(self.best) or self.test.count >= _MOST_TESTS:
             return False
+        text = print_plan(candidate.plan, locations=False)
+        if text in self.tried:
+            return False
+        self.tried.add(text)
         error = self.test.run(candidate)
         if error is None:
             return False

@@ -273,11 +273,11 @@ def products() -> tuple[Any, list[np.ndarray]]:
 
 def update() -> tuple[Any, list[np.ndarray]]:
     """A parameter that is read after its new value is known."""
-    x, w = data(32, 32), data(32, 32) / 8
+    x, w = data(32, 32) / 8, data(32, 32) / 8
     X, W = nova.tensor(x, name="x"), nova.tensor(w, name="w")
     new = W - 0.1 * nova.sin(W)
     late = nova.sum(X @ new, axis=0) @ W
-    program = nova.compile(nova.exp(late * 0.01), inputs=[X], params=[W], updates={W: new})
+    program = nova.compile(nova.exp(late), inputs=[X], params=[W], updates={W: new})
     return program, [x, w]
 
 

@@ -428,7 +428,7 @@ def run_on(text: str, **options: bool) -> str:
 @pytest.mark.parametrize("kind", ["f32", "f64", "vector<8xf32>", "vector<2x4xf64>"])
 @pytest.mark.parametrize("name", sorted(EXPANSIONS))
 def test_only_instructions_are_left(name: str, kind: str) -> None:
-    binary = name in ("math.powf", "math.atan2")
+    binary = name in ("math.powf", "math.atan2", "arith.remf")
     operands = "%x, %x" if binary else "%x"
     types, results, names = kind, kind, "%r"
     if name == "math.fpowi":
@@ -438,10 +438,15 @@ def test_only_instructions_are_left(name: str, kind: str) -> None:
         integer = "i32"
     if name == "math.sincos":
         names = "%r, %c"
-    text = run_on(
+    source = (
         f"func.func @f(%x: {kind}, %n: {integer}) -> {results} {{\n"
         f"  {names} = {name} {operands} : {types}\n  return %r : {results}\n}}"
     )
+    if name == "arith.remf" and kind.startswith("vector"):
+        with pytest.raises(LoweringError, match="remf of vectors"):  # it is a loop
+            run_on(source)
+        return
+    text = run_on(source)
     assert set(re.findall(r"math\.\w+", text)) <= {
         "math.absf",
         "math.copysign",

@@ -41,3 +41,13 @@ func.func @kept(%x: f32) -> (f32, f32, f32) {
   %2 = math.floor %x : f32
   return %0, %1, %2 : f32, f32, f32
 }
+
+// The remainder is exact, by a loop over the bits of the quotient: the one thing with a branch.
+// CHECK-LABEL: func.func @remainder(
+// CHECK: scf.for
+// CHECK-NOT: arith.remf
+// CHECK: return
+func.func @remainder(%x: f32, %y: f32) -> f32 {
+  %0 = arith.remf %x, %y : f32
+  return %0 : f32
+}
