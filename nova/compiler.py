@@ -133,6 +133,9 @@ class Compiled:
         """Write the program as one file."""
         save_artifact(Path(path), self._executable.artifact.data)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_unpickle, (bytes(self._executable.artifact.data), str(self.plan), self.name))
+
     def __repr__(self) -> str:
         arguments = ", ".join(f"{a.name}: {a.type}" for a in self.plan.signature.arguments)
         results = ", ".join(str(self.plan.type_of(r)) for r in self.plan.results)
@@ -232,6 +235,10 @@ def load(path: str | Path, device: str | None = None) -> Compiled:
     artifact = load_artifact(Path(path))
     plan = parse_plan(artifact.stages()["plan"], str(path))
     return Compiled(Executable(artifact), plan, "disk", None)
+
+
+def _unpickle(data: bytes, plan: str, name: str) -> Compiled:
+    return Compiled(Executable(read_artifact(data)), parse_plan(plan), "disk", None, name)
 
 
 # --- caches ---------------------------------------------------------------------------------------

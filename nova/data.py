@@ -120,8 +120,8 @@ class Batches:
         """The rows of an epoch in the order of its batches."""
         if not self.shuffle:
             return np.arange(self.rows)
-        # Only the raw numbers of a bit generator are the same in every version of numpy. Equal ones,
-        # whose order sorting would leave open, are 64 equal random bits.
+        # Only the raw numbers of a bit generator are the same in every version of numpy. That two
+        # of them, of 64 bits each, are equal, which would leave their order open, does not happen.
         bits = np.random.PCG64(np.random.SeedSequence((self.seed, epoch)))
         return np.argsort(bits.random_raw(self.rows))
 

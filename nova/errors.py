@@ -167,6 +167,10 @@ class CodegenError(NovaError):
     """LLVM refused the module, or the module holds what LLVM would abort on."""
 
 
+class DumpError(NovaError, OSError):
+    """The folder of NOVA_DUMP cannot be written."""
+
+
 class CompileInterrupted(NovaError, KeyboardInterrupt):
     """Ctrl-C during a compile: nothing was cached, the process is as before."""
 

@@ -7,8 +7,6 @@ that names the check. Imports neither MLIR nor LLVM.
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +26,7 @@ from nova.artifact.manifest import (
     from_json,
 )
 from nova.artifact.seal import add_seal, check_seal
+from nova.artifact.texts import pack_texts, unpack_texts
 from nova.errors import ArtifactError
 
 __all__ = [
@@ -46,7 +45,6 @@ __all__ = [
 ]
 
 MANIFEST, CONSTANTS, STAGES = ".nova.manifest", ".nova.const", ".nova.stages"
-_MOST_STAGE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -84,20 +82,7 @@ class Artifact:
 
     def stages(self) -> dict[str, str]:
         """The text of every stage by name, decompressed at each call."""
-        packed = self._section(STAGES)
-        if not packed:
-            return {}
-        try:
-            unpacker = zlib.decompressobj()
-            text = unpacker.decompress(packed, _MOST_STAGE_BYTES)
-            if not unpacker.eof:
-                fail("stages-size", f"the texts are cut short or exceed {_MOST_STAGE_BYTES} bytes")
-            stages = json.loads(text)
-        except (zlib.error, ValueError, RecursionError) as error:
-            fail("stages-text", str(error))
-        if type(stages) is not dict or not all(type(text) is str for text in stages.values()):
-            fail("stages-text", "the stages are not an object of strings")
-        return stages
+        return unpack_texts(self._section(STAGES), self.constants)
 
     def _section(self, name: str) -> memoryview:
         offset, size = self.shared.sections.get(name, (0, 0))
@@ -112,7 +97,7 @@ def write_artifact(
     notes = {CONSTANTS: constants, MANIFEST: manifest.to_json()}
     if stages:
         # Not sorted: the stages are read back in the order of the compile.
-        notes[STAGES] = zlib.compress(json.dumps(dict(stages)).encode(), 6)
+        notes[STAGES] = pack_texts(stages, constants)
     linked = link_shared(objects, exports, notes)
     shared = read_shared(linked)
     # A wrong table is the compiler's mistake: it is found here, not by whoever loads the file.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nova import knobs
+from nova.errors import DumpError
 
 _SUFFIXES = {"plan": "plan", "ll": "ll"}
 
@@ -18,8 +19,16 @@ def dump_stage(program: str, number: int, stage: str, text: str) -> None:
     folder = knobs.get("dump")
     if folder:
         path = Path(folder) / program
-        path.mkdir(parents=True, exist_ok=True)
-        (path / f"{number}-{stage}.{_SUFFIXES.get(stage, 'mlir')}").write_text(text)
+        file = path / f"{number}-{stage}.{_SUFFIXES.get(stage, 'mlir')}"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise DumpError(
+                f"cannot write a stage to the folder of NOVA_DUMP: {error.strerror}",
+                where=str(file),
+                hint="set NOVA_DUMP to a folder that can be written, or unset it",
+            ) from None
 
 
 def dump_stages(program: str, texts: Mapping[str, str]) -> None:

@@ -79,6 +79,9 @@ class Op:
     tags: frozenset[str] = frozenset()
     domain: str | tuple[str, ...] = "real"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (op, (self.name,))  # a row is its name: tensors can be pickled and copied
+
     @property
     def kind(self) -> str:
         if self.build is not None:

@@ -176,7 +176,10 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
         n = x.shape[axis]
         if isinstance(item, slice):
             start, stop, step = _slice_indices(item, n)
-            shape.append(len(range(start, stop, step)))
+            count = len(range(start, stop, step))
+            shape.append(count)
+            # -1 is "before element 0" here, but "the last" to the slice row.
+            start, stop, step = (start, stop, step) if count else (0, 0, 1)
             stop = stop if stop >= 0 else -n - 1
         elif _is_int(item):
             start, step = _in_range(int(item), n, axis), 1

@@ -69,7 +69,8 @@ def _print_step(step: Step, locations: bool) -> str:
 
 
 def _print_name(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)
+    plain = _PLAIN_NAME.fullmatch(name) and name.isprintable()
+    return name if plain else json.dumps(name)
 
 
 def _print_location(location: Location) -> str:

@@ -255,6 +255,7 @@ VIEWS = {
             case((), key=None),
             case((0, 3), key=(slice(None), 1)),
             case((7, 5), key=(slice(2, 2),)),
+            case((3, 5), key=(slice(-5, None, -1),)),
             case((2, 3, 7), key=(1, [2, 0, -3])),
         ),
         moved(lambda a, key: a[key]),

@@ -1,0 +1,70 @@
+"""Stage texts as they stand in an artifact: compressed, and without the program's constants.
+
+`write_artifact` packs, `Artifact.stages` unpacks. A large constant is in hexadecimal in the text of
+every stage; the file holds its bytes anyway, so that such a run of digits is kept as a reference
+into them: `NUL offset,length,case NUL`. No text has a NUL of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Mapping
+
+from nova.artifact.elf_shared import Buffer, fail
+
+_MOST_BYTES = 1 << 30
+# Below this a reference saves nothing worth the search.
+_DIGITS = re.compile(r"(?:[0-9a-f]{2}){512,}|(?:[0-9A-F]{2}){512,}")
+_REFERENCE = re.compile("\0(\\d+),(\\d+),([lu])\0")
+
+
+def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
+    """The texts, in their order, as one compressed piece."""
+    packed = {
+        name: text if "\0" in text else _DIGITS.sub(_refer(constants), text)
+        for name, text in texts.items()
+    }
+    return zlib.compress(json.dumps(packed).encode(), 6)
+
+
+def unpack_texts(packed: Buffer, constants: memoryview) -> dict[str, str]:
+    """What `pack_texts` was given; ArtifactError for anything else."""
+    if not packed:
+        return {}
+    try:
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(packed, _MOST_BYTES)
+        if not unpacker.eof:
+            fail("stages-size", f"the texts are cut short or exceed {_MOST_BYTES} bytes")
+        texts = json.loads(text)
+    except (zlib.error, ValueError, RecursionError) as error:
+        fail("stages-text", str(error))
+    if type(texts) is not dict or not all(type(text) is str for text in texts.values()):
+        fail("stages-text", "the stages are not an object of strings")
+    return {name: _REFERENCE.sub(_resolve(constants), text) for name, text in texts.items()}
+
+
+def _refer(constants: bytes) -> Callable[[re.Match[str]], str]:
+    def refer(match: re.Match[str]) -> str:
+        data = bytes.fromhex(match[0])
+        offset = constants.find(data)
+        if offset < 0:
+            return match[0]
+        return f"\0{offset},{len(data)},{'l' if match[0] == data.hex() else 'u'}\0"
+
+    return refer
+
+
+def _resolve(constants: memoryview) -> Callable[[re.Match[str]], str]:
+    def resolve(match: re.Match[str]) -> str:
+        offset, size = int(match[1]), int(match[2])
+        if offset + size > len(constants):
+            fail(
+                "stages-text", f"a text refers to bytes {offset}..{offset + size} of the constants"
+            )
+        digits = constants[offset : offset + size].hex()
+        return digits if match[3] == "l" else digits.upper()
+
+    return resolve
