@@ -16,7 +16,8 @@ from nova.artifact.elf_shared import Buffer, fail
 
 _MOST_BYTES = 1 << 30
 # Below this a reference saves nothing worth the search.
-_DIGITS = re.compile(r"(?:[0-9a-f]{2}){512,}|(?:[0-9A-F]{2}){512,}")
+_DIGITS = re.compile(r"[0-9a-fA-F]{1024,}")
+_PREFIX, _MOST_TRIES = 256, 64
 _REFERENCE = re.compile("\0(\\d+),(\\d+),([lu])\0")
 
 
@@ -48,13 +49,27 @@ def unpack_texts(packed: Buffer, constants: memoryview) -> dict[str, str]:
 
 def _refer(constants: bytes) -> Callable[[re.Match[str]], str]:
     def refer(match: re.Match[str]) -> str:
-        data = bytes.fromhex(match[0])
-        offset = constants.find(data)
+        digits = match[0]
+        if len(digits) % 2 or (digits != digits.lower() and digits != digits.upper()):
+            return digits
+        data = bytes.fromhex(digits)
+        offset = _find(constants, data)
         if offset < 0:
-            return match[0]
-        return f"\0{offset},{len(data)},{'l' if match[0] == data.hex() else 'u'}\0"
+            return digits
+        return f"\0{offset},{len(data)},{'l' if digits == digits.lower() else 'u'}\0"
 
     return refer
+
+
+def _find(constants: bytes, data: bytes) -> int:
+    """Where `data` is in the constants, or -1; by its beginning, as Python's own search is slow."""
+    view = memoryview(constants)
+    offset = -1
+    for _ in range(_MOST_TRIES):
+        offset = constants.find(data[:_PREFIX], offset + 1)
+        if offset < 0 or view[offset : offset + len(data)] == data:
+            return offset
+    return -1
 
 
 def _resolve(constants: memoryview) -> Callable[[re.Match[str]], str]:

@@ -62,7 +62,7 @@ def _permutation(value: Any) -> list[int] | None:
         return None
     if not isinstance(generic.inputs[0].type, ir.RankedTensorType):
         return None
-    source, result = generic.accesses
+    source = generic.accesses[0]
     rank = len(generic.iterators)
     if len(source.coefficients) != rank or len(generic.out_dims) != rank:
         return None

@@ -65,9 +65,11 @@ def test_loss_and_gradients_agree_while_training():
     )
     twin_optimizer = torch.optim.SGD(twins.values(), lr=0.1, momentum=0.9)
     rng = np.random.default_rng(0)
+    shape = (2, 2, BATCH, CONFIG.context)
+    batches = rng.integers(0, CONFIG.vocabulary, shape)  # two of them, so that it can learn
     losses = []
     for number in range(STEPS):
-        x, y = (rng.integers(0, CONFIG.vocabulary, (BATCH, CONFIG.context)) for _ in range(2))
+        x, y = batches[number % 2]
         loss, *grads = inspect.run([x, y], [p.data for p in params])
         twin_optimizer.zero_grad()
         twin = torch_loss(twins, torch.tensor(x), torch.tensor(y))
@@ -80,4 +82,4 @@ def test_loss_and_gradients_agree_while_training():
         assert step(x, y) == loss
         twin_optimizer.step()
         losses.append(float(loss))
-    assert losses[-1] < losses[0]
+    assert losses[-1] < losses[0] - 0.1
