@@ -104,6 +104,9 @@ class JitFunction:
         listed = list(results) if isinstance(results, tuple) else [results]
         return unflatten(entry.result, listed)
 
+    def __reduce__(self) -> str:
+        return getattr(self, "__qualname__", self._name)  # pickled by name, as functions are
+
     def lower(self, *args: Any, **kwargs: Any) -> Compiled:
         """The program for these arguments, compiled but not run."""
         leaves, structure = flatten((args, kwargs), sort_keys=True)

@@ -106,7 +106,8 @@ def _vjp_logsumexp(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keep
         # Recomputed: an out rounded to 16 bits would put its rounding error into the exponent.
         out = F.logsumexp(wide, axis=axis, keepdims=True)
     out = kept(F, out, x, axis)
-    shift = F.where(F.isfinite(out), out, 0.0)
+    # Of nothing but -inf the gradient is 0; NaN and +inf stay what they are.
+    shift = F.where(F.eq(out, float("-inf")), 0.0, out)
     gradient = widened(F, kept(F, g, x, axis)) * F.exp(wide - shift)
     return narrowed(F, gradient, x.dtype)
 
