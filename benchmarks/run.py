@@ -86,7 +86,8 @@ def _run(
     entry = {"workload": name, "title": module.TITLE, "kind": module.KIND, "unit": module.UNIT}
     if module.KIND == "fresh":
         print(name, file=sys.stderr)
-        rows = run_fresh(scratch, name, module, options.starts)
+        starts = min(options.starts, getattr(module, "STARTS", options.starts))
+        rows = run_fresh(scratch, name, module, starts)
         add_fresh_summaries(rows)
         entry |= {"size": "", "rows": rows}
         if hasattr(module, "breakdown"):

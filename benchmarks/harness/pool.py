@@ -102,14 +102,20 @@ def environment(scratch: Path, threads: int) -> dict[str, str]:
     return values
 
 
+def _rows(module: ModuleType, numbers: str) -> list[dict[str, Any]]:
+    """A row per contender with no numbers yet; why, for one that the workload does not run."""
+    return [
+        {"contender": contender, "library": library, numbers: []}
+        | ({"missing": function} if isinstance(function, str) else {})
+        for contender, (library, function) in module.CONTENDERS.items()
+    ]
+
+
 def run_loop(
     pool: Pool, name: str, module: ModuleType, size: str, threads: int, rounds: int, budget: float
 ) -> list[dict[str, Any]]:
     """A row per contender, with the seconds a call of every round, or why there are none."""
-    rows = [
-        {"contender": contender, "library": library, "seconds": []}
-        for contender, (library, _) in module.CONTENDERS.items()
-    ]
+    rows = _rows(module, "seconds")
 
     def ask(row: dict[str, Any], do: str, **more: Any) -> dict[str, Any]:
         reply = pool.ask(row["library"], threads, do=do, contender=row["contender"], **more)
@@ -120,7 +126,8 @@ def run_loop(
 
     where = {"workload": name, "size": size}
     for row in rows:
-        row |= ask(row, "build", **where)
+        if "missing" not in row:
+            row |= ask(row, "build", **where)
     sound = [row for row in rows if "error" in row]
     started = time.perf_counter()
     for turn in range(rounds):
@@ -142,10 +149,7 @@ def run_fresh(scratch: Path, name: str, module: ModuleType, rounds: int) -> list
     A first, discarded round fills what may be filled: bytecode, and the caches where the workload
     says that they are kept. Slow contenders get one round.
     """
-    rows: list[dict[str, Any]] = [
-        {"contender": contender, "library": library, "phases": []}
-        for contender, (library, _) in module.CONTENDERS.items()
-    ]
+    rows = _rows(module, "phases")
     for turn in range(rounds + 1):
         filling = turn == 0
         for row in rows:

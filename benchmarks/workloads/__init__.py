@@ -7,7 +7,9 @@ in, and a function. The first contender is Nova's own: ratios are taken to it.
   a contender's function takes the arrays and returns a `Case`, whose results must agree with the
   oracle's within TOLERANCE, before and after it is timed.
 - KIND "fresh": a contender's function runs once in a new process, checks its own result, and
-  returns seconds by phase.
+  returns seconds by phase. With STARTS no more than that many processes are started.
+
+A text in the place of a function says why a contender is not run.
 """
 
 ORDER = (
@@ -21,4 +23,8 @@ ORDER = (
     "softmax",
     "mlp_step",
     "gpt_block",
+    "train_mlp",
+    "train_gpt",
+    "train_compile_cold",
+    "train_compile_disk",
 )

@@ -2,7 +2,7 @@
 
 `write_artifact` packs, `Artifact.stages` unpacks. A large constant is in hexadecimal in the text of
 every stage; the file holds its bytes anyway, so that such a run of digits is kept as a reference
-into them: `NUL offset,length,case NUL`. No text has a NUL of its own.
+into them: `NUL offset,length,case NUL`. A NUL of the text itself is doubled.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _MOST_BYTES = 1 << 30
 # Below this a reference saves nothing worth the search.
 _DIGITS = re.compile(r"[0-9a-fA-F]{1024,}")
 _PREFIX, _MOST_TRIES = 256, 64
-_REFERENCE = re.compile("\0(\\d+),(\\d+),([lu])\0")
+_REFERENCE = re.compile("\0\0|\0(\\d+),(\\d+),([lu])\0")
 
 
 def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
     """The texts, in their order, as one compressed piece."""
     packed = {
-        name: text if "\0" in text else _DIGITS.sub(_refer(constants), text)
+        name: _DIGITS.sub(_refer(constants), text.replace("\0", "\0\0"))
         for name, text in texts.items()
     }
     return zlib.compress(json.dumps(packed).encode(), 6)
@@ -74,6 +74,8 @@ def _find(constants: bytes, data: bytes) -> int:
 
 def _resolve(constants: memoryview) -> Callable[[re.Match[str]], str]:
     def resolve(match: re.Match[str]) -> str:
+        if not match[1]:
+            return "\0"
         offset, size = int(match[1]), int(match[2])
         if offset + size > len(constants):
             fail(

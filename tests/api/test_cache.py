@@ -35,11 +35,17 @@ print(json.dumps({"origin": program.origin, "value": float(value[0, 0]), "heavy"
 """
 
 
+# An editable install finds nova by a hook of its own, before any folder on the path.
+PLAIN_IMPORTS = """import sys
+sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__name__.startswith("ScikitBuild")]
+"""
+
+
 def child(root, folder, code=CHILD, **environment):
     """Run code in another process; gives what it printed on stdout and stderr."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("NOVA_")}
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, "-W", "error", "-c", PLAIN_IMPORTS + code],
         env={**inherited, "PYTHONPATH": str(root), "NOVA_CACHE_DIR": str(folder), **environment},
         cwd=root,
         capture_output=True,

@@ -1,0 +1,78 @@
+"""The training steps of `train_mlp` and `train_gpt` compiled with empty caches, to the first loss.
+
+Each time in a new process. The phases are those of `compile_cold`; weights and data are in place
+before `compile` starts. `train_compile_disk` runs them again with caches that are kept.
+"""
+
+import importlib
+import time
+
+TITLE = "Compile of the training steps, cold"
+KIND = "fresh"
+KEEP_CACHES = False
+UNIT = "ms"
+SLOW = ()
+STARTS = 3
+
+now = time.perf_counter
+
+
+def timed_import(*names):
+    """Seconds to import modules. Names, so that this file imports nothing itself."""
+    start = now()
+    for name in names:
+        __import__(name)
+    return now() - start
+
+
+def timed_step(workload, library):
+    """Seconds of the first step, whose loss is checked, and the training it is of."""
+    module = importlib.import_module(f"workloads.{workload}")
+    from harness.case import read_all, worst_error
+
+    given = module.arrays()
+    training = getattr(module, f"{library}_training")(given)
+    start = now()
+    loss = training.step()
+    taken = now() - start
+    worst_error(read_all(loss), module.oracle(given, steps=1), module.TOLERANCE)
+    return taken, training
+
+
+def nova_step(workload, *origins):
+    """Seconds of Nova's step, which must have come from one of the `origins`."""
+    taken, training = timed_step(workload, "nova")
+    origin = training.program.compiled.origin
+    assert origin in origins, f"{origin}, not {origins}"
+    return taken
+
+
+def nova(workload):
+    return {
+        "import": timed_import("nova"),
+        "compiler": timed_import("nova.codegen.compile"),  # MLIR and LLVM
+        "compile": nova_step(workload, "compiled"),
+    }
+
+
+def jax_jit(workload):
+    imported = timed_import("jax")
+    import jax
+
+    start = now()
+    jax.devices()  # starts the backend
+    return {
+        "import": imported,
+        "compiler": now() - start,
+        "compile": timed_step(workload, "jax")[0],
+    }
+
+
+NOT_RUN = "not run: eager torch compiles nothing, torch.compile takes over a minute"
+CONTENDERS = {
+    "Nova, MLP": ("nova", lambda: nova("train_mlp")),
+    "jax.jit, MLP": ("jax", lambda: jax_jit("train_mlp")),
+    "Nova, GPT": ("nova", lambda: nova("train_gpt")),
+    "jax.jit, GPT": ("jax", lambda: jax_jit("train_gpt")),
+    "torch": ("torch", NOT_RUN),
+}

@@ -1,0 +1,158 @@
+"""Training steps of an MLP 784-512-512-10 with relu, batch 64, SGD; loading is part of a step.
+
+The rows are shuffled in memory: every contender sees the same batches in the same order, starts
+from the same weights, and has the same losses. `train_compile_cold` and `train_compile_disk`
+compile the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, pairwise
+from typing import Any
+
+import numpy as np
+from harness.case import Case
+from harness.training import JaxTraining, NovaTraining, TorchTraining, TrainingCase
+
+TITLE = "Training step of an MLP 64x[784, 512, 512, 10] with SGD, loading included"
+KIND = "loop"
+UNIT = "ms"
+SIZES: dict[str, dict[str, Any]] = {"": {}}
+THREADS = (1,)
+TOLERANCE = 1e-5
+
+ROWS, BATCH, WIDTHS, RATE, STEPS = 4096, 64, (784, 512, 512, 10), 0.05, 5
+LAYERS = range(len(WIDTHS) - 1)
+Given = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
+
+
+def arrays() -> Given:
+    """x, labels, and the weights (in, out) and biases of every layer by name."""
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((ROWS, WIDTHS[0])).astype(np.float32)
+    labels = generator.integers(0, WIDTHS[-1], ROWS)
+    weights = {}
+    for i, (fan_in, fan_out) in enumerate(pairwise(WIDTHS)):
+        weight = generator.standard_normal((fan_in, fan_out)) * (2 / fan_in) ** 0.5
+        weights[f"{i}.weight"] = weight.astype(np.float32)
+        weights[f"{i}.bias"] = np.zeros(fan_out, np.float32)
+    return x, labels, weights
+
+
+def _order(epoch: int) -> np.ndarray:
+    """The order of the rows in `nova.data.Batches`, so that all losses can be compared."""
+    bits = np.random.PCG64(np.random.SeedSequence((0, epoch)))
+    return np.argsort(bits.random_raw(ROWS))
+
+
+def _batches(x: Any, labels: Any, convert: Any = np.asarray) -> Iterator[tuple[Any, ...]]:
+    """Batches by an index, in the arrays of the library that `convert` makes the index of."""
+    for epoch in count():
+        order = convert(_order(epoch))
+        for start in range(0, ROWS, BATCH):
+            rows = order[start : start + BATCH]
+            yield x[rows], labels[rows]
+
+
+def oracle(given: Given, steps: int = STEPS) -> list[np.ndarray]:
+    from workloads.mlp_step import _by_hand
+
+    x, labels, weights = given
+    batches = _batches(x.astype(np.float64), np.eye(WIDTHS[-1])[labels])
+    layers = [a.astype(np.float64) for a in weights.values()]
+    losses = []
+    for _ in range(steps):
+        loss, *grads = _by_hand(*next(batches), *layers)
+        layers = [a - RATE * g for a, g in zip(layers, grads, strict=True)]
+        losses.append(loss)
+    return [np.array(losses)]
+
+
+def _rows_first(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Weights as (out, in), which the layers of Nova and torch have."""
+    return {n: np.ascontiguousarray(a.T) for n, a in weights.items()}
+
+
+def nova_training(given: Given) -> NovaTraining:
+    import nova
+    from nova import nn, optim
+    from nova.data import Batches
+
+    x, labels, weights = given
+    layers = [nn.Linear(*sizes) for sizes in pairwise(WIDTHS)]
+    for i, layer in enumerate(layers):
+        named = {n: a for n, a in _rows_first(weights).items() if n.startswith(f"{i}.")}
+        layer.load_state_dict({n.split(".")[1]: a for n, a in named.items()})
+    model = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
+    program = nova.train_step(
+        model,
+        lambda m, rows, wanted: nova.cross_entropy(m(rows), wanted),
+        optim.SGD(model.parameters(), lr=RATE),
+    )
+    return NovaTraining(
+        program, lambda: Batches(x, labels, batch_size=BATCH, seed=0).stream(1_000_000)
+    )
+
+
+def torch_training(given: Given, compiled: bool = False) -> TorchTraining:
+    import torch
+    from torch.nn import functional
+
+    x, labels = (torch.from_numpy(a) for a in given[:2])
+
+    def loss(p: Any, rows: Any, wanted: Any) -> Any:
+        for i in LAYERS:
+            rows = functional.linear(rows, p[f"{i}.weight"], p[f"{i}.bias"])
+            rows = functional.relu(rows) if i < LAYERS[-1] else rows
+        return functional.cross_entropy(rows, wanted)
+
+    return TorchTraining(
+        _rows_first(given[2]),
+        loss,
+        lambda params: torch.optim.SGD(params, lr=RATE),
+        lambda: _batches(x, labels, torch.from_numpy),
+        compiled,
+    )
+
+
+def jax_training(given: Given) -> JaxTraining:
+    import jax
+
+    x, labels, weights = given
+
+    def loss(p: Any, rows: Any, wanted: Any) -> Any:
+        for i in LAYERS:
+            rows = rows @ p[f"{i}.weight"] + p[f"{i}.bias"]
+            rows = jax.nn.relu(rows) if i < LAYERS[-1] else rows
+        chosen = jax.numpy.take_along_axis(jax.nn.log_softmax(rows), wanted[:, None], 1)
+        return -chosen.mean()
+
+    def update(state: Any, grads: Any) -> Any:
+        return {"params": jax.tree.map(lambda p, g: p - RATE * g, state["params"], grads)}
+
+    return JaxTraining({"params": weights}, loss, update, lambda: _batches(x, labels))
+
+
+def nova_steps(given: Given) -> Case:
+    return TrainingCase(nova_training(given), STEPS)
+
+
+def torch_steps(given: Given) -> Case:
+    return TrainingCase(torch_training(given), STEPS)
+
+
+def torch_compiled(given: Given) -> Case:
+    return TrainingCase(torch_training(given, compiled=True), STEPS)
+
+
+def jax_steps(given: Given) -> Case:
+    return TrainingCase(jax_training(given), STEPS)
+
+
+CONTENDERS = {
+    "Nova, train_step and Batches": ("nova", nova_steps),
+    "torch": ("torch", torch_steps),
+    "torch.compile": ("torch", torch_compiled),
+    "jax.jit, donated": ("jax", jax_steps),
+}
