@@ -58,7 +58,12 @@ class TorchTraining:
     """torch. `loss(params, *batch)`, eager or compiled; `make(params)` is the optimizer."""
 
     def __init__(
-        self, weights: dict[str, np.ndarray], loss: Any, make: Any, load: Any, compiled: bool
+        self,
+        weights: dict[str, np.ndarray],
+        loss: Any,
+        make: Any,
+        load: Any,
+        compiled: bool = False,
     ):
         import torch
 

@@ -17,6 +17,7 @@ import nova
 from nova.artifact import cache as disk
 from nova.compiler import cache_statistics, clear_memory_cache
 from nova.errors import CacheWarning
+from nova.runtime import _native
 
 ROOT = Path(nova.__file__).parent.parent
 A = np.arange(6, dtype="f4").reshape(2, 3)
@@ -61,6 +62,8 @@ def package(tmp_path_factory):
     """A copy of Nova that nobody edits while the processes of a test use it."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(ROOT / "nova", folder / "nova", ignore=shutil.ignore_patterns("__pycache__"))
+    # An editable install keeps the extension module elsewhere.
+    shutil.copy(_native.__file__, folder / "nova" / "runtime")
     return folder
 
 

@@ -11,8 +11,7 @@ import zlib
 
 import pytest
 
-from nova.artifact import format as container
-from nova.artifact import seal
+from nova.artifact import seal, texts
 from nova.artifact.elf import link_shared, read_shared
 from nova.artifact.format import (
     BufferSpec,
@@ -236,7 +235,7 @@ def test_wrong_stages(packed, manifest, objects):
 
 
 def test_stages_are_bounded(manifest, objects, monkeypatch):
-    monkeypatch.setattr(container, "_MOST_STAGE_BYTES", 1000)
+    monkeypatch.setattr(texts, "_MOST_BYTES", 1000)
     packed = zlib.compress(canonical_json({"a": "b" * 2000}))
     artifact = read_artifact(forge(objects, manifest.to_json(), {".nova.stages": packed}))
     with pytest.raises(ArtifactError, match="check 'stages-size'"):
