@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from nova import knobs
 
@@ -25,6 +27,16 @@ class Settings:
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
         return {f.name: str(getattr(self, f.name)) for f in fields(self)}
+
+    @staticmethod
+    def of(items: Mapping[str, Any]) -> Settings:
+        """The settings that `items` wrote down, e.g. in a manifest."""
+        return Settings(
+            str(items["target"]),
+            str(items["fast_math"]) == "True",
+            int(items["serial_work"]),
+            int(items["tile_work"]),
+        )
 
 
 def current_settings(target: str | None = None, fast_math: bool | None = None) -> Settings:

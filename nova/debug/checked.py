@@ -37,13 +37,13 @@ from nova.debug.finding import (
     step_finding,
 )
 from nova.debug.nonfinite import find_nonfinite
-from nova.debug.observe import Options, run_copy
+from nova.debug.observe import compile_unchecked, run_copy
 from nova.debug.oracle import Noise, Oracle, arg_value
 from nova.debug.surgery import Program, all_slots, prefix
 from nova.dlpack import as_numpy
 from nova.errors import NovaError
 from nova.plan import Arg, Derivation, Plan, Slot, parse_plan
-from nova.settings import current_settings
+from nova.settings import Settings, current_settings
 
 _NOISY_RUNS = 4
 _UNITS = 64.0
@@ -53,21 +53,21 @@ _FACTOR = 16.0
 class Checker:
     """Checks runs of one program; keeps what it compiled for the next run."""
 
-    def __init__(self, plan: Plan, options: Options, program: Any = None):
+    def __init__(self, plan: Plan, settings: Settings, program: Any = None):
         self.plan = plan
-        self.options = options
+        self.settings = settings
         self._given = program
         self._derivations: Sequence[Derivation] = plan.derivations
 
     @cached_property
     def program(self) -> Any:
         """The program under suspicion."""
-        return self.options.compile(self.plan) if self._given is None else self._given
+        return compile_unchecked(self.plan, self.settings) if self._given is None else self._given
 
     @cached_property
     def observed(self) -> Compiled:
         """The program that returns every slot."""
-        return self.options.compile(all_slots(self.plan))
+        return compile_unchecked(all_slots(self.plan), self.settings)
 
     def slots(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The compiled value of every slot."""
@@ -115,7 +115,7 @@ class Checker:
         part: Any = self.program
         while locate and high - low > 1:
             middle = (low + high) // 2
-            candidate = self.options.compile(prefix(self.plan, middle))
+            candidate = compile_unchecked(prefix(self.plan, middle), self.settings)
             values = run_copy(candidate, candidate.plan, program.arrays).values
             if judge.find(values) is None:
                 low = middle
@@ -182,7 +182,7 @@ class CheckedProgram:
         self._program = program
         self._mode = mode
         self._plan = plan
-        self._checker = Checker(plan, Options.of(executable.manifest.options), executable.program)
+        self._checker = Checker(plan, Settings.of(executable.manifest.options), executable.program)
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         self._check(arrays)
@@ -226,7 +226,7 @@ def check_plan(
     if isinstance(plan, str):
         plan = parse_plan(plan)
     settings = current_settings(target, fast_math)
-    checker = Checker(plan, Options.of(settings.items()))
+    checker = Checker(plan, settings)
     if gradients:
         checker._derivations = all_derivations(plan)
     fitting = _fitting(plan, arrays)

@@ -6,7 +6,7 @@ and updated params. Called by the checked runs and by the reduction of failing p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,33 +16,15 @@ from nova import knobs
 from nova.compiler import Compiled, compile_plan
 from nova.dtypes import TensorType, bool_
 from nova.plan import Arg, Input, Param, Plan
+from nova.settings import Settings
 
 
-@dataclass(frozen=True)
-class Options:
-    """The settings of a compile that change the code."""
-
-    target: str = "cpu"
-    fast_math: bool = False
-    serial_work: int = 20_000
-    tile_work: int = 65_536
-
-    @staticmethod
-    def of(options: Mapping[str, Any]) -> Options:
-        """From the options in a manifest, which are text."""
-        return Options(
-            str(options["target"]),
-            str(options["fast_math"]) == "True",
-            int(options["serial_work"]),
-            int(options["tile_work"]),
-        )
-
-    def compile(self, plan: Plan) -> Compiled:
-        """The plan compiled with these settings, and not checked."""
-        with knobs.override(
-            check="off", serial_work=self.serial_work, tile_work=self.tile_work, log=""
-        ):
-            return compile_plan(plan, target=self.target, fast_math=self.fast_math)
+def compile_unchecked(plan: Plan, settings: Settings) -> Compiled:
+    """The plan compiled with the settings of another program, and not checked."""
+    with knobs.override(
+        check="off", serial_work=settings.serial_work, tile_work=settings.tile_work, log=""
+    ):
+        return compile_plan(plan, target=settings.target, fast_math=settings.fast_math)
 
 
 @dataclass(frozen=True)

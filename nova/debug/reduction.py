@@ -21,7 +21,6 @@ from nova.compiler import Compiled
 from nova.debug.checked import Checker
 from nova.debug.derivatives import all_derivations
 from nova.debug.finding import Finding, error_of
-from nova.debug.observe import Options
 from nova.debug.oracle import Oracle
 from nova.debug.script import write_script
 from nova.debug.surgery import Program, cut
@@ -29,7 +28,7 @@ from nova.dtypes import TensorType
 from nova.errors import AttributeValueError, MinimizeError
 from nova.graph.location import user_location
 from nova.plan import Arg, Plan, Slot, print_plan
-from nova.settings import current_settings
+from nova.settings import Settings, current_settings
 
 _MOST_TESTS = 300
 _MOST_DEPTH = 4
@@ -64,8 +63,8 @@ def minimize(
     """
     if check is not None and isolate:
         raise AttributeValueError("isolate runs the default check: give either it or check")
-    start, options, finding = _start(program, inputs)
-    test = _Test(options, check, isolate, _mode(finding))
+    start, settings, finding = _start(program, inputs)
+    test = _Test(settings, check, isolate, _mode(finding))
     error = test.run(start)
     if error is None:
         raise MinimizeError(
@@ -78,15 +77,15 @@ def minimize(
     reducer.reduce()
     script = Path(path)
     title = str(reducer.error).splitlines()[0]
-    write_script(script, reducer.best, options, title, test.mode)
+    write_script(script, reducer.best, settings, title, test.mode)
     return Reduction(reducer.best.plan, reducer.best.arrays, reducer.error, script, test.count)
 
 
-def _start(program: Any, inputs: Sequence[Any] | None) -> tuple[Program, Options, Finding | None]:
-    settings = Options.of(current_settings().items())
+def _start(program: Any, inputs: Sequence[Any] | None) -> tuple[Program, Settings, Finding | None]:
+    settings = current_settings()
     finding: Finding | None = getattr(program, "finding", None)
     if isinstance(program, Compiled):
-        settings = Options.of(program._executable.manifest.options)
+        settings = Settings.of(program._executable.manifest.options)
         finding = getattr(program._program, "last_failure", None)
         plan = program.plan
     elif isinstance(program, Plan):
@@ -122,8 +121,8 @@ def _random(rng: np.random.Generator, type_: TensorType) -> np.ndarray:
 class _Test:
     """Whether a program fails; counts how often it was asked."""
 
-    def __init__(self, options: Options, check: Any, isolate: bool, mode: str):
-        self.options = options
+    def __init__(self, settings: Settings, check: Any, isolate: bool, mode: str):
+        self.settings = settings
         self.check = check
         self.isolate = isolate
         self.mode = mode
@@ -151,7 +150,7 @@ class _Test:
         return None if finding is None else error_of(finding)
 
     def _find(self, program: Program) -> Finding | None:
-        checker = Checker(program.plan, self.options)
+        checker = Checker(program.plan, self.settings)
         if self.mode == "nan":
             found = checker.find_nonfinite(program.arrays)
             return found if found is not None and found.step is not None else None
@@ -162,7 +161,7 @@ class _Test:
     def _run_alone(self, program: Program) -> BaseException | None:
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "candidate.py")
-            write_script(script, program, self.options, "A candidate.", self.mode)
+            write_script(script, program, self.settings, "A candidate.", self.mode)
             done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
         if done.returncode == 0:
             return None

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nova.debug.observe import Options
 from nova.debug.surgery import Program
 from nova.dtypes import dtype
 from nova.plan import print_plan
+from nova.settings import Settings
 
 _MOST_ELEMENTS = 64
 
@@ -40,7 +40,7 @@ print("the program agrees with the oracle")
 '''
 
 
-def write_script(path: Path, program: Program, options: Options, title: str, mode: str) -> None:
+def write_script(path: Path, program: Program, settings: Settings, title: str, mode: str) -> None:
     """Write the script. `mode` is `1`, `nan`, or `gradient` for the vjp columns of the ops."""
     count = len(program.plan.signature.inputs)
     large = any(a.size > _MOST_ELEMENTS for a in program.arrays)
@@ -54,12 +54,12 @@ def write_script(path: Path, program: Program, options: Options, title: str, mod
             if a.size > _MOST_ELEMENTS
         }
         np.savez(path.with_suffix(".npz"), **stored)
-    settings = f"target={options.target!r}, fast_math={options.fast_math}"
+    keywords = f"target={settings.target!r}, fast_math={settings.fast_math}"
     if mode == "gradient":
-        call = f"check_plan(PLAN, [{', '.join(names)}], {settings}, gradients=True)"
+        call = f"check_plan(PLAN, [{', '.join(names)}], {keywords}, gradients=True)"
     else:
         inputs, params = ", ".join(names[:count]), ", ".join(names[count:])
-        call = f"nova.compile_plan(PLAN, {settings}).run([{inputs}], [{params}])"
+        call = f"nova.compile_plan(PLAN, {keywords}).run([{inputs}], [{params}])"
     path.write_text(
         _TEXT.format(
             title=title.replace('"""', "'''").replace("\\", "/"),
@@ -70,8 +70,8 @@ def write_script(path: Path, program: Program, options: Options, title: str, mod
             plan=print_plan(program.plan).replace("\\", "/"),
             arrays="\n".join(lines),
             check="off" if mode == "gradient" else mode,
-            serial_work=options.serial_work,
-            tile_work=options.tile_work,
+            serial_work=settings.serial_work,
+            tile_work=settings.tile_work,
             call=call,
         )
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_, float_of, promote_all, weak
+from nova.dtypes import DType, TensorType, bool_, promote_all, weak
 from nova.dtypes import constant as number_array
 from nova.errors import (
     ArgumentCountError,
@@ -95,7 +95,7 @@ def _cast_operands(op: Op, given: list[Any]) -> tuple[Tensor, ...]:
         # A bool operand (a condition, a mask) does not say what a bare number beside it is.
         beside = [d for d in beside if d is not bool_] or []
     common = promote_all(beside) if beside else None
-    wanted = _wanted_types(op, tuple(_own_type(v, common) for v in given))
+    wanted = op.cast_types(tuple(_own_type(v, common) for v in given))
     return tuple(
         cast(v, w) if isinstance(v, Tensor) else constant(v, w)
         for v, w in zip(given, wanted, strict=True)
@@ -109,15 +109,6 @@ def _own_type(value: Any, common: DType | None) -> DType:
             return value.dtype
         value = value.dtype.numpy.type().item()  # any number of the kind says its type
     return number_type(value) if common is None else weak(value, common)
-
-
-def _wanted_types(op: Op, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
-    if callable(op.cast):
-        return op.cast(dtypes)
-    if op.cast == "none" or not dtypes:
-        return dtypes
-    common = promote_all(dtypes)
-    return (float_of(common) if op.cast == "float" else common,) * len(dtypes)
 
 
 def cast(value: Tensor, dtype: DType) -> Tensor:

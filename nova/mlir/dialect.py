@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
-from nova.dtypes import TensorType, float_of, promote_all
+from nova.dtypes import TensorType
 from nova.errors import DTypeError, NovaError
 from nova.mlir.attributes import from_attributes, to_attributes
 from nova.mlir.bindings import ext, ir
@@ -57,13 +57,7 @@ def _check_operands(row: Op, types: tuple[TensorType, ...]) -> None:
     if len(types) < row.min_operands or (top is not None and len(types) > top):
         raise NovaError(f"takes ({', '.join(row.operands)}), has {len(types)} operands")
     dtypes = tuple(t.dtype for t in types)
-    if callable(row.cast):
-        wanted = row.cast(dtypes)
-    elif row.cast == "none" or not dtypes:
-        wanted = dtypes
-    else:
-        common = promote_all(dtypes)
-        wanted = (float_of(common) if row.cast == "float" else common,) * len(dtypes)
+    wanted = row.cast_types(dtypes)
     if wanted != dtypes:
         raise NovaError(
             f"operand types are ({', '.join(map(str, dtypes))}), "

@@ -15,7 +15,7 @@ from nova.dtypes import TensorType
 from nova.graph.location import Location
 from nova.mlir.bindings import func, ir
 from nova.mlir.dialect import create_op
-from nova.mlir.types import dialect_element_type, tensor_type
+from nova.mlir.types import dense, tensor_type
 from nova.ops import OPS
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
@@ -76,13 +76,7 @@ class _Emitter:
 
 def emit_constant(array: np.ndarray, type_: TensorType, location: Any) -> Any:
     """A nova.constant."""
-    raw = np.ascontiguousarray(array, dtype=type_.dtype.numpy).reshape(-1)
-    raw = raw.view(f"u{raw.itemsize}")
-    if raw.size > 1 and bool((raw == raw[0]).all()):
-        raw = raw[:1]
-    value = ir.DenseElementsAttr.get(
-        raw, type=dialect_element_type(type_.dtype), shape=list(type_.shape)
-    )
+    value = dense(array, type_, dialect=True)
     return ir.Operation.create(
         "nova.constant", results=[value.type], attributes={"value": value}, loc=location
     ).result

@@ -18,7 +18,7 @@ import numpy as np
 from nova.dtypes import DType, TensorType, accumulator, bool_, i64
 from nova.mlir.bindings import arith, ir, linalg, scf, tensor
 from nova.mlir.scalar import Body, Scalar
-from nova.mlir.types import element_type, tensor_type
+from nova.mlir.types import dense, element_type, tensor_type
 
 Access = Callable[[list[Any]], Sequence[Any]]
 
@@ -366,20 +366,10 @@ def broadcast_access(shape: Sequence[int], out_shape: Sequence[int]) -> Access:
     ]
 
 
-def dense(array: np.ndarray, type_: TensorType) -> Any:
-    """A DenseElementsAttr with signless elements; splats stay short."""
-    array = np.ascontiguousarray(array, dtype=type_.dtype.numpy).reshape(-1)
-    raw = array.view(f"u{array.itemsize}")
-    # Equal bytes, not equal numbers: 0.0 and -0.0 must stay apart, and NaN is a splat too.
-    if raw.size > 1 and bool((raw == raw[0]).all()):
-        raw = raw[:1]
-    return ir.DenseElementsAttr.get(raw, type=element_type(type_.dtype), shape=list(type_.shape))
-
-
 def _map(rank: int, exprs: Sequence[Any]) -> Any:
     return ir.AffineMap.get(
         rank, 0, [ir.AffineConstantExpr.get(e) if isinstance(e, int) else e for e in exprs]
     )
 
 
-__all__ = ["LinalgBuilder", "Operand", "broadcast_access", "dense"]
+__all__ = ["LinalgBuilder", "Operand", "broadcast_access"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from nova.dtypes import ALL, DType, TensorType, bf16, bool_, f16, f32, f64, i8, u8
 from nova.errors import DTypeError
 from nova.mlir.bindings import ir
@@ -29,6 +31,17 @@ def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorT
     """The ranked tensor type, with nova-dialect (signed) or signless elements."""
     element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
     return ir.RankedTensorType.get(list(type_.shape), element)
+
+
+def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.Attribute:
+    """A DenseElementsAttr with nova-dialect (signed) or signless elements; splats stay short."""
+    element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
+    array = np.ascontiguousarray(array, dtype=type_.dtype.numpy).reshape(-1)
+    raw = array.view(f"u{array.itemsize}")
+    # Equal bytes, not equal numbers: 0.0 and -0.0 must stay apart, and NaN is a splat too.
+    if raw.size > 1 and bool((raw == raw[0]).all()):
+        raw = raw[:1]
+    return ir.DenseElementsAttr.get(raw, type=element, shape=list(type_.shape))
 
 
 def nova_dtype(element: ir.Type) -> DType:

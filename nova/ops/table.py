@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nova.dtypes import DType, TensorType
+from nova.dtypes import DType, TensorType, float_of, promote_all
 from nova.errors import UnknownOpError
 
 Attrs = dict[str, Any]
@@ -87,6 +87,15 @@ class Op:
         if self.build is not None:
             return "sugar"
         return "composite" if self.compose is not None else "primitive"
+
+    def cast_types(self, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
+        """The types that operands of `dtypes` are cast to: what the `cast` column says."""
+        if callable(self.cast):
+            return self.cast(dtypes)
+        if self.cast == "none" or not dtypes:
+            return dtypes
+        common = promote_all(dtypes)
+        return (float_of(common) if self.cast == "float" else common,) * len(dtypes)
 
     @property
     def variadic(self) -> bool:
