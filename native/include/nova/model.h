@@ -1,0 +1,55 @@
+/* The C API: open a .nova file, look at its signature, run it.
+ *
+ *     nova_model *model;
+ *     nova_error error;
+ *     if (nova_open("model.nova", &model, &error) != NOVA_OK)
+ *         fprintf(stderr, "%s\n", error.text);
+ *     nova_run(model, arguments, outputs, NULL, &error);
+ *     nova_close(model);
+ *
+ * These functions are exported by every .nova file and are in libnova.a. */
+#ifndef NOVA_MODEL_H
+#define NOVA_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nova/error.h"
+#include "nova/file.h"
+#include "nova/status.h"
+
+#define NOVA_API __attribute__((visibility("default")))
+
+typedef struct nova_model nova_model;
+
+/* Opens and checks a file and picks the best variant for this CPU. `path` NULL means the file that
+ * holds this code, mapped by dlopen. The caller owns *model. Refuses when NOVA_TRUSTED_KEYS is set:
+ * signatures are checked by the Python loader. Thread-safe. */
+NOVA_API nova_status nova_open(const char *path, nova_model **model, nova_error *error);
+
+/* Waits for runs in flight. NULL is fine. */
+NOVA_API void nova_close(nova_model *model);
+
+/* The signature, owned by the model. Thread-safe. */
+NOVA_API size_t nova_argument_count(const nova_model *model);
+NOVA_API size_t nova_output_count(const nova_model *model);
+NOVA_API const nova_tensor_info *nova_argument(const nova_model *model, size_t index);
+NOVA_API const nova_tensor_info *nova_output(const nova_model *model, size_t index);
+
+/* The target that was picked, such as "x86_64-v3". Thread-safe. */
+NOVA_API const char *nova_target(const nova_model *model);
+
+/* Bytes of scratch memory that a run needs. Thread-safe. */
+NOVA_API uint64_t nova_workspace_size(const nova_model *model);
+
+/* Runs once. Dense row-major arrays, element-aligned; arguments[i] may be NULL for a param whose
+ * value is in the file and that is not donated. `workspace` is 64-byte aligned and as large as
+ * nova_workspace_size says, or NULL to take it from the model's pool. Thread-safe as long as no two
+ * runs share a workspace or anything that is written. */
+NOVA_API nova_status nova_run(nova_model *model, void *const *arguments, void *const *outputs,
+                              void *workspace, nova_error *error);
+
+/* One line of English for a status; never freed. Thread-safe. */
+NOVA_API const char *nova_status_text(nova_status status);
+
+#endif

@@ -1,0 +1,95 @@
+/* The tables of one code variant, exactly as they lie in section .nova.tables of a file.
+ *
+ * docs/nova-format.md says what the fields mean. A block is checked once by nova_tables_check and
+ * then used in place. */
+#ifndef NOVA_TABLES_H
+#define NOVA_TABLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nova/error.h"
+#include "nova/status.h"
+
+#define NOVA_TABLES_MAGIC "NOVATBL1"
+
+typedef struct nova_tables_header {
+    char magic[8];
+    uint64_t size; /* of the whole block */
+    uint64_t workspace_size;
+    uint64_t work; /* scalar operations of one run */
+    uint32_t buffer_count;
+    uint32_t kernel_count;
+    uint32_t launch_count;
+    uint32_t operand_count;
+    uint32_t task_count; /* 0: the launches run in order */
+    uint32_t successor_count;
+    uint32_t string_size;
+    uint32_t reserved; /* 0 */
+} nova_tables_header;
+
+enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3 };
+
+typedef struct nova_buffer {
+    uint32_t kind;
+    uint32_t reserved; /* 0 */
+    uint64_t value;    /* index (argument, output) or byte offset (workspace, constant) */
+    uint64_t nbytes;
+} nova_buffer;
+
+enum { NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2 };
+
+typedef struct nova_kernel_record {
+    uint64_t code; /* virtual address */
+    int64_t grid;  /* tiles */
+    uint64_t flops;
+    uint64_t bytes;
+    uint32_t core;
+    uint32_t name; /* these three: offsets of strings */
+    uint32_t symbol;
+    uint32_t location;
+} nova_kernel_record;
+
+typedef struct nova_launch_record {
+    uint32_t kernel;
+    uint32_t first_operand;
+    uint32_t operand_count;
+    uint32_t reserved; /* 0 */
+} nova_launch_record;
+
+typedef struct nova_task {
+    uint32_t launch;
+    uint32_t waits; /* tasks that must have finished before */
+    int64_t begin;  /* tiles [begin, end) of the launch's kernel */
+    int64_t end;
+    uint32_t first_successor;
+    uint32_t successor_count;
+} nova_task;
+
+/* A checked block: pointers into it, valid as long as it is. */
+typedef struct nova_tables {
+    const nova_tables_header *header;
+    const nova_buffer *buffers;
+    const nova_kernel_record *kernels;
+    const nova_launch_record *launches;
+    const uint32_t *operands;
+    const nova_task *tasks;
+    const uint32_t *successors;
+    const char *strings;
+} nova_tables;
+
+/* What the indices and offsets of a block must stay below. */
+typedef struct nova_tables_limits {
+    uint64_t argument_count;
+    uint64_t output_count;
+    const int64_t *argument_nbytes; /* a buffer's nbytes must be its tensor's; NULL: not checked */
+    const int64_t *output_nbytes;
+    uint64_t constants_size;
+} nova_tables_limits;
+
+/* Checks everything but `code`, which only the file's segments can tell; fills *tables with
+ * pointers into `block` (8-byte aligned, owned by the caller, must not change). Thread-safe. */
+nova_status nova_tables_check(const void *block, size_t size, const nova_tables_limits *limits,
+                              nova_tables *tables, nova_error *error);
+
+#endif
