@@ -9,7 +9,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 from nova import knobs
-from nova.compiler import Compiled, compile, compile_plan, load, set_checker
+from nova.compiled import Compiled, set_checker
+from nova.compiler import compile, compile_plan
 from nova.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
 from nova.dtypes import bool_ as bool_
 from nova.errors import NovaError
@@ -25,18 +26,22 @@ from nova.graph import (
     value_and_grad,
 )
 from nova.jit import jit
+from nova.loading import load
 
 globals().update(FUNCTIONS)
 
 # Public names that are loaded when they are first used: module, or module:name in it.
 _LAZY = {
+    "NovaStream": "nova.runtime.streams:NovaStream",
     "data": "nova.data",
     "debug": "nova.debug",
     "fit": "nova.fitting:fit",
     "gradcheck": "nova.debug:gradcheck",
     "nn": "nova.nn",
     "optim": "nova.optim",
+    "trace": "nova.runtime.trace.collect:trace",
     "train_step": "nova.training:train_step",
+    "translate": "nova.translation:translate",
 }
 
 

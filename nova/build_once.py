@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+_all: weakref.WeakSet[BuildOnce] = weakref.WeakSet()
 
 
 class BuildOnce(Generic[T]):
@@ -18,9 +22,16 @@ class BuildOnce(Generic[T]):
     each other. Beyond `bound` values the least recently used one goes."""
 
     def __init__(self, bound: int):
-        self._bound = bound
-        self._lock = threading.Lock()
+        self.bound = bound
+        self.evictions = 0
+        """How many values have gone because there were too many."""
         self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self.renew_locks()
+        _all.add(self)
+
+    def renew_locks(self) -> None:
+        """Forget who builds what: the threads that did are not in a forked child."""
+        self._lock = threading.Lock()
         # Reentrant: what is built may ask for its own key again, which must not block for ever.
         self._building: dict[Hashable, threading.RLock] = {}
 
@@ -39,8 +50,9 @@ class BuildOnce(Generic[T]):
                 value = build()
                 with self._lock:
                     self._values[key] = value
-                    while len(self._values) > self._bound:
+                    while len(self._values) > self.bound:
                         self._values.popitem(last=False)
+                        self.evictions += 1
             finally:
                 with self._lock:
                     self._building.pop(key, None)
@@ -53,3 +65,11 @@ class BuildOnce(Generic[T]):
         """Forget every value; what is being built now is kept when it is done."""
         with self._lock:
             self._values.clear()
+
+
+def _renew_all() -> None:
+    for values in list(_all):
+        values.renew_locks()
+
+
+os.register_at_fork(after_in_child=_renew_all)

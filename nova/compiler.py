@@ -10,24 +10,29 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nova import knobs
-from nova.artifact.cache import DiskCache, cache_key, default_folder, explain
-from nova.artifact.format import read_artifact, save_artifact
+from nova.artifact.cache import DiskCache, cache_key, open_cache
+from nova.artifact.elf_runtime import runtime_key
+from nova.artifact.format import read_artifact
+from nova.artifact.misses import Recipe, explain_miss, make_recipe
 from nova.build_once import BuildOnce
 from nova.codegen.dump import dump_stages
+from nova.compiled import Compiled
 from nova.errors import (
+    AttributeValueError,
     CompileInterrupted,
     ConcreteValueError,
     GraphError,
     NovaError,
-    UnknownKeywordError,
+    WorkspaceError,
 )
 from nova.graph.gradients import gradients
 from nova.graph.location import user_location
@@ -35,119 +40,21 @@ from nova.graph.order import topological
 from nova.graph.tensor import Tensor, set_evaluator
 from nova.log import enabled, log
 from nova.plan import Plan, build_plan, parse_plan, print_plan
-from nova.runtime.executor import Executable, LoggedProgram
+from nova.runtime.executor import Executable
+from nova.runtime.model import unknown_keyword
+from nova.runtime.weights import ParamValues
 from nova.settings import Settings, current_settings
 from nova.targets import parse_target
 
 if TYPE_CHECKING:
-    from nova.codegen.stages import Recorder
+    from nova.codegen.compile import Build
 
 _PROGRAMS_IN_MEMORY = 1024
-_checker: list[Callable[..., Any]] = []
-_OPTIONS = ("inputs", "params", "include_backward", "updates", "target", "fast_math")
-
-
-class Compiled:
-    """A compiled program: call it, look inside, save it."""
-
-    def __init__(
-        self,
-        executable: Executable,
-        plan: Plan,
-        origin: str,
-        recorder: Recorder | None,
-        name: str = "program",
-    ):
-        self._executable = executable
-        # Whether runs are logged or checked is decided here, so that other runs pay nothing.
-        program: Any = LoggedProgram(executable, name) if enabled("run") else executable.program
-        check = knobs.get("check")
-        self._program: Any = (
-            program if check == "off" else _checker[0](executable, program, plan, check)
-        )
-        self._recorder = recorder
-        self.plan = plan
-        self.name = name
-        self.origin = origin
-        """Where it came from: `compiled`, `memory` or `disk`."""
-
-    def run(
-        self,
-        inputs: Sequence[Any] = (),
-        params: Sequence[Any] = (),
-        out: Any = None,
-        **unknown: Any,
-    ) -> Any:
-        """Run: arrays in the order of the signature; one array out, or a tuple.
-
-        `out` gives arrays to write results into. Updated params are changed in place.
-        """
-        if unknown:
-            raise _unknown_keyword("run()", unknown, ("inputs", "params", "out"))
-        return self._program.run(inputs, params, out)
-
-    def __call__(self, *arrays: Any, out: Any = None, **unknown: Any) -> Any:
-        """Run with inputs and params one after the other."""
-        if unknown:
-            raise _unknown_keyword("a program", unknown, ("out",))
-        if out is None:  # a call without keywords is a third faster
-            return self._program(*arrays)
-        return self._program(*arrays, out=out)
-
-    @property
-    def signature(self) -> Any:
-        return self.plan.signature
-
-    @property
-    def workspace_size(self) -> int:
-        """Bytes of scratch memory that a run uses."""
-        return self._executable.manifest.workspace_size
-
-    @property
-    def target(self) -> str:
-        return self._executable.manifest.target
-
-    @property
-    def kernels(self) -> Any:
-        """Name, tiles, core kind, cost and user's line of every kernel."""
-        return self._executable.manifest.kernels
-
-    @property
-    def stages(self) -> dict[str, str]:
-        """The text of every stage, from plan to LLVM IR; also of a program from a cache."""
-        if self._recorder is not None:
-            return dict(self._recorder.texts)
-        return self._executable.artifact.stages()
-
-    @property
-    def mlir_source(self) -> str:
-        """The program in the nova dialect."""
-        return self.stages["nova"]
-
-    @property
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Seconds and bytes of every stage of this compile; empty when it came from a cache."""
-        return {} if self._recorder is None else self._recorder.metrics
-
-    def save(self, path: str | Path) -> None:
-        """Write the program as one file."""
-        save_artifact(Path(path), self._executable.artifact.data)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_unpickle, (bytes(self._executable.artifact.data), str(self.plan), self.name))
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{a.name}: {a.type}" for a in self.plan.signature.arguments)
-        results = ", ".join(str(self.plan.type_of(r)) for r in self.plan.results)
-        return f"<Compiled ({arguments}) -> ({results}) for {self.target}, {self.origin}>"
-
-
-def set_checker(make: Callable[..., Any]) -> None:
-    """Say how runs are checked: `make(executable, program, plan, mode)` takes the program's place.
-
-    The package does this when it is imported; the code of it is loaded when a knob asks for it.
-    """
-    _checker[:] = [make]
+_OPTIONS = (
+    *("inputs", "params", "include_backward", "updates", "target", "fast_math"),
+    *("max_workspace", "run_mode", "sim_cores", "sim_seed"),
+)
+RUN_MODES = ("native", "sim")
 
 
 def compile(
@@ -159,6 +66,10 @@ def compile(
     updates: Mapping[Tensor, Tensor] | None = None,
     target: str | None = None,
     fast_math: bool | None = None,
+    max_workspace: int | str | None = None,
+    run_mode: str = "native",
+    sim_cores: int = 64,
+    sim_seed: int = 0,
     **unknown: Any,
 ) -> Compiled:
     """Compile what computes `outputs` from `inputs` and `params`.
@@ -166,10 +77,14 @@ def compile(
     With `include_backward` the gradients of the params follow the (one, scalar) output. `updates`
     maps params to their new values: those arrays are changed in place by a run. `target` is `cpu`
     (this machine) or a named one. `fast_math` lets LLVM rearrange float arithmetic
-    (docs/fast-math.md).
+    (docs/fast-math.md). `max_workspace` limits the scratch memory of a run, in bytes or as "512M":
+    the compiler gives up speed for it, or raises WorkspaceError with the least that works. With
+    `run_mode="sim"` runs take the tasks one after the other, as `sim_cores` cores would start them;
+    `simulation` of the program is their timeline (docs/tracing.md).
     """
     if unknown:
-        raise _unknown_keyword("compile()", unknown, _OPTIONS)
+        raise unknown_keyword("compile()", unknown, _OPTIONS)
+    check_run_mode(run_mode)
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     try:
         _check_tensors(wanted, inputs, params)
@@ -184,7 +99,15 @@ def compile(
         plan = build_plan(wanted, inputs, params, updates)
     except NovaError as error:
         raise error.located(str(user_location())) from None
-    return compile_plan(plan, target=target, fast_math=fast_math)
+    program = compile_plan(plan, target=target, fast_math=fast_math, max_workspace=max_workspace)
+    if run_mode == "sim":
+        program = program.simulated(sim_cores, sim_seed)
+    if not params:
+        return program
+    # The arrays and not the tensors: those would keep the graph of the gradients alive.
+    return program.with_values(
+        ParamValues(program._values.params, [p.data for p in params], "graph")
+    )
 
 
 def _check_tensors(
@@ -203,14 +126,29 @@ def compile_plan(
     *,
     target: str | None = None,
     fast_math: bool | None = None,
+    max_workspace: int | str | None = None,
     name: str | None = None,
 ) -> Compiled:
     """Compile a plan, or the text of one. `name` is what log lines call it."""
     if isinstance(plan, str):
         plan = parse_plan(plan)
-    settings = current_settings(target, fast_math)
+    settings = current_settings(target, fast_math, max_workspace)
     check_target(settings.target)
-    return _CACHE.get(plan, settings, name)
+    try:
+        return compile_settings(plan, settings, name)
+    except WorkspaceError as error:
+        raise error.located(str(user_location())) from None
+
+
+def compile_settings(plan: Plan, settings: Settings, name: str | None) -> Compiled:
+    """Compile a plan with settings that somebody else has chosen, such as a file."""
+    job = _Job("plan", print_plan(plan, locations=False), settings, plan)
+    return _CACHE.get(job, name)
+
+
+def compile_text(text: str, stage: str, settings: Settings, name: str) -> Compiled:
+    """Compile the text of an MLIR stage that a file holds; the program has no plan."""
+    return _CACHE.get(_Job(stage, text, settings, None), name)
 
 
 def check_target(target: str) -> None:
@@ -221,27 +159,48 @@ def check_target(target: str) -> None:
         raise error.located(str(user_location())) from None
 
 
-def load(path: str | Path, device: str | None = None) -> Compiled:
-    """A program from a file that `Compiled.save` wrote. Needs no compiler."""
-    from nova.artifact.format import load_artifact
-    from nova.errors import DeviceError
-
-    if device not in (None, "cpu"):
-        raise DeviceError(
-            f"device {device!r} is not in this version",
+def check_run_mode(run_mode: str) -> None:
+    """AttributeValueError at the user's line unless programs can be run that way."""
+    if run_mode not in RUN_MODES:
+        raise AttributeValueError(
+            f"run_mode is {run_mode!r}",
             where=str(user_location()),
-            hint="use device='cpu'",
+            hint=f"it is one of {', '.join(RUN_MODES)}",
         )
-    artifact = load_artifact(Path(path))
-    plan = parse_plan(artifact.stages()["plan"], str(path))
-    return Compiled(Executable(artifact), plan, "disk", None)
-
-
-def _unpickle(data: bytes, plan: str, name: str) -> Compiled:
-    return Compiled(Executable(read_artifact(data)), parse_plan(plan), "disk", None, name)
 
 
 # --- caches ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be compiled: the `text` of a stage, which is the plan where there is one."""
+
+    stage: str
+    text: str
+    settings: Settings
+    plan: Plan | None
+
+    def key_parts(self) -> dict[str, str]:
+        target = parse_target(self.settings.target)
+        return {
+            self.stage: hashlib.sha256(self.text.encode()).hexdigest(),
+            "target": target.key(),
+            "options": ",".join(f"{k}={v}" for k, v in sorted(self.settings.items().items())),
+            "compiler": compiler_version(),
+            "runtime": runtime_key(target.arch),
+        }
+
+    def build(self, parts: dict[str, str], name: str) -> Build:
+        if self.plan is None:
+            from nova.codegen.module import build_text
+
+            log("compile", f"{name}: from {self.stage} for {self.settings.target}")
+            return build_text(self.text, self.stage, [self.settings], parts, name)
+        from nova.codegen.compile import build
+
+        log("compile", f"{name}: {len(self.plan.steps)} steps for {self.settings.target}")
+        return build(self.plan, self.settings, parts)
 
 
 class _Cache:
@@ -251,52 +210,57 @@ class _Cache:
         self._programs: BuildOnce[Compiled] = BuildOnce(_PROGRAMS_IN_MEMORY)
         self._lock = threading.Lock()
         self._statistics = {"memory": 0, "disk": 0, "compiled": 0}
-        self._last: dict[str, str] | None = None
+        self._last: Recipe | None = None
 
-    def get(self, plan: Plan, settings: Settings, name: str | None) -> Compiled:
-        text = print_plan(plan, locations=False)
-        parts = _key_parts(text, settings)
+    def get(self, job: _Job, name: str | None) -> Compiled:
+        parts = job.key_parts()
         key = cache_key(parts)
         name = name or f"program {key[:12]}"
 
         def make() -> Compiled:
-            return self._load_or_build(key, plan, settings, parts, text, name)
+            try:
+                return self._load_or_build(key, job, parts, name)
+            except KeyboardInterrupt:
+                raise CompileInterrupted(
+                    "the compile was interrupted: nothing was cached", hint="call again to compile"
+                ) from None
 
         found, was_there = self._programs.get(key, make)
         self._count("memory" if was_there else found.origin)
         if not was_there:
             return found
         log("cache", f"hit {key[:12]} in memory")
-        return Compiled(found._executable, plan, "memory", found._recorder, name)
+        return Compiled(
+            found._executable,
+            job.plan,
+            "memory",
+            recorder=found._recorder,
+            contents=found._contents,
+            name=name,
+        )
 
-    def _load_or_build(
-        self,
-        key: str,
-        plan: Plan,
-        settings: Settings,
-        parts: dict[str, str],
-        text: str,
-        name: str,
-    ) -> Compiled:
+    def _load_or_build(self, key: str, job: _Job, parts: dict[str, str], name: str) -> Compiled:
         disk = disk_cache()
-        artifact = disk.get(key) if disk is not None else None
-        if artifact is not None:
-            log("cache", f"hit {key[:12]} on disk")
-            dump_stages(key[:12], artifact.stages())
-            return Compiled(Executable(artifact), plan, "disk", None, name)
-        if enabled("cache"):
-            log("cache", f"miss {key[:12]}: {self._explain({**parts, 'plan': text})}")
-        data, recorder = _build(plan, settings, parts, name)
-        self._last = {**parts, "plan": text}
-        if disk is not None:
-            disk.put(key, data)
-        return Compiled(Executable(read_artifact(data)), plan, "compiled", recorder, name)
-
-    def _explain(self, parts: dict[str, str]) -> str:
-        """Why `parts` was not in the cache, against the program compiled last."""
-        if self._last is None:
-            return "first compile of this process"
-        return explain(self._last, parts)
+        with nullcontext() if disk is None else disk.building(key) as artifact:
+            if artifact is not None:
+                log("cache", f"hit {key[:12]} on disk")
+                dump_stages(key[:12], artifact.stages())
+                return Compiled(Executable(artifact), job.plan, "disk", name=name)
+            recipe = make_recipe(parts, job.text, job.stage)
+            if enabled("cache"):
+                log("cache", f"miss {key[:12]}: {explain_miss(disk, recipe, self._last)}")
+            built = job.build(parts, name)
+            self._last = recipe
+            if disk is not None:
+                disk.put(key, built.data)
+        return Compiled(
+            Executable(read_artifact(built.data)),
+            job.plan,
+            "compiled",
+            recorder=built.recorder,
+            contents=built.contents,
+            name=name,
+        )
 
     def _count(self, origin: str) -> None:
         with self._lock:
@@ -314,32 +278,9 @@ class _Cache:
 _CACHE = _Cache()
 
 
-def _build(
-    plan: Plan, settings: Settings, parts: dict[str, str], name: str
-) -> tuple[bytes, Recorder]:
-    from nova.codegen.compile import build
-
-    log("compile", f"{name}: {len(plan.steps)} steps for {settings.target}")
-    try:
-        result = build(plan, settings, parts)
-    except KeyboardInterrupt:
-        raise CompileInterrupted(
-            "the compile was interrupted: nothing was cached", hint="call again to compile"
-        ) from None
-    return result.data, result.recorder
-
-
 def disk_cache() -> DiskCache | None:
     """The disk cache of the current settings, or None when it is off."""
-    if not knobs.get("cache"):
-        return None
-    folder = knobs.get("cache_dir")
-    return _disk_cache(Path(folder) if folder else default_folder(), knobs.get("cache_size"))
-
-
-@cache
-def _disk_cache(folder: Path, size: int) -> DiskCache:
-    return DiskCache(folder, size)
+    return open_cache() if knobs.get("cache") else None
 
 
 def clear_memory_cache() -> None:
@@ -350,15 +291,6 @@ def clear_memory_cache() -> None:
 def cache_statistics() -> dict[str, int]:
     """How many programs came from memory, from disk, and were compiled, in this process."""
     return _CACHE.statistics
-
-
-def _key_parts(text: str, settings: Settings) -> dict[str, str]:
-    return {
-        "plan": hashlib.sha256(text.encode()).hexdigest(),
-        "target": parse_target(settings.target).key(),
-        "options": ",".join(f"{k}={v}" for k, v in sorted(settings.items().items())),
-        "compiler": compiler_version(),
-    }
 
 
 @cache
@@ -376,7 +308,7 @@ def compiler_version() -> str:
                 path = os.path.join(folder, name)
                 status = os.stat(path)
                 digest.update(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}".encode())
-    parts = [digest.hexdigest()[:16]]
+    parts = [f"nova={digest.hexdigest()[:16]}"]
     parts += [f"{name}={_installed_version(name)}" for name in ("torch_mlir", "llvmlite")]
     return " ".join(parts)
 
@@ -420,17 +352,3 @@ def evaluate(output: Tensor) -> np.ndarray:
 
 
 set_evaluator(evaluate)
-
-
-def _unknown_keyword(
-    function: str, unknown: Mapping[str, Any], known: Sequence[str]
-) -> UnknownKeywordError:
-    from difflib import get_close_matches  # only on the way to an error
-
-    name = next(iter(unknown))
-    close = get_close_matches(name, known, 1)
-    return UnknownKeywordError(
-        f"{function} has no keyword {name!r}",
-        where=str(user_location()),
-        hint=f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}",
-    )

@@ -128,6 +128,10 @@ class ArgumentTypeError(SignatureError):
     """An argument that is no array at all."""
 
 
+class ArgumentNameError(SignatureError):
+    """An argument was given by a name that the program does not have, or twice."""
+
+
 class DeviceError(SignatureError):
     """Arguments on different devices, or on one that the program cannot reach."""
 
@@ -140,6 +144,45 @@ class DonationError(SignatureError):
     """A donated parameter that cannot be updated in place: read-only, strided or aliased."""
 
 
+# --- running ------------------------------------------------------------------------------------
+
+
+class RunError(NovaError, RuntimeError):
+    """A run that could not start, as the system has no memory or threads for it."""
+
+
+class TaskError(NovaError, RuntimeError):
+    """A kernel reported an error, which ended the run; it says kernel, tiles and user's line."""
+
+
+class RunTimeoutError(NovaError, TimeoutError):
+    """A run took longer than its `timeout=`: stopped between two tasks."""
+
+
+class RunCancelled(NovaError, RuntimeError):
+    """A submitted run was cancelled, or one before it in its stream did not succeed."""
+
+
+class RunInterrupted(NovaError, KeyboardInterrupt):
+    """Ctrl-C during a run: stopped between two tasks; it says which ones were running."""
+
+
+class StalledError(NovaError, RuntimeError):
+    """A run in which tasks are left that nothing will ever make ready: a broken task graph."""
+
+
+class ResultTimeoutError(NovaError, TimeoutError):
+    """`result(timeout=)` or `synchronize(timeout=)` came back first; the run goes on."""
+
+
+class ArrayInUseError(NovaError, RuntimeError):
+    """An array that a submitted run still uses, where this run or that one writes it."""
+
+
+class SubmitError(NovaError, RuntimeError):
+    """A run was submitted while the interpreter exits."""
+
+
 # --- compiling ----------------------------------------------------------------------------------
 
 
@@ -149,6 +192,21 @@ class TargetError(NovaError, ValueError):
 
 class MLIRSyntaxError(NovaError, ValueError):
     """MLIR text that does not parse or verify; `where` is file:line:col."""
+
+
+class ImportedProgramError(NovaError, ValueError):
+    """A program in MLIR that Nova cannot take: its types, its signature, or what it is written in.
+
+    `where` is the place of the op.
+    """
+
+
+class UnsupportedOpError(NovaError):
+    """A program in MLIR uses an op that Nova has no code for; `where` is the place of the op."""
+
+
+class EntryError(NovaError, LookupError):
+    """A program in MLIR has no such function to start from."""
 
 
 class PassError(NovaError):
@@ -163,12 +221,16 @@ class LoweringError(NovaError):
     """An op that reached a stage which has no rule for it."""
 
 
+class WorkspaceError(NovaError, MemoryError):
+    """`max_workspace=` allows less scratch memory than the program needs; the least is named."""
+
+
 class CodegenError(NovaError):
     """LLVM refused the module, or the module holds what LLVM would abort on."""
 
 
 class DumpError(NovaError, OSError):
-    """The folder of NOVA_DUMP cannot be written."""
+    """The folder of NOVA_DUMP or --dump-stages cannot be written."""
 
 
 class CompileInterrupted(NovaError, KeyboardInterrupt):
@@ -216,12 +278,40 @@ class ArtifactError(NovaError):
     """A file that is not a Nova artifact, is damaged, or does not fit this machine."""
 
 
+class WeightsError(NovaError, ValueError):
+    """Values of params that a save or a run needs: missing, or not those of the program."""
+
+
+class TrustError(NovaError):
+    """A key that cannot be used: unreadable, of another kind, or `cryptography` is missing."""
+
+
 class CheckpointError(NovaError):
     """A checkpoint that cannot be continued from: damaged, of other training, or not writable."""
 
 
+class ArrayFileError(NovaError, ValueError):
+    """A .npy file that cannot be used: not there, of another format, or with Python objects."""
+
+
+class TraceError(NovaError):
+    """A trace that cannot be written where it should go, or that is entered twice."""
+
+
+class CacheKeyError(NovaError, LookupError):
+    """The beginning of a cache key that no entry has, or several."""
+
+
+class CacheFolderError(NovaError):
+    """`nova cache` was asked about a folder that Nova does not use, e.g. as others may write it."""
+
+
 class CacheWarning(UserWarning):
     """The disk cache cannot be used or held a damaged entry; compilation goes on without it."""
+
+
+class RecompileWarning(UserWarning):
+    """No code in a file runs on this CPU; the program was compiled again from its text."""
 
 
 # --- settings -----------------------------------------------------------------------------------

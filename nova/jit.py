@@ -11,17 +11,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nova import knobs
 from nova.build_once import BuildOnce
-from nova.compiler import Compiled, check_target, compile_plan
+from nova.compiled import Compiled
+from nova.compiler import check_run_mode, check_target, compile_plan
 from nova.dlpack import as_numpy
 from nova.dtypes import TensorType, dtype
 from nova.errors import (
     ArgumentDTypeError,
-    AttributeValueError,
     DTypeError,
     GraphError,
     NovaError,
@@ -34,16 +35,31 @@ from nova.log import log
 from nova.plan import build_plan
 from nova.structure import Structure, flatten, unflatten
 
-_PROGRAMS_PER_FUNCTION = 256
+if TYPE_CHECKING:
+    from nova.runtime.futures import RunFuture
+
 _NUMBERS = (bool, int, float)
 
 
 class CacheInfo(NamedTuple):
-    """Like functools: calls that found their program, calls that compiled, programs held."""
+    """Like functools: calls that found their program, calls that compiled, programs held, how many
+    may be (knob `jit_programs`), and how many have gone because of that."""
 
     hits: int
     misses: int
     size: int
+    bound: int
+    evictions: int
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How the programs of a function are compiled and run, as `nova.compile` takes it."""
+
+    target: str | None
+    run_mode: str
+    sim_cores: int
+    sim_seed: int
 
 
 @dataclass(frozen=True)
@@ -60,21 +76,16 @@ class JitFunction:
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any], target: str | None, run_mode: str):
+    def __init__(self, function: Callable[..., Any], options: _Options):
         update_wrapper(self, function)
-        if run_mode != "native":
-            raise AttributeValueError(
-                f"run_mode {run_mode!r} is not in this version",
-                where=str(user_location()),
-                hint="use run_mode='native'",
-            )
+        check_run_mode(options.run_mode)
+        target = options.target
         if target is not None:
             check_target(target)
         self._function = function
         self._name = getattr(function, "__name__", "function")
-        self._target = target
-        self._run_mode = run_mode
-        self._entries: BuildOnce[_Entry] = BuildOnce(_PROGRAMS_PER_FUNCTION)
+        self._options = options
+        self._entries: BuildOnce[_Entry] = BuildOnce(knobs.get("jit_programs"))
         self._lock = threading.Lock()
         # The program used last, where it is plain.
         self._last_program: Any = None
@@ -139,7 +150,10 @@ class JitFunction:
         outputs, result = flatten(self._function(*args, **kwargs))
         outputs = [_as_tensor(value, i, self._function) for i, value in enumerate(outputs)]
         plan = build_plan(outputs, placeholders)
-        compiled = compile_plan(plan, target=self._target, name=self._name)
+        options = self._options
+        compiled = compile_plan(plan, target=options.target, name=self._name)
+        if options.run_mode == "sim":
+            compiled = compiled.simulated(options.sim_cores, options.sim_seed)
         plain = (
             structure.is_flat_arguments()
             and result.is_array_or_tuple()
@@ -151,8 +165,19 @@ class JitFunction:
     # --- seeing inside --------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
-        """Hits, misses and how many programs are held."""
-        return CacheInfo(self._hits, self._misses, len(self._entries))
+        """Hits, misses, and how many programs are held, may be held, and have gone."""
+        entries = self._entries
+        return CacheInfo(self._hits, self._misses, len(entries), entries.bound, entries.evictions)
+
+    def submit(self, *args: Any, **kwargs: Any) -> RunFuture:
+        """Start a run for these arguments: a future of what a call would return."""
+        leaves, structure = flatten((args, kwargs), sort_keys=True)
+        entry, arrays = self._entry(leaves, structure)
+        future = entry.compiled.submit(*arrays)
+        future._finish = lambda results: unflatten(
+            entry.result, list(results) if isinstance(results, tuple) else [results]
+        )
+        return future
 
     def explain(self) -> str:
         """Why the latest compile happened."""
@@ -175,7 +200,7 @@ class JitFunction:
 
     def _rejit(self, function: Callable[..., Any]) -> JitFunction:
         """`function`, a transform of this one's function, compiled with the same options."""
-        return JitFunction(function, self._target, self._run_mode)
+        return JitFunction(function, self._options)
 
 
 def jit(
@@ -183,11 +208,14 @@ def jit(
     *,
     target: str | None = None,
     run_mode: str = "native",
+    sim_cores: int = 64,
+    sim_seed: int = 0,
 ) -> Any:
     """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work."""
+    options = _Options(target, run_mode, sim_cores, sim_seed)
     if function is None:
-        return lambda f: JitFunction(f, target, run_mode)
-    return JitFunction(function, target, run_mode)
+        return lambda f: JitFunction(f, options)
+    return JitFunction(function, options)
 
 
 def _leaf_array(leaf: Any, name: str) -> np.ndarray:

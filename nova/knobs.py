@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -90,8 +90,33 @@ def _parse_size(value: Any) -> int:
     return size
 
 
+def _parse_limit(value: Any) -> int | None:
+    return None if value is None or str(value).strip().lower() == "none" else _parse_size(value)
+
+
+def _parse_seconds(value: Any) -> float:
+    if isinstance(value, bool):
+        raise TypeError
+    seconds = float(value)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
 def _parse_folder(value: Any) -> str | None:
     return os.path.expanduser(os.fspath(value)) if value not in (None, "") else None
+
+
+def _parse_paths(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str | os.PathLike):
+        value = os.fspath(value).split(os.pathsep)
+    words = [os.fspath(word) for word in value]
+    # An empty variable is more often a mistake of the shell than a wish: it switches nothing off.
+    if not all(isinstance(word, str) and word for word in words):
+        raise ValueError
+    return tuple(os.path.expanduser(word) for word in words)
 
 
 def _parse_topics(value: Any) -> frozenset[str]:
@@ -138,7 +163,10 @@ def _count_cores() -> int:
 FLAG = Kind("1, true, on, yes or 0, false, off, no", _parse_flag)
 COUNT = Kind("a whole number, at least 1", _parse_count)
 SIZE = Kind("a number of bytes, with an optional suffix K, M, G or T (512M)", _parse_size)
+LIMIT = Kind("a number of bytes, with an optional suffix K, M, G or T, or none", _parse_limit)
+SECONDS = Kind("a number of seconds, 0 or more", _parse_seconds)
 FOLDER = Kind("the path of a folder; empty for none", _parse_folder)
+PATHS = Kind(f"paths of files or folders, with {os.pathsep!r} between them", _parse_paths)
 TEXT = Kind("a text that is not empty", _parse_text)
 CHECK = Kind("one of off, 1, nan", _parse_check)
 TOPIC_SET = Kind(f"a comma-separated list of {', '.join(TOPICS)}, or all", _parse_topics)
@@ -151,17 +179,30 @@ KNOBS: dict[str, Knob] = {
         Knob("cache", FLAG, True, "on", "Keep compiled programs on disk between processes."),
         Knob("cache_dir", FOLDER, None, "the user's cache folder", "Where the disk cache lives."),
         Knob("cache_size", SIZE, 2 << 30, "2G", "Bytes the disk cache may take; oldest go first."),
+        Knob("cache_wait", SECONDS, 300.0, "300",
+             "Seconds to wait for another process that compiles the same program."),
         Knob("threads", COUNT, _count_cores, "the cores of this process",
-             "Worker threads, for compiling and for running."),
+             "Worker threads, for compiling and for running; 1 runs everything on the caller."),
+        Knob("policy", _one_of("locality", "fifo", "critical-path"), "locality", "locality",
+             "Which ready task a worker takes: the newest, the oldest, the longest way to go."),
+        Knob("affinity", FLAG, False, "off", "Bind each worker thread to a core of its own."),
+        Knob("jit_programs", COUNT, 256, "256",
+             "Programs that a jitted function keeps; the least recently used one goes."),
         Knob("fast_math", FLAG, False, "off",
              "Let the compiler rearrange float arithmetic; see fast-math.md."),
         Knob("serial_work", SIZE, 20_000, "20000",
              "Scalar operations below which ops share one kernel without tiles."),
         Knob("tile_work", SIZE, 65_536, "65536", "Scalar operations that one tile should have."),
+        Knob("task_ns", COUNT, 50_000, "50000",
+             "Nanoseconds of estimated work that one task should have."),
+        Knob("max_workspace", LIMIT, None, "none",
+             "Bytes of scratch memory that a run may use; a program that needs more is refused."),
         Knob("check", CHECK, "off", "off",
              "Compare each step of a run with numpy (1) or stop at NaN (nan); see debugging.md."),
         Knob("progress", _one_of("auto", "on", "off"), "auto", "auto",
              "Progress of long compiles, with auto on a terminal only, and of fit."),
+        Knob("trusted_keys", PATHS, (), "none: signatures are not looked at",
+             "Public keys, as PEM files or folders of them; files not signed by one are refused."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
     )
 }  # fmt: skip
@@ -172,16 +213,24 @@ dump: str | None
 cache: bool
 cache_dir: str | None
 cache_size: int
+cache_wait: float
 threads: int
+policy: str
+affinity: bool
+jit_programs: int
 fast_math: bool
 serial_work: int
 tile_work: int
+task_ns: int
+max_workspace: int | None
 check: str
 progress: str
+trusted_keys: tuple[str, ...]
 target: str
 
 _assigned: dict[str, Any] = {}
 _from_environment: dict[str, Any] = {}
+_watchers: list[tuple[frozenset[str], Callable[[bool], None]]] = []
 _NO_OVERRIDES: Mapping[str, Any] = types.MappingProxyType({})
 _overrides: ContextVar[Mapping[str, Any]] = ContextVar("nova_knobs", default=_NO_OVERRIDES)
 
@@ -191,6 +240,16 @@ def get(name: str) -> Any:
     overrides = _overrides.get()
     if name in overrides:
         return overrides[name]
+    return process_value(name)
+
+
+def overridden() -> Mapping[str, Any]:
+    """The knobs that a block around the caller overrides."""
+    return _overrides.get()
+
+
+def process_value(name: str) -> Any:
+    """The value of a knob without overrides: that of threads which have none."""
     if name in _assigned:
         return _assigned[name]
     try:
@@ -211,15 +270,32 @@ def override(**values: Any) -> Iterator[None]:
     checked = {name: _find(name).check(value, f"knob {name}") for name, value in values.items()}
     token = _overrides.set({**_overrides.get(), **checked})
     try:
+        _tell(checked)
         yield
     finally:
         _overrides.reset(token)
+        _tell(checked)
+
+
+def watch(names: Collection[str], function: Callable[[bool], None]) -> None:
+    """Call `function` when one of the knobs may have changed, in the thread that did it.
+
+    It is given whether the knobs have values: after `reset` they get them when they are read.
+    """
+    _watchers.append((frozenset(names), function))
+
+
+def _tell(names: Collection[str], known: bool = True) -> None:
+    for watched, function in _watchers:
+        if not watched.isdisjoint(names):
+            function(known)
 
 
 def reset() -> None:
     """Forget every assignment, and read the environment again at the next read."""
     _assigned.clear()
     _from_environment.clear()
+    _tell(KNOBS, known=False)
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
@@ -260,6 +336,7 @@ class _KnobsModule(types.ModuleType):
             super().__setattr__(name, value)
         else:
             _assigned[name] = _find(name).check(value, f"knob {name}")
+            _tell((name,))
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *KNOBS})

@@ -17,12 +17,16 @@ class Settings:
     fast_math    whether float arithmetic may be rearranged (docs/fast-math.md).
     serial_work  scalar operations below which ops share one kernel without tiles.
     tile_work    scalar operations that one tile should have.
+    task_ns      nanoseconds of estimated work that one task should have.
+    max_workspace  bytes of scratch memory that a run may use; None for no limit.
     """
 
     target: str = "cpu"
     fast_math: bool = False
     serial_work: int = 20_000
     tile_work: int = 65_536
+    task_ns: int = 50_000
+    max_workspace: int | None = None
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
@@ -31,19 +35,30 @@ class Settings:
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:
         """The settings that `items` wrote down, e.g. in a manifest."""
+        most = str(items["max_workspace"])
         return Settings(
             str(items["target"]),
             str(items["fast_math"]) == "True",
             int(items["serial_work"]),
             int(items["tile_work"]),
+            int(items["task_ns"]),
+            None if most == "None" else int(most),
         )
 
 
-def current_settings(target: str | None = None, fast_math: bool | None = None) -> Settings:
+def current_settings(
+    target: str | None = None,
+    fast_math: bool | None = None,
+    max_workspace: int | str | None = None,
+) -> Settings:
     """The settings that arguments and knobs give; None takes the knob."""
+    if max_workspace is None:
+        max_workspace = knobs.get("max_workspace")
     return Settings(
         target=target or knobs.get("target"),
         fast_math=knobs.get("fast_math") if fast_math is None else bool(fast_math),
         serial_work=knobs.get("serial_work"),
         tile_work=knobs.get("tile_work"),
+        task_ns=knobs.get("task_ns"),
+        max_workspace=knobs.KNOBS["max_workspace"].check(max_workspace, "max_workspace"),
     )

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nova.compiler import Compiled, check_target, compile
+from nova.compiled import Compiled
+from nova.compiler import check_target, compile
 from nova.dtypes import DType, TensorType, bf16, dtype, f16, f32
 from nova.errors import AttributeValueError, GradientError, GraphError, NovaError, SignatureError
 from nova.graph.build import cast
@@ -156,6 +158,16 @@ class TrainStep:
     def plan(self) -> Any:
         """The plan of the program used last."""
         return self.compiled.plan
+
+    def save(
+        self, path: str | Path, weights: str | None = None, *, key: str | Path | None = None
+    ) -> None:
+        """Write the program used last as one file; see `Compiled.save`.
+
+        With weights, the file has the parameters and the state as they are now: loaded again,
+        `forward(*batch)` goes on training where this step stands, without Python's model.
+        """
+        self.compiled.save(path, weights, key=key)
 
     def _current_modes(self) -> list[bool]:
         """What a program was traced under: train or eval, and what is frozen."""

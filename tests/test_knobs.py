@@ -32,7 +32,7 @@ def test_defaults() -> None:
     assert knobs.cache is True and knobs.fast_math is False
     assert knobs.cache_size == 2 * 1024**3
     assert knobs.threads == len(os.sched_getaffinity(0))
-    assert knobs.progress == "auto" and knobs.target == "cpu"
+    assert knobs.progress == "auto" and knobs.target == "cpu" and knobs.trusted_keys == ()
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,16 @@ def test_defaults() -> None:
         ("NOVA_CACHE_SIZE", "512M", 512 << 20),
         ("NOVA_CACHE_SIZE", "3GiB", 3 << 30),
         ("NOVA_CACHE_SIZE", "0", 0),
+        ("NOVA_CACHE_WAIT", "2.5", 2.5),
+        ("NOVA_CACHE_WAIT", "0", 0.0),
         ("NOVA_THREADS", "3", 3),
+        ("NOVA_POLICY", "critical-path", "critical-path"),
+        ("NOVA_AFFINITY", "1", True),
+        ("NOVA_JIT_PROGRAMS", "8", 8),
         ("NOVA_PROGRESS", "off", "off"),
         ("NOVA_TARGET", "x86_64-v3", "x86_64-v3"),
+        ("NOVA_TRUSTED_KEYS", f"a.pem{os.pathsep}keys", ("a.pem", "keys")),
+        ("NOVA_TRUSTED_KEYS", "~/keys", (os.path.expanduser("~/keys"),)),
     ],
 )
 def test_environment(
@@ -68,10 +75,15 @@ def test_environment(
         ("NOVA_CACHE_SIZE", "2X", "number of bytes"),
         ("NOVA_CACHE_SIZE", "-1", "number of bytes"),
         ("NOVA_CACHE_SIZE", "G", "number of bytes"),
+        ("NOVA_CACHE_WAIT", "-1", "number of seconds"),
+        ("NOVA_CACHE_WAIT", "inf", "number of seconds"),
         ("NOVA_THREADS", "0", "whole number, at least 1"),
         ("NOVA_THREADS", "two", "whole number, at least 1"),
         ("NOVA_PROGRESS", "always", "one of auto, on, off"),
         ("NOVA_TARGET", " ", "text that is not empty"),
+        # A variable that the shell left empty must not switch the check of signatures off.
+        ("NOVA_TRUSTED_KEYS", "", "paths of files or folders"),
+        ("NOVA_TRUSTED_KEYS", f"a.pem{os.pathsep}", "paths of files or folders"),
     ],
 )
 def test_bad_value_in_environment(

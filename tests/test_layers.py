@@ -43,21 +43,39 @@ LAYERS: dict[str, set[str]] = {
     # Reading, writing and running files needs nothing of the compiler.
     "artifact": set(),
     "codegen": {"graph", "plan", "mlir", "schedules", "passes", "artifact"},
-    # An argument that does not fit is reported at the user's line.
-    "runtime": {"artifact", "graph.location"},
-    "compiler": {"graph", "plan", "artifact", "codegen", "runtime"},
-    "jit": {"graph", "plan", "compiler"},
-    "__init__": {"graph", "compiler", "jit"},
-    # Files of other libraries; they are written as safely as our own.
-    "frontends": {"artifact.files"},
+    # Programs of other compilers join the road; files of other libraries are written as safely as
+    # our own, and without the compiler: `nova.nn` and `nova.load` read weights.
+    "frontends": {"mlir", "passes", "codegen", "artifact"},
+    # An argument that does not fit is reported at the user's line; weights may be in a file of
+    # their own.
+    "runtime": {"artifact", "graph.location", "frontends.safetensors"},
+    "compiled": {"graph.location", "plan", "artifact", "codegen", "runtime"},
+    "compiler": {"graph", "plan", "artifact", "codegen", "runtime", "compiled"},
+    "translation": {"artifact", "codegen", "mlir", "frontends", "runtime", "compiled"},
+    "jit": {"graph", "plan", "compiled", "compiler"},
+    "loading": {"graph.location", "plan", "artifact", "runtime", "compiled", "compiler"},
+    "__init__": {"graph", "compiled", "compiler", "jit", "loading"},
     "nn": {"graph", "frontends"},
     "optim": {"graph"},
-    "training": {"graph", "compiler", "nn", "optim"},
+    "training": {"graph", "compiled", "compiler", "nn", "optim"},
     "data": {"graph"},
     # Not `fit`: the package of that name would hide the function `nova.fit`.
     "fitting": {"graph.location", "artifact.files", "frontends", "training", "data"},
-    "debug": {"graph", "plan", "compiler"},
-    "tools": {"graph", "plan", "mlir", "passes", "artifact", "codegen", "runtime", "compiler"},
+    # A checked run that was submitted is a future as well.
+    "debug": {"graph", "plan", "runtime.futures", "compiled", "compiler"},
+    "tools": {
+        "graph",
+        "plan",
+        "mlir",
+        "passes",
+        "artifact",
+        "codegen",
+        "frontends",
+        "runtime",
+        "compiler",
+        "translation",
+        "loading",
+    },
 }
 
 # Tables may import each other only downwards.
@@ -74,12 +92,19 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "ops": {"dtypes", "errors"},
 }
 
+# The extension module stands before all folders; only these reach for it.
+NATIVE = ("nova/artifact/", "nova/runtime/")
+
 # Library -> where it may be imported.
 LIBRARIES = {
     "torch_mlir": ("nova/mlir/bindings.py",),
     "llvmlite": ("nova/codegen/", "nova/targets.py"),
     "torch": (),
     "jax": (),
+    # No file that Nova reads may run code.
+    "pickle": (),
+    "shelve": (),
+    "marshal": (),
 }
 
 
@@ -122,7 +147,7 @@ def test_imports_point_upwards(path: Path) -> None:
     allowed = TABLE_IMPORTS[layer] if layer in TABLES else TABLES | LAYERS[layer]
     for line, name in imports(path):
         parts = name.split(".")
-        if parts[0] != "nova" or name == "nova.__version__":
+        if parts[0] != "nova" or name in ("nova.__version__", "nova._native"):
             continue
         names = {parts[1], ".".join(parts[1:3])}
         assert names & (allowed | {layer}), f"{path}:{line}: nova/{layer} imports {name}"
@@ -135,6 +160,13 @@ def test_library_is_imported_in_its_place_only(library: str) -> None:
         for line, name in imports(path):
             if name.split(".")[0] == library:
                 assert place.startswith(LIBRARIES[library] or "-"), f"{path}:{line}: {name}"
+
+
+def test_the_extension_is_imported_in_its_places_only() -> None:
+    users = {path for path in sources() for _, name in imports(path) if name == "nova._native"}
+    places = [path.relative_to(ROOT).as_posix() for path in users]
+    assert places, "nobody loads files"
+    assert all(place.startswith(NATIVE) for place in places), places
 
 
 def test_layers_are_in_order() -> None:
@@ -185,7 +217,7 @@ assert "nova.mlir" not in sys.modules and "nova.passes" not in sys.modules
 
 def test_runtime_and_artifact_import_without_the_compiler() -> None:
     code = """
-import nova.runtime.executor, nova.artifact.cache
+import nova.runtime.executor, nova.artifact.cache, nova.frontends.safetensors
 loaded = {name.split(".")[1] for name in sys.modules if name.startswith("nova.")}
 assert not loaded & {"mlir", "passes", "schedules", "tools"}, loaded
 """

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_SCALE = {"us": 1e6, "ms": 1e3, "s": 1.0}
-_SYMBOL = {"us": "µs", "ms": "ms", "s": "s"}
+_SCALE = {"us": 1e6, "ms": 1e3, "s": 1.0, "times": 1.0}
+_SYMBOL = {"us": "µs", "ms": "ms", "s": "s", "times": "times"}
 _PHASES = ("import", "compiler", "compile", "load + compile", "CPU", "whole process")
 
 
@@ -56,20 +56,36 @@ def judge(bars: Sequence[Any], workloads: list[dict[str, Any]]) -> list[dict[str
     for bar in bars:
         summary = None
         for entry in workloads:
-            for row in entry["rows"] if entry["workload"] == bar.workload else ():
-                if row["contender"] == bar.contender:
-                    summary = row.get("summary")
+            if entry["workload"] == bar.workload and bar.size in ("", entry["size"]):
+                rows = {row["contender"]: row.get("summary") for row in entry["rows"]}
+                summary = rows.get(bar.contender)
+                if bar.beside and summary is not None:
+                    summary = _beside(bar, summary, rows.get(bar.beside))
         if summary is not None and bar.phase:
             summary = summary[bar.phase]
         verdicts.append(
             {
                 "text": bar.text,
                 "limit": bar.limit,
+                "ratio": bar.ratio,
                 "summary": summary,
                 "met": None if summary is None else summary["median"] <= bar.limit,
             }
         )
     return verdicts
+
+
+def _beside(
+    bar: Any, summary: dict[str, float], other: dict[str, float] | None
+) -> dict[str, float] | None:
+    """A summary as the difference to another contender's median, or as a share of it."""
+    if other is None:
+        return None
+    base = other["median"]
+    return {
+        name: value if name == "count" else value / base if bar.ratio else value - base
+        for name, value in summary.items()
+    }
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -109,7 +125,7 @@ def _bars(verdicts: list[dict[str, Any]]) -> list[str]:
     lines = ["| figure | at most | measured | |", "|---|---|---|---|"]
     words = {True: "met", False: "**missed**", None: "not run"}
     for verdict in verdicts:
-        unit = "us" if verdict["limit"] < 1e-3 else "ms"
+        unit = "times" if verdict["ratio"] else "us" if verdict["limit"] < 1e-3 else "ms"
         measured = _spread(verdict["summary"], unit) if verdict["summary"] else ""
         limit = f"{verdict['limit'] * _SCALE[unit]:g} {_SYMBOL[unit]}"
         lines.append(f"| {verdict['text']} | {limit} | {measured} | {words[verdict['met']]} |")
@@ -136,8 +152,10 @@ def _loop(entry: dict[str, Any]) -> list[str]:
 
 
 def _fresh(entry: dict[str, Any]) -> list[str]:
-    found = {name for row in entry["rows"] for name in row.get("summary", {})}
+    found = list(dict.fromkeys(name for row in entry["rows"] for name in row.get("summary", {})))
+    # Phases in their order, then those that only one workload knows.
     names = [name for name in _PHASES if name in found]
+    names += [name for name in found if name not in _PHASES]
     head = " | ".join(f"{name}, {_SYMBOL[entry['unit']]}" for name in names)
     lines = [f"| contender | {head} |", "|---|" + "---|" * len(names)]
     for row in entry["rows"]:

@@ -17,7 +17,11 @@ ORDER = (
     "small_step",
     "compile_cold",
     "compile_disk",
+    "load_file",
     "import_time",
+    "task_dispatch",
+    "kernel_chain",
+    "two_chains",
     "matmul",
     "gelu_chain",
     "softmax",
@@ -27,4 +31,6 @@ ORDER = (
     "train_gpt",
     "train_compile_cold",
     "train_compile_disk",
+    "trace_overhead",
+    "sim_scaling",
 )

@@ -63,20 +63,17 @@ def raw_ctypes(given: Arrays) -> Case:
     """Nova's machine code for the same program, called with addresses worked out beforehand."""
     program = _nova_program()
     executable = program._executable
-    (launch,) = executable.manifest.launches
-    spec = executable.manifest.kernels[launch.kernel]
-    image = executable.artifact
-    code = _opened(image.data)
+    tables = executable.tables
+    (launch,) = tables.launches
+    spec = tables.kernels[launch.kernel]
+    code = _opened(executable.artifact.data)
     kernel = getattr(code, spec.symbol)
     kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     kernel.restype = None
     out = np.empty(8, np.float32)
     pointers = {"arg": [a.ctypes.data for a in given], "output": [out.ctypes.data]}
     table = (ctypes.c_void_p * len(launch.buffers))(
-        *(
-            pointers[b.kind][b.value]
-            for b in (executable.manifest.buffers[i] for i in launch.buffers)
-        )
+        *(pointers[b.kind][b.value] for b in (tables.buffers[i] for i in launch.buffers))
     )
     address = ctypes.addressof(table)
     keep = (table, code)

@@ -9,8 +9,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Segments are compared with each other, so their number is bounded. */
+enum { MOST_SEGMENTS = 1024 };
+
 struct nova_image {
     char *mapping; /* where `low` lies; NULL when no segment has any bytes */
+    bool adopted;  /* somebody else unmaps */
     uint64_t low;  /* page-aligned vaddr of the first segment */
     uint64_t span;
     size_t segment_count;
@@ -74,49 +78,158 @@ static nova_status from_errno(void)
     return errno == ENOMEM ? NOVA_OUT_OF_MEMORY : NOVA_SYSTEM_ERROR;
 }
 
-/* Copies while everything is writable and nothing executable, then closes page by page. */
-static nova_status fill(nova_image *image, const char *data, uint64_t page)
+static nova_status protect(nova_image *image, uint64_t begin, uint64_t end, int protection)
 {
-    for (size_t i = 0; i < image->segment_count; i++) {
-        const nova_segment *segment = &image->segments[i];
-        if (segment->file_size > 0)
-            memcpy(image->mapping + (segment->vaddr - image->low), data + segment->file_offset,
-                   segment->file_size);
-    }
-    /* Not readable where no segment is, so that a stray pointer faults. */
-    if (mprotect(image->mapping, image->span, PROT_NONE) != 0)
+    if (begin < end && mprotect(image->mapping + (begin - image->low), end - begin, protection) != 0)
         return from_errno();
+    return NOVA_OK;
+}
+
+/* How many bytes of a segment, from its start, can be pages of the file itself. */
+static uint64_t shared_size(const nova_image_source *source, const nova_segment *segment,
+                            uint64_t page)
+{
+    if (source->fd < 0 || segment->flags != NOVA_READ || segment->vaddr % page != 0 ||
+        segment->file_offset % page != 0)
+        return 0;
+    return page_floor(segment->file_size, page);
+}
+
+/* Puts the bytes of all segments in place, while nothing is executable. */
+static nova_status fill(nova_image *image, const nova_image_source *source, uint64_t page)
+{
+    /* All before the first copy: two segments may share a page. */
     for (size_t i = 0; i < image->segment_count; i++) {
         const nova_segment *segment = &image->segments[i];
-        if (segment->mem_size == 0)
-            continue;
-        uint64_t begin = page_floor(segment->vaddr, page) - image->low;
-        uint64_t end = page_ceil(segment->vaddr + segment->mem_size, page) - image->low;
-        int protection = (segment->flags & NOVA_READ ? PROT_READ : 0) |
-                         (segment->flags & NOVA_WRITE ? PROT_WRITE : 0) |
-                         (segment->flags & NOVA_EXECUTE ? PROT_EXEC : 0);
-        if (mprotect(image->mapping + begin, end - begin, protection) != 0)
+        uint64_t shared = shared_size(source, segment, page);
+        if (shared > 0 && mmap(image->mapping + (segment->vaddr - image->low), shared, PROT_READ,
+                               MAP_PRIVATE | MAP_FIXED, source->fd,
+                               (off_t)segment->file_offset) == MAP_FAILED)
             return from_errno();
-        if (segment->flags & NOVA_EXECUTE && segment->flags & NOVA_READ)
-            __builtin___clear_cache(image->mapping + begin, image->mapping + end);
+        nova_status status = NOVA_OK;
+        if (segment->mem_size > shared)
+            status = protect(image, page_floor(segment->vaddr + shared, page),
+                             page_ceil(segment->vaddr + segment->mem_size, page),
+                             PROT_READ | PROT_WRITE);
+        if (status != NOVA_OK)
+            return status;
+    }
+    for (size_t i = 0; i < image->segment_count; i++) {
+        const nova_segment *segment = &image->segments[i];
+        uint64_t shared = shared_size(source, segment, page);
+        if (segment->file_size > shared)
+            memcpy(image->mapping + (segment->vaddr - image->low) + shared,
+                   (const char *)source->data + segment->file_offset + shared,
+                   segment->file_size - shared);
     }
     return NOVA_OK;
 }
 
-nova_status nova_image_create(const void *data, size_t size, const nova_segment *segments,
-                              size_t segment_count, nova_image **image)
+static nova_status relocate(nova_image *image, const nova_image_source *source)
 {
-    if (image == NULL || (data == NULL && size > 0) || (segments == NULL && segment_count > 0))
+    for (size_t i = 0; i < source->relocation_count; i++) {
+        const nova_relocation *relocation = &source->relocations[i];
+        uint64_t value = relocation->value + (relocation->relative ? nova_image_base(image) : 0);
+        void *place;
+        nova_status status =
+            nova_image_find(image, relocation->vaddr, sizeof value, NOVA_WRITE, &place);
+        if (status != NOVA_OK)
+            return status;
+        memcpy(place, &value, sizeof value);
+    }
+    return NOVA_OK;
+}
+
+/* Makes the processor fetch the instructions that were stored. On AArch64 the builtin would be a
+ * call into the compiler's library, which the runtime inside of a file does not have. */
+static void publish_code(char *begin, char *end)
+{
+#if defined(__aarch64__)
+    uint64_t sizes;
+    __asm__ volatile("mrs %0, ctr_el0" : "=r"(sizes));
+    uintptr_t data_line = (uintptr_t)4 << (sizes >> 16 & 15);
+    uintptr_t code_line = (uintptr_t)4 << (sizes & 15);
+    for (uintptr_t at = (uintptr_t)begin & ~(data_line - 1); at < (uintptr_t)end; at += data_line)
+        __asm__ volatile("dc cvau, %0" : : "r"(at) : "memory");
+    __asm__ volatile("dsb ish" : : : "memory");
+    for (uintptr_t at = (uintptr_t)begin & ~(code_line - 1); at < (uintptr_t)end; at += code_line)
+        __asm__ volatile("ic ivau, %0" : : "r"(at) : "memory");
+    __asm__ volatile("dsb ish\n\tisb" : : : "memory");
+#else
+    __builtin___clear_cache(begin, end);
+#endif
+}
+
+/* The last step. What no segment covers was never readable, so that a stray pointer faults. */
+static nova_status close_pages(nova_image *image, const nova_image_source *source, uint64_t page)
+{
+    for (size_t i = 0; i < image->segment_count; i++) {
+        const nova_segment *segment = &image->segments[i];
+        if (segment->mem_size == 0)
+            continue;
+        uint64_t begin = page_floor(segment->vaddr, page);
+        uint64_t end = page_ceil(segment->vaddr + segment->mem_size, page);
+        int protection = (segment->flags & NOVA_READ ? PROT_READ : 0) |
+                         (segment->flags & NOVA_WRITE ? PROT_WRITE : 0) |
+                         (segment->flags & NOVA_EXECUTE ? PROT_EXEC : 0);
+        nova_status status = protect(image, begin, end, protection);
+        if (status != NOVA_OK)
+            return status;
+        if (segment->flags & NOVA_EXECUTE && segment->flags & NOVA_READ)
+            publish_code(image->mapping + (begin - image->low), image->mapping + (end - image->low));
+    }
+    if (source->relro_size == 0)
+        return NOVA_OK;
+    void *place;
+    nova_status status =
+        nova_image_find(image, source->relro_vaddr, source->relro_size, NOVA_WRITE, &place);
+    if (status != NOVA_OK)
+        return status;
+    /* Like the dynamic linker: the last page only when all of it is meant. */
+    return protect(image, page_floor(source->relro_vaddr, page),
+                   page_floor(source->relro_vaddr + source->relro_size, page), PROT_READ);
+}
+
+static nova_status map(nova_image *image, const nova_image_source *source, uint64_t page)
+{
+    void *mapping = mmap(NULL, image->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED)
+        return from_errno();
+    image->mapping = mapping;
+    nova_status status = fill(image, source, page);
+    if (status == NOVA_OK)
+        status = relocate(image, source);
+    return status == NOVA_OK ? close_pages(image, source, page) : status;
+}
+
+static nova_status make(const nova_segment *segments, size_t count, nova_image **image)
+{
+    nova_image *made = malloc(sizeof *made + count * sizeof *segments);
+    if (made == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    *made = (nova_image){.segment_count = count};
+    if (count > 0)
+        memcpy(made->segments, segments, count * sizeof *segments);
+    *image = made;
+    return NOVA_OK;
+}
+
+nova_status nova_image_create_from(const nova_image_source *source, nova_image **image)
+{
+    if (image == NULL || source == NULL || (source->data == NULL && source->size > 0) ||
+        (source->segments == NULL && source->segment_count > 0) ||
+        (source->relocations == NULL && source->relocation_count > 0))
         return NOVA_INVALID_ARGUMENT;
-    if (segment_count > UINT16_MAX)
+    if (source->segment_count > MOST_SEGMENTS)
         return NOVA_OUT_OF_RANGE;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    nova_status status = check_segments(segments, segment_count, size, page);
+    const nova_segment *segments = source->segments;
+    nova_status status = check_segments(segments, source->segment_count, source->size, page);
     if (status != NOVA_OK)
         return status;
 
     uint64_t low = UINT64_MAX, high = 0;
-    for (size_t i = 0; i < segment_count; i++) {
+    for (size_t i = 0; i < source->segment_count; i++) {
         if (segments[i].mem_size == 0)
             continue;
         uint64_t begin = page_floor(segments[i].vaddr, page);
@@ -129,28 +242,42 @@ nova_status nova_image_create(const void *data, size_t size, const nova_segment 
     if (high - low > SIZE_MAX / 2)
         return NOVA_OUT_OF_MEMORY;
 
-    nova_image *made = malloc(sizeof *made + segment_count * sizeof *segments);
-    if (made == NULL)
-        return NOVA_OUT_OF_MEMORY;
-    *made = (nova_image){.low = low, .span = high - low, .segment_count = segment_count};
-    if (segment_count > 0)
-        memcpy(made->segments, segments, segment_count * sizeof *segments);
-    if (made->span > 0) {
-        void *mapping = mmap(NULL, made->span, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (mapping == MAP_FAILED) {
-            status = from_errno();
-            free(made);
-            return status;
-        }
-        made->mapping = mapping;
-        status = fill(made, data, page);
-        if (status != NOVA_OK) {
-            nova_image_destroy(made);
-            return status;
-        }
+    nova_image *made;
+    status = make(segments, source->segment_count, &made);
+    if (status != NOVA_OK)
+        return status;
+    made->low = low;
+    made->span = high - low;
+    status = made->span > 0 ? map(made, source, page) : relocate(made, source);
+    if (status != NOVA_OK) {
+        nova_image_destroy(made);
+        return status;
     }
     *image = made;
+    return NOVA_OK;
+}
+
+nova_status nova_image_create(const void *data, size_t size, const nova_segment *segments,
+                              size_t segment_count, nova_image **image)
+{
+    const nova_image_source source = {.data = data,
+                                      .size = size,
+                                      .fd = -1,
+                                      .segments = segments,
+                                      .segment_count = segment_count};
+    return nova_image_create_from(&source, image);
+}
+
+nova_status nova_image_adopt(const void *base, const nova_segment *segments, size_t segment_count,
+                             nova_image **image)
+{
+    if (base == NULL || image == NULL || (segments == NULL && segment_count > 0))
+        return NOVA_INVALID_ARGUMENT;
+    nova_status status = make(segments, segment_count, image);
+    if (status != NOVA_OK)
+        return status;
+    (*image)->mapping = (char *)(uintptr_t)base;
+    (*image)->adopted = true;
     return NOVA_OK;
 }
 
@@ -158,7 +285,7 @@ void nova_image_destroy(nova_image *image)
 {
     if (image == NULL)
         return;
-    if (image->mapping != NULL)
+    if (image->mapping != NULL && !image->adopted)
         munmap(image->mapping, image->span);
     free(image);
 }

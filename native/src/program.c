@@ -1,192 +1,101 @@
-#include "nova/program.h"
+#include "program.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Programs with at most this many operands in all keep their pointers on the stack. */
+/* Programs with at most this many operands in all keep the pointers of an inline run on the stack. */
 enum { STACK_OPERANDS = 128 };
 
-/* One allocation holds the struct and everything its tables point at. */
-struct nova_program {
-    nova_program_tables tables;
-    size_t operand_count;     /* over all launches, which lie one after the other in `operands` */
-    const uint32_t *operands;
-    uint64_t pointers_offset; /* in the workspace, behind the planned bytes */
-    uint64_t workspace_size;
-};
+/* --- making ---------------------------------------------------------------------------------- */
 
-/* --- checking -------------------------------------------------------------------------------- */
-
-static nova_status compute_nbytes(const nova_tensor *tensor, int64_t *nbytes)
+static nova_status bind_kernels(nova_program *program, const nova_image *image, nova_error *error)
 {
-    if (tensor->rank < 0 || tensor->rank > NOVA_MAX_RANK || tensor->element_size <= 0 ||
-        (tensor->shape == NULL && tensor->rank > 0))
-        return NOVA_INVALID_ARGUMENT;
-    /* Extents of zero are left out: (0, 2**62, 2**62) is refused, as numpy does. */
-    int64_t dense = tensor->element_size;
-    bool empty = false;
-    for (int32_t i = 0; i < tensor->rank; i++) {
-        if (tensor->shape[i] < 0)
-            return NOVA_INVALID_ARGUMENT;
-        if (tensor->shape[i] == 0)
-            empty = true;
-        else if (__builtin_mul_overflow(dense, tensor->shape[i], &dense))
-            return NOVA_OVERFLOW;
+    for (uint32_t i = 0; i < program->tables.header->kernel_count; i++) {
+        const nova_kernel_record *record = &program->tables.kernels[i];
+        void *code;
+        if (nova_image_find(image, record->code, 1, NOVA_EXECUTE, &code) != NOVA_OK)
+            return nova_fail(error, NOVA_OUT_OF_RANGE, "tables-code",
+                             "kernel %u: address %#llx is in no executable segment", i,
+                             (unsigned long long)record->code);
+        memcpy(&program->kernels[i].code, &code, sizeof code); /* ISO C has no cast for this */
+        program->kernels[i].grid = record->grid;
+        program->kernels[i].reports = (record->core & NOVA_REPORTS) != 0;
     }
-    *nbytes = empty ? 0 : dense;
     return NOVA_OK;
 }
 
-static nova_status check_tensors(const nova_program_tables *tables, size_t *extents)
+static nova_status bind_buffers(nova_program *program, const nova_image *image, uint64_t constants,
+                                nova_error *error)
 {
-    int64_t nbytes;
-    *extents = 0;
-    for (size_t i = 0; i < tables->argument_count; i++) {
-        const nova_tensor *tensor = &tables->arguments[i];
-        nova_status status = compute_nbytes(tensor, &nbytes);
-        if (status != NOVA_OK)
-            return status;
-        if (tensor->flags & ~(uint32_t)NOVA_DONATED || tensor->alias != -1)
-            return NOVA_INVALID_ARGUMENT;
-        *extents += (size_t)tensor->rank;
-    }
-    for (size_t i = 0; i < tables->output_count; i++) {
-        const nova_tensor *tensor = &tables->outputs[i];
-        nova_status status = compute_nbytes(tensor, &nbytes);
-        if (status != NOVA_OK)
-            return status;
-        if (tensor->flags != 0 || tensor->alias < -1)
-            return NOVA_INVALID_ARGUMENT;
-        *extents += (size_t)tensor->rank;
-        if (tensor->alias < 0)
+    bool has_constants = false;
+    uint64_t end = 0; /* of the constants */
+    for (uint32_t i = 0; i < program->tables.header->buffer_count; i++) {
+        const nova_buffer *buffer = &program->tables.buffers[i];
+        program->has_arguments |= buffer->kind == NOVA_ARGUMENT;
+        program->has_outputs |= buffer->kind == NOVA_OUTPUT;
+        if (buffer->kind != NOVA_CONSTANT)
             continue;
-        if ((uint64_t)tensor->alias >= tables->argument_count)
-            return NOVA_OUT_OF_RANGE;
-        const nova_tensor *target = &tables->arguments[tensor->alias];
-        if (!(target->flags & NOVA_DONATED) || target->rank != tensor->rank ||
-            target->element_size != tensor->element_size ||
-            (tensor->rank > 0 &&
-             memcmp(target->shape, tensor->shape, (size_t)tensor->rank * sizeof(int64_t)) != 0))
-            return NOVA_INVALID_ARGUMENT;
+        has_constants = true;
+        uint64_t last;
+        if (__builtin_add_overflow(buffer->value, buffer->nbytes, &last))
+            return nova_fail(error, NOVA_OVERFLOW, "tables-constants",
+                             "buffer %u ends beyond 64 bits", i);
+        end = last > end ? last : end;
     }
+    void *address = NULL;
+    if (has_constants && nova_image_find(image, constants, end, NOVA_READ, &address) != NOVA_OK)
+        return nova_fail(error, NOVA_OUT_OF_RANGE, "tables-constants",
+                         "%llu bytes of constants at %#llx are in no readable segment",
+                         (unsigned long long)end, (unsigned long long)constants);
+    program->constants = address;
     return NOVA_OK;
 }
 
-static nova_status check_buffers(const nova_program_tables *tables)
+/* Inline runs look at no errors and cannot be stopped: only what is short, and reports none. */
+static bool runs_inline(const nova_tables *tables)
 {
-    for (size_t i = 0; i < tables->buffer_count; i++) {
-        const nova_buffer *buffer = &tables->buffers[i];
-        bool inside = false;
-        switch (buffer->kind) {
-        case NOVA_ARGUMENT:
-            inside = buffer->value < tables->argument_count;
-            break;
-        case NOVA_OUTPUT:
-            inside = buffer->value < tables->output_count;
-            break;
-        case NOVA_WORKSPACE:
-            /* The end itself is the place of an empty buffer. */
-            inside = buffer->value <= tables->workspace_size;
-            break;
-        case NOVA_CONSTANT:
-            inside = buffer->value != 0 && buffer->value <= UINTPTR_MAX;
-            break;
-        default:
-            return NOVA_INVALID_ARGUMENT;
-        }
-        if (!inside)
-            return NOVA_OUT_OF_RANGE;
+    double cost = 0;
+    for (uint32_t i = 0; i < tables->header->launch_count; i++) {
+        const nova_kernel_record *kernel = &tables->kernels[tables->launches[i].kernel];
+        if (kernel->core & NOVA_REPORTS)
+            return false;
+        cost += nova_kernel_cost(kernel, 1);
     }
-    return NOVA_OK;
+    return cost < (double)NOVA_INLINE_COST;
 }
 
-static nova_status check_launches(const nova_program_tables *tables, size_t *operands)
+nova_status nova_program_create(const nova_tables *tables, const nova_image *image,
+                                uint64_t constants, nova_program **program, nova_error *error)
 {
-    *operands = 0;
-    for (size_t i = 0; i < tables->launch_count; i++) {
-        const nova_launch *launch = &tables->launches[i];
-        if (launch->kernel == NULL || launch->grid < 0 ||
-            (launch->buffers == NULL && launch->buffer_count > 0))
-            return NOVA_INVALID_ARGUMENT;
-        for (size_t k = 0; k < launch->buffer_count; k++)
-            if (launch->buffers[k] >= tables->buffer_count)
-                return NOVA_OUT_OF_RANGE;
-        *operands += launch->buffer_count;
-    }
-    return NOVA_OK;
-}
-
-/* --- copying --------------------------------------------------------------------------------- */
-
-/* Hands out pieces of one block; every piece is a multiple of 8 bytes long, so all stay aligned. */
-static void *carve(char **cursor, const void *from, size_t count, size_t size)
-{
-    void *piece = *cursor;
-    if (count > 0 && from != NULL)
-        memcpy(piece, from, count * size);
-    *cursor += (count * size + 7) & ~(size_t)7;
-    return piece;
-}
-
-static const nova_tensor *carve_tensors(char **cursor, const nova_tensor *from, size_t count)
-{
-    nova_tensor *tensors = carve(cursor, from, count, sizeof *from);
-    for (size_t i = 0; i < count; i++) {
-        (void)compute_nbytes(&from[i], &tensors[i].nbytes); /* checked before */
-        tensors[i].shape = carve(cursor, from[i].shape, (size_t)from[i].rank, sizeof(int64_t));
-    }
-    return tensors;
-}
-
-nova_status nova_program_create(const nova_program_tables *tables, nova_program **program)
-{
-    if (tables == NULL || program == NULL ||
-        (tables->arguments == NULL && tables->argument_count > 0) ||
-        (tables->outputs == NULL && tables->output_count > 0) ||
-        (tables->buffers == NULL && tables->buffer_count > 0) ||
-        (tables->launches == NULL && tables->launch_count > 0))
-        return NOVA_INVALID_ARGUMENT;
-    if (tables->workspace_size > UINT64_MAX / 4)
-        return NOVA_OVERFLOW;
-    size_t extents, operands;
-    nova_status status = check_tensors(tables, &extents);
-    if (status == NOVA_OK)
-        status = check_buffers(tables);
-    if (status == NOVA_OK)
-        status = check_launches(tables, &operands);
-    if (status != NOVA_OK)
-        return status;
-
-    /* No sum can overflow: each table already lies in memory, and the copies are as large. */
-    size_t bytes = sizeof(nova_program) + extents * sizeof(int64_t) +
-                   (tables->argument_count + tables->output_count) * sizeof(nova_tensor) +
-                   tables->buffer_count * sizeof(nova_buffer) +
-                   tables->launch_count * sizeof(nova_launch) + operands * sizeof(uint32_t) + 8;
-    nova_program *made = malloc(bytes);
+    if (tables == NULL || tables->header == NULL || image == NULL || program == NULL)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
+    const nova_tables_header *header = tables->header;
+    if (header->workspace_size > UINT64_MAX / 4)
+        return nova_fail(error, NOVA_OVERFLOW, "tables-workspace",
+                         "a workspace of %llu bytes", (unsigned long long)header->workspace_size);
+    nova_program *made = malloc(sizeof *made + header->kernel_count * sizeof made->kernels[0]);
     if (made == NULL)
-        return NOVA_OUT_OF_MEMORY;
-    char *cursor = (char *)(made + 1);
-    *made = (nova_program){.tables = *tables, .operand_count = operands};
-    made->tables.arguments = carve_tensors(&cursor, tables->arguments, tables->argument_count);
-    made->tables.outputs = carve_tensors(&cursor, tables->outputs, tables->output_count);
-    made->tables.buffers =
-        carve(&cursor, tables->buffers, tables->buffer_count, sizeof *tables->buffers);
-    nova_launch *launches =
-        carve(&cursor, tables->launches, tables->launch_count, sizeof *launches);
-    made->tables.launches = launches;
-    uint32_t *ids = carve(&cursor, NULL, operands, sizeof *ids);
-    made->operands = ids;
-    for (size_t i = 0; i < tables->launch_count; i++) {
-        launches[i].buffers = ids;
-        if (launches[i].buffer_count > 0)
-            memcpy(ids, tables->launches[i].buffers, launches[i].buffer_count * sizeof *ids);
-        ids += launches[i].buffer_count;
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %u kernels",
+                         header->kernel_count);
+    *made = (nova_program){
+        .tables = *tables,
+        .workspace_size = header->workspace_size,
+        .is_inline = runs_inline(tables),
+    };
+    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
+        free(made);
+        return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
     }
-    made->workspace_size = tables->workspace_size;
-    if (operands > STACK_OPERANDS) {
-        made->pointers_offset = (tables->workspace_size + 63) & ~UINT64_C(63);
-        made->workspace_size = made->pointers_offset + operands * sizeof(void *);
+    if (made->is_inline && header->operand_count > STACK_OPERANDS) {
+        made->pointers_offset = (header->workspace_size + 63) & ~UINT64_C(63);
+        made->workspace_size = made->pointers_offset + header->operand_count * sizeof(void *);
+    }
+    nova_status status = bind_kernels(made, image, error);
+    if (status == NOVA_OK)
+        status = bind_buffers(made, image, constants, error);
+    if (status != NOVA_OK) {
+        nova_program_destroy(made);
+        return status;
     }
     *program = made;
     return NOVA_OK;
@@ -194,10 +103,20 @@ nova_status nova_program_create(const nova_program_tables *tables, nova_program 
 
 void nova_program_destroy(nova_program *program)
 {
+    if (program == NULL)
+        return;
+    nova_execution_destroy(atomic_load_explicit(&program->warm, memory_order_acquire));
+    while (program->idle != NULL) {
+        nova_execution *execution = program->idle;
+        program->idle = execution->next;
+        nova_execution_destroy(execution);
+    }
+    nova_prepared_free(atomic_load_explicit(&program->prepared, memory_order_acquire));
+    pthread_mutex_destroy(&program->mutex);
     free(program);
 }
 
-const nova_program_tables *nova_program_get_tables(const nova_program *program)
+const nova_tables *nova_program_tables(const nova_program *program)
 {
     return &program->tables;
 }
@@ -207,49 +126,92 @@ uint64_t nova_program_workspace_size(const nova_program *program)
     return program->workspace_size;
 }
 
-/* --- running --------------------------------------------------------------------------------- */
-
-static void *locate(const nova_buffer *buffer, void *const *arguments, void *const *outputs,
-                    char *workspace)
+bool nova_program_is_inline(const nova_program *program)
 {
-    switch (buffer->kind) {
-    case NOVA_ARGUMENT:
-        return arguments[buffer->value];
-    case NOVA_OUTPUT:
-        return outputs[buffer->value];
-    case NOVA_WORKSPACE:
-        return workspace + buffer->value;
-    case NOVA_CONSTANT:
-        break;
-    }
-    return (void *)(uintptr_t)buffer->value;
+    return program->is_inline;
 }
 
-nova_status nova_program_run(const nova_program *program, void *const *arguments,
-                             void *const *outputs, void *workspace)
+/* --- running --------------------------------------------------------------------------------- */
+
+bool nova_program_accepts(const nova_program *program, void *const *arguments,
+                          void *const *outputs, const void *workspace)
 {
-    if (program == NULL || (arguments == NULL && program->tables.argument_count > 0) ||
-        (outputs == NULL && program->tables.output_count > 0) ||
-        (workspace == NULL && program->workspace_size > 0))
-        return NOVA_INVALID_ARGUMENT;
+    return program != NULL && (arguments != NULL || !program->has_arguments) &&
+           (outputs != NULL || !program->has_outputs) &&
+           (workspace != NULL || program->workspace_size == 0);
+}
 
+void nova_program_bind(const nova_program *program, void *const *arguments, void *const *outputs,
+                       void *workspace, void **pointers)
+{
     /* An empty workspace still gives its empty buffers an address that is not NULL. */
-    static char nothing[64];
-    char *base = workspace != NULL ? workspace : nothing;
-    void *on_stack[STACK_OPERANDS];
-    void **pointers = program->operand_count <= STACK_OPERANDS
-                          ? on_stack
-                          : (void **)(void *)(base + program->pointers_offset);
+    static const char nothing[64];
+    char *base = workspace != NULL ? workspace : (char *)(uintptr_t)nothing;
+    uint32_t count = program->tables.header->operand_count;
     const nova_buffer *buffers = program->tables.buffers;
-    for (size_t i = 0; i < program->operand_count; i++)
-        pointers[i] = locate(&buffers[program->operands[i]], arguments, outputs, base);
-
-    const nova_launch *launch = program->tables.launches;
-    const nova_launch *end = launch + program->tables.launch_count;
-    for (; launch < end; launch++) {
-        if (launch->grid > 0)
-            launch->kernel(pointers, 0, launch->grid);
-        pointers += launch->buffer_count;
+    const uint32_t *operands = program->tables.operands;
+    for (uint32_t i = 0; i < count; i++) {
+        const nova_buffer *buffer = &buffers[operands[i]];
+        switch (buffer->kind) {
+        case NOVA_ARGUMENT:
+            pointers[i] = arguments[buffer->value];
+            break;
+        case NOVA_OUTPUT:
+            pointers[i] = outputs[buffer->value];
+            break;
+        case NOVA_WORKSPACE:
+            pointers[i] = base + buffer->value;
+            break;
+        default:
+            pointers[i] = program->constants + buffer->value;
+        }
     }
+}
+
+static void run_inline(const nova_program *program, void *const *arguments, void *const *outputs,
+                       void *workspace)
+{
+    void *on_stack[STACK_OPERANDS];
+    void **pointers = program->tables.header->operand_count <= STACK_OPERANDS
+                          ? on_stack
+                          : (void **)(void *)((char *)workspace + program->pointers_offset);
+    nova_program_bind(program, arguments, outputs, workspace, pointers);
+    const nova_launch_record *launch = program->tables.launches;
+    const nova_launch_record *end = launch + program->tables.header->launch_count;
+    for (; launch < end; launch++) {
+        const nova_bound_kernel *kernel = &program->kernels[launch->kernel];
+        if (kernel->grid > 0)
+            kernel->code(pointers + launch->first_operand, 0, kernel->grid);
+    }
+}
+
+static nova_status run_tasks(nova_program *program, void *const *arguments, void *const *outputs,
+                             void *workspace, nova_error *error)
+{
+    nova_execution *execution;
+    nova_status status = nova_execution_take(program, 0, &execution);
+    if (status != NOVA_OK)
+        return nova_fail(error, status, "", "the run cannot be prepared: %s",
+                         nova_status_text(status));
+    nova_program_bind(program, arguments, outputs, workspace, execution->pointers);
+    const nova_run_options options = {.workers = nova_execution_workers(execution, 0)};
+    nova_run_result result = {.task = NOVA_NO_TASK};
+    result.status =
+        nova_instance_run(execution->instance, nova_execution_task, execution, &options, &result);
+    if (result.status != NOVA_OK)
+        (void)nova_execution_explain(execution, &result, error);
+    status = result.status;
+    nova_execution_give(execution);
+    return status;
+}
+
+nova_status nova_program_run(nova_program *program, void *const *arguments, void *const *outputs,
+                             void *workspace, nova_error *error)
+{
+    if (!nova_program_accepts(program, arguments, outputs, workspace))
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
+    if (!program->is_inline)
+        return run_tasks(program, arguments, outputs, workspace, error);
+    run_inline(program, arguments, outputs, workspace);
     return NOVA_OK;
 }

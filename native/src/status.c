@@ -17,6 +17,22 @@ const char *nova_status_text(nova_status status)
         return "out of memory";
     case NOVA_SYSTEM_ERROR:
         return "the operating system refused a call";
+    case NOVA_UNSUPPORTED:
+        return "the code needs another CPU";
+    case NOVA_REFUSED:
+        return "the file failed a check";
+    case NOVA_CANCELLED:
+        return "the run was cancelled";
+    case NOVA_TIMEOUT:
+        return "the run took longer than its timeout";
+    case NOVA_STALLED:
+        return "tasks remain that never become ready";
+    case NOVA_BUSY:
+        return "the instance is running already";
+    case NOVA_NOT_FINISHED:
+        return "the run has not finished yet";
+    case NOVA_TASK_REPORTED:
+        return "a kernel reported an error";
     }
     return "unknown status";
 }

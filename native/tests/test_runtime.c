@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "block.h"
 #include "check.h"
 #include "nova.h"
 
@@ -9,7 +10,7 @@
 
 static void test_status_texts(void)
 {
-    for (int i = NOVA_OK; i <= NOVA_SYSTEM_ERROR; i++) {
+    for (int i = NOVA_OK; i <= NOVA_REFUSED; i++) {
         CHECK(strcmp(nova_status_text((nova_status)i), "unknown status") != 0);
         for (int k = NOVA_OK; k < i; k++)
             CHECK(strcmp(nova_status_text((nova_status)i), nova_status_text((nova_status)k)) != 0);
@@ -100,127 +101,174 @@ static void check_pointers(void *const *buffers, int64_t begin, int64_t end)
         CHECK(buffers[i] != NULL);
 }
 
-static const int64_t eight[] = {8};
 static const float constant[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+static _Alignas(64) unsigned char block[BLOCK_SIZE];
+
+/* Checks and binds; constants may lie anywhere, as only the image knows. */
+static nova_status make(const parts *parts, const nova_image *image, nova_program **program)
+{
+    const nova_tables_limits limits = {
+        .argument_count = 1, .output_count = 1, .constants_size = UINT64_MAX};
+    nova_tables tables;
+    nova_error error = {0};
+    *program = NULL;
+    CHECK(nova_tables_check(block, write_block(parts, block), &limits, &tables, &error) ==
+          NOVA_OK);
+    nova_status status = nova_program_create(&tables, image, CONSTANTS, program, &error);
+    CHECK((status == NOVA_OK) == (*program != NULL));
+    CHECK(error.status == status && (status == NOVA_OK || error.text[0] != '\0'));
+    return status;
+}
 
 /* t = x + constant; y = t + x, with a launch of no tiles between. */
 static void test_program(void)
 {
-    const nova_tensor argument = {eight, 1, NOVA_DONATED, 4, 0, -1};
-    const nova_tensor outputs[] = {{eight, 1, 0, 4, 0, -1}, {eight, 1, 0, 4, 0, 0}};
+    const nova_kernel functions[] = {add};
+    nova_image *image = make_image(functions, 1, constant, sizeof constant);
     const nova_buffer buffers[] = {
-        {NOVA_ARGUMENT, 0},
-        {NOVA_CONSTANT, (uint64_t)(uintptr_t)constant},
-        {NOVA_WORKSPACE, 64},
-        {NOVA_OUTPUT, 0},
+        {NOVA_ARGUMENT, 0, 0, 32},
+        {NOVA_CONSTANT, 0, 0, 32},
+        {NOVA_WORKSPACE, 0, 64, 32},
+        {NOVA_OUTPUT, 0, 0, 32},
     };
-    const uint32_t first[] = {0, 1, 2}, second[] = {2, 0, 3};
-    const nova_launch launches[] = {{add, 8, first, 3}, {add, 0, NULL, 0}, {add, 8, second, 3}};
-    const nova_program_tables tables = {&argument, 1, outputs, 2, buffers, 4, launches, 3, 128};
+    const nova_kernel_record kernels[] = {{.code = 0, .grid = 8}, {.code = 0, .grid = 0}};
+    const nova_launch_record launches[] = {{0, 0, 3, 0}, {1, 3, 0, 0}, {0, 3, 3, 0}};
+    const uint32_t operands[] = {0, 1, 2, 2, 0, 3};
+    const parts parts = {buffers, 4, kernels, 2, launches, 3, operands, 6, 128};
     nova_program *program;
-    CHECK(nova_program_create(&tables, &program) == NOVA_OK);
-    const nova_program_tables *copy = nova_program_get_tables(program);
-    CHECK(copy->arguments[0].nbytes == 32 && copy->arguments[0].shape != eight);
-    CHECK(copy->outputs[1].alias == 0 && copy->launches[2].buffers[2] == 3);
+    CHECK(make(&parts, image, &program) == NOVA_OK);
+    CHECK(nova_program_tables(program)->header->launch_count == 3);
     CHECK(nova_program_workspace_size(program) == 128);
 
     float x[8] = {10, 10, 10, 10, 10, 10, 10, 10}, y[8];
     _Alignas(64) char workspace[128];
-    void *const inputs[] = {x}, *const results[] = {y, x};
-    CHECK(nova_program_run(program, inputs, results, workspace) == NOVA_OK);
+    void *const inputs[] = {x}, *const results[] = {y};
+    CHECK(nova_program_run(program, inputs, results, workspace, NULL) == NOVA_OK);
     for (int i = 0; i < 8; i++)
         CHECK(y[i] == 20 + constant[i]);
-    CHECK(nova_program_run(NULL, inputs, results, workspace) == NOVA_INVALID_ARGUMENT);
-    CHECK(nova_program_run(program, NULL, results, workspace) == NOVA_INVALID_ARGUMENT);
-    CHECK(nova_program_run(program, inputs, NULL, workspace) == NOVA_INVALID_ARGUMENT);
-    CHECK(nova_program_run(program, inputs, results, NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_program_run(NULL, inputs, results, workspace, NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_program_run(program, NULL, results, workspace, NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_program_run(program, inputs, NULL, workspace, NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_program_run(program, inputs, results, NULL, NULL) == NOVA_INVALID_ARGUMENT);
     nova_program_destroy(program);
     nova_program_destroy(NULL);
+    nova_image_destroy(image);
 }
 
 /* With many operands their pointers live behind the planned workspace. */
 static void test_many_operands(void)
 {
     enum { COUNT = 1000 };
-    const nova_buffer buffer = {NOVA_WORKSPACE, 0};
-    uint32_t ids[COUNT] = {0};
-    const nova_launch launches[] = {{check_pointers, COUNT, ids, COUNT}};
+    const nova_kernel functions[] = {check_pointers};
+    nova_image *image = make_image(functions, 1, NULL, 0);
+    const nova_buffer buffer = {NOVA_WORKSPACE, 0, 0, 0};
+    const nova_kernel_record kernel = {.code = 0, .grid = COUNT};
+    const nova_launch_record launch = {0, 0, COUNT, 0};
+    const uint32_t operands[COUNT] = {0};
     for (uint64_t planned = 0; planned < 200; planned += 67) {
-        nova_program_tables tables = {.buffers = &buffer,
-                                      .buffer_count = 1,
-                                      .launches = launches,
-                                      .launch_count = 1,
-                                      .workspace_size = planned};
+        const parts parts = {&buffer, 1, &kernel, 1, &launch, 1, operands, COUNT, planned};
         nova_program *program;
         nova_pool *pool;
         void *workspace;
-        CHECK(nova_program_create(&tables, &program) == NOVA_OK);
+        CHECK(make(&parts, image, &program) == NOVA_OK);
         uint64_t size = nova_program_workspace_size(program);
         CHECK(size >= planned + COUNT * sizeof(void *));
         CHECK(nova_pool_create(size, &pool) == NOVA_OK);
         CHECK(nova_pool_take(pool, &workspace) == NOVA_OK);
-        CHECK(nova_program_run(program, NULL, NULL, workspace) == NOVA_OK);
+        CHECK(nova_program_run(program, NULL, NULL, workspace, NULL) == NOVA_OK);
         nova_pool_give(pool, workspace);
         nova_pool_destroy(pool);
         nova_program_destroy(program);
     }
-}
-
-static nova_status refuse(nova_program_tables tables)
-{
-    nova_program *program;
-    nova_status status = nova_program_create(&tables, &program);
-    CHECK(status != NOVA_OK);
-    return status;
+    nova_image_destroy(image);
 }
 
 static void test_program_refusals(void)
 {
-    const int64_t negative[] = {-1}, huge[] = {INT64_MAX, 2}, zero_huge[] = {0, INT64_MAX, 2};
-    const nova_tensor bad[] = {
-        {negative, 1, 0, 4, 0, -1}, {NULL, 1, 0, 4, 0, -1},  {eight, 1, 0, 0, 0, -1},
-        {eight, -1, 0, 4, 0, -1},   {eight, 65, 0, 4, 0, -1}, {eight, 1, 2, 4, 0, -1},
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        nova_program_tables as_argument = {.arguments = &bad[i], .argument_count = 1};
-        nova_program_tables as_output = {.outputs = &bad[i], .output_count = 1};
-        CHECK(refuse(as_argument) == NOVA_INVALID_ARGUMENT);
-        CHECK(refuse(as_output) == NOVA_INVALID_ARGUMENT);
-    }
-    const nova_tensor large[] = {{huge, 2, 0, 4, 0, -1}, {zero_huge, 3, 0, 4, 0, -1}};
-    for (int i = 0; i < 2; i++)
-        CHECK(refuse((nova_program_tables){.outputs = &large[i], .output_count = 1}) ==
-              NOVA_OVERFLOW);
-
-    const nova_tensor fixed = {eight, 1, 0, 4, 0, -1}, wide = {eight, 1, NOVA_DONATED, 8, 0, -1};
-    nova_tensor alias = {eight, 1, 0, 4, 0, 0};
-    nova_program_tables aliased = {&fixed, 1, &alias, 1, NULL, 0, NULL, 0, 0};
-    CHECK(refuse(aliased) == NOVA_INVALID_ARGUMENT);
-    aliased.arguments = &wide;
-    CHECK(refuse(aliased) == NOVA_INVALID_ARGUMENT);
-    alias.alias = 1;
-    CHECK(refuse(aliased) == NOVA_OUT_OF_RANGE);
-    alias.alias = -2;
-    CHECK(refuse(aliased) == NOVA_INVALID_ARGUMENT);
-
-    const nova_buffer outside[] = {
-        {NOVA_ARGUMENT, 1}, {NOVA_OUTPUT, 0}, {NOVA_WORKSPACE, 65}, {NOVA_CONSTANT, 0}};
-    for (int i = 0; i < 4; i++)
-        CHECK(refuse((nova_program_tables){&fixed, 1, NULL, 0, &outside[i], 1, NULL, 0, 64}) ==
+    const nova_kernel functions[] = {add};
+    nova_image *image = make_image(functions, 1, constant, sizeof constant);
+    nova_program *program;
+    const uint64_t outside[] = {CODE_SIZE, CONSTANTS, UINT64_MAX};
+    for (int i = 0; i < 3; i++) {
+        const nova_kernel_record kernel = {.code = outside[i], .grid = 1};
+        CHECK(make(&(parts){.kernels = &kernel, .kernel_count = 1}, image, &program) ==
               NOVA_OUT_OF_RANGE);
-    const nova_buffer unknown = {(nova_buffer_kind)9, 0};
-    CHECK(refuse((nova_program_tables){.buffers = &unknown, .buffer_count = 1}) ==
-          NOVA_INVALID_ARGUMENT);
+    }
+    const nova_buffer beyond = {NOVA_CONSTANT, 0, 0, sizeof constant + 1};
+    CHECK(make(&(parts){.buffers = &beyond, .buffer_count = 1}, image, &program) ==
+          NOVA_OUT_OF_RANGE);
 
-    const uint32_t id = 0;
-    const nova_launch launches[] = {
-        {NULL, 1, NULL, 0}, {add, -1, NULL, 0}, {add, 1, NULL, 1}, {add, 1, &id, 1}};
-    for (int i = 0; i < 4; i++)
-        CHECK(refuse((nova_program_tables){.launches = &launches[i], .launch_count = 1}) ==
-              (i < 3 ? NOVA_INVALID_ARGUMENT : NOVA_OUT_OF_RANGE));
-    CHECK(refuse((nova_program_tables){.argument_count = 1}) == NOVA_INVALID_ARGUMENT);
-    CHECK(refuse((nova_program_tables){.workspace_size = UINT64_MAX}) == NOVA_OVERFLOW);
-    CHECK(nova_program_create(NULL, NULL) == NOVA_INVALID_ARGUMENT);
+    nova_tables_header header = {.workspace_size = UINT64_MAX};
+    const nova_tables huge = {.header = &header}, empty = {0};
+    CHECK(nova_program_create(&huge, image, 0, &program, NULL) == NOVA_OVERFLOW);
+    CHECK(nova_program_create(&empty, image, 0, &program, NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_program_create(NULL, image, 0, &program, NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_program_create(&huge, NULL, 0, &program, NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_program_create(&huge, image, 0, NULL, NULL) == NOVA_INVALID_ARGUMENT);
+    const nova_buffer wraps = {NOVA_CONSTANT, 0, UINT64_MAX, 2};
+    header = (nova_tables_header){.buffer_count = 1};
+    const nova_tables wrapping = {.header = &header, .buffers = &wraps};
+    CHECK(nova_program_create(&wrapping, image, 0, &program, NULL) == NOVA_OVERFLOW);
+    nova_image_destroy(image);
+}
+
+/* --- tensors -------------------------------------------------------------------------------- */
+
+static const int64_t eight[] = {8};
+
+static nova_tensor_info tensor(const int64_t *shape, int32_t rank, int64_t element_size)
+{
+    return (nova_tensor_info){
+        .shape = shape, .rank = rank, .element_size = element_size, .alias = -1};
+}
+
+static nova_status check_one(nova_tensor_info tensor, int64_t *nbytes)
+{
+    nova_tensor_info copy = tensor;
+    nova_status status = nova_tensors_check(&tensor, 1, NULL, 0, NULL);
+    CHECK(nova_tensors_check(NULL, 0, &copy, 1, NULL) == status);
+    CHECK(copy.nbytes == tensor.nbytes);
+    if (nbytes != NULL)
+        *nbytes = tensor.nbytes;
+    return status;
+}
+
+static void test_tensors(void)
+{
+    const int64_t negative[] = {-1}, huge[] = {INT64_MAX, 2}, empty[] = {3, 0},
+                  zero_huge[] = {0, INT64_MAX, 2};
+    int64_t nbytes;
+    CHECK(check_one(tensor(eight, 1, 4), &nbytes) == NOVA_OK && nbytes == 32);
+    CHECK(check_one(tensor(NULL, 0, 8), &nbytes) == NOVA_OK && nbytes == 8);
+    CHECK(check_one(tensor(empty, 2, 8), &nbytes) == NOVA_OK && nbytes == 0);
+    CHECK(check_one(tensor(negative, 1, 4), NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(check_one(tensor(NULL, 1, 4), NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(check_one(tensor(eight, 1, 0), NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(check_one(tensor(eight, -1, 4), NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(check_one(tensor(eight, NOVA_MAX_RANK + 1, 4), NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(check_one(tensor(huge, 2, 4), NULL) == NOVA_OVERFLOW);
+    CHECK(check_one(tensor(zero_huge, 3, 4), NULL) == NOVA_OVERFLOW);
+
+    nova_tensor_info argument = tensor(eight, 1, 4), output = tensor(eight, 1, 4);
+    output.alias = 0;
+    CHECK(nova_tensors_check(&argument, 1, &output, 1, NULL) == NOVA_INVALID_ARGUMENT);
+    argument.donated = 1;
+    CHECK(nova_tensors_check(&argument, 1, &output, 1, NULL) == NOVA_OK);
+    argument.element_size = 8;
+    CHECK(nova_tensors_check(&argument, 1, &output, 1, NULL) == NOVA_INVALID_ARGUMENT);
+    argument = tensor(empty, 2, 4);
+    argument.donated = 1;
+    CHECK(nova_tensors_check(&argument, 1, &output, 1, NULL) == NOVA_INVALID_ARGUMENT);
+    argument = tensor(eight, 1, 4);
+    argument.donated = 2;
+    CHECK(nova_tensors_check(&argument, 1, NULL, 0, NULL) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_tensors_check(NULL, 0, &argument, 1, NULL) == NOVA_INVALID_ARGUMENT);
+    argument.donated = 1;
+    output.alias = 1;
+    CHECK(nova_tensors_check(&argument, 1, &output, 1, NULL) == NOVA_OUT_OF_RANGE);
+    output.alias = -2;
+    CHECK(nova_tensors_check(&argument, 1, &output, 1, NULL) == NOVA_OUT_OF_RANGE);
+    CHECK(nova_tensors_check(&output, 1, NULL, 0, NULL) == NOVA_INVALID_ARGUMENT);
 }
 
 /* --- pool ----------------------------------------------------------------------------------- */
@@ -269,6 +317,7 @@ int main(void)
     test_program();
     test_many_operands();
     test_program_refusals();
+    test_tensors();
     test_pool();
     return 0;
 }

@@ -1,12 +1,11 @@
 /* One program and one pool used by several threads at once, meant for TSan. */
 #include <pthread.h>
 
+#include "block.h"
 #include "check.h"
 #include "nova.h"
 
 enum { THREADS = 8, ROUNDS = 2000, SIZE = 64 };
-
-static const int64_t shape[] = {SIZE};
 
 static nova_program *program;
 static nova_pool *pool;
@@ -29,7 +28,7 @@ static void *work(void *number)
             x[i] = *(int *)number * ROUNDS + round + i;
         void *workspace;
         CHECK(nova_pool_take(pool, &workspace) == NOVA_OK);
-        CHECK(nova_program_run(program, inputs, outputs, workspace) == NOVA_OK);
+        CHECK(nova_program_run(program, inputs, outputs, workspace, NULL) == NOVA_OK);
         nova_pool_give(pool, workspace);
         for (int i = 0; i < SIZE; i++)
             CHECK(y[i] == x[i] + 2);
@@ -39,13 +38,20 @@ static void *work(void *number)
 
 int main(void)
 {
-    const nova_tensor tensor = {shape, 1, 0, 8, 0, -1};
-    const nova_buffer buffers[] = {{NOVA_ARGUMENT, 0}, {NOVA_WORKSPACE, 0}, {NOVA_OUTPUT, 0}};
-    const uint32_t first[] = {0, 1}, second[] = {1, 2};
-    const nova_launch launches[] = {{copy_plus_one, SIZE, first, 2},
-                                    {copy_plus_one, SIZE, second, 2}};
-    const nova_program_tables tables = {&tensor, 1, &tensor, 1, buffers, 3, launches, 2, 8 * SIZE};
-    CHECK(nova_program_create(&tables, &program) == NOVA_OK);
+    static _Alignas(64) unsigned char block[BLOCK_SIZE];
+    const nova_kernel functions[] = {copy_plus_one};
+    nova_image *image = make_image(functions, 1, NULL, 0);
+    const nova_buffer buffers[] = {{NOVA_ARGUMENT, 0, 0, 8 * SIZE},
+                                   {NOVA_WORKSPACE, 0, 0, 8 * SIZE},
+                                   {NOVA_OUTPUT, 0, 0, 8 * SIZE}};
+    const nova_kernel_record kernel = {.code = 0, .grid = SIZE};
+    const nova_launch_record launches[] = {{0, 0, 2, 0}, {0, 2, 2, 0}};
+    const uint32_t operands[] = {0, 1, 1, 2};
+    const parts parts = {buffers, 3, &kernel, 1, launches, 2, operands, 4, 8 * SIZE};
+    const nova_tables_limits limits = {.argument_count = 1, .output_count = 1};
+    nova_tables tables;
+    CHECK(nova_tables_check(block, write_block(&parts, block), &limits, &tables, NULL) == NOVA_OK);
+    CHECK(nova_program_create(&tables, image, 0, &program, NULL) == NOVA_OK);
     CHECK(nova_pool_create(nova_program_workspace_size(program), &pool) == NOVA_OK);
     pthread_t threads[THREADS];
     int numbers[THREADS];
@@ -57,5 +63,6 @@ int main(void)
         CHECK(pthread_join(threads[i], NULL) == 0);
     nova_pool_destroy(pool);
     nova_program_destroy(program);
+    nova_image_destroy(image);
     return 0;
 }

@@ -1,35 +1,40 @@
 """The disk cache: one folder, one file an entry, each file a whole artifact.
 
-The compile driver calls `get` with a key from `cache_key` and, after a miss, `put` with the bytes
-of `write_artifact`. Many processes may share the folder without locks: an entry appears by rename,
-so a reader sees a whole file or none, and whoever has it open keeps it when it is evicted. Nothing
-here raises for a bad folder or a bad file: there is one `CacheWarning`, and the program compiles.
+The compile driver opens a `building` block with a key from `cache_key`, and gets the entry; after a
+miss it compiles inside of the block, while other processes that want the same key wait for it, and
+calls `put` with the bytes of `write_artifact`. An entry appears by rename, so a reader sees a whole
+file or none, and whoever has it open keeps it when it is evicted. Nothing here raises for a bad
+folder or a bad file: there is one `CacheWarning`, and the program compiles.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import re
-import stat
 import threading
-import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from nova.artifact.elf_shared import fail
-from nova.artifact.files import TEMPORARY, write_atomically
-from nova.artifact.format import Artifact, read_artifact
+from nova import knobs
+from nova.artifact.entries import (
+    CacheEntry,
+    entry_path,
+    mark_used,
+    open_entry,
+    remove_file,
+    scan_folder,
+)
+from nova.artifact.files import write_atomically
+from nova.artifact.folder import find_problem, make_folder, tag_folder
+from nova.artifact.format import Artifact
 from nova.artifact.key import cache_key, explain
+from nova.artifact.locks import try_lock, unlock, wait_for_lock
 from nova.errors import ArtifactError, CacheWarning
+from nova.log import log, progress
 
-__all__ = ["CacheEntry", "CacheStats", "DiskCache", "cache_key", "default_folder", "explain"]
-
-_SUFFIX = ".nova"
-_KEY = re.compile(r"[0-9a-f]{64}")
-_STALE_SECONDS = 3600  # a temporary file this old belongs to a process that was killed
+__all__ = ["CacheEntry", "CacheStats", "DiskCache", "cache_key", "explain", "open_cache"]
 
 _warned_folders: set[Path] = set()  # one warning a folder and process, not one a compile
 
@@ -40,19 +45,17 @@ class CacheStats:
 
     hits: int = 0
     misses: int = 0
+    waits: int = 0
     puts: int = 0
     evictions: int = 0
     damaged: int = 0
 
 
-@dataclass(frozen=True)
-class CacheEntry:
-    """One file of the cache; `used` is the time of the last hit or of the write, in ns."""
-
-    key: str
-    path: Path
-    nbytes: int
-    used: int
+def open_cache() -> DiskCache:
+    """The disk cache that the knobs describe, whether it is on or off."""
+    folder = knobs.get("cache_dir")
+    place = Path(folder) if folder else default_folder()
+    return _shared_cache(place, knobs.get("cache_size"), knobs.get("cache_wait"))
 
 
 def default_folder() -> Path:
@@ -65,11 +68,12 @@ def default_folder() -> Path:
 class DiskCache:
     """Artifacts by key in `folder`, at most `max_bytes` of them; the least recently used go first.
 
-    Thread-safe. Reading goes on where writing is not possible.
+    A process waits at most `wait` seconds for another one that builds the same key. Thread-safe.
+    Reading goes on where writing is not possible.
     """
 
-    def __init__(self, folder: Path, max_bytes: int):
-        self.folder, self.max_bytes = Path(folder), max_bytes
+    def __init__(self, folder: Path, max_bytes: int, wait: float = 300):
+        self.folder, self.max_bytes, self.wait = Path(folder), max_bytes, wait
         self._counts = dict.fromkeys(CacheStats.__dataclass_fields__, 0)
         self._lock = threading.Lock()
         self._trusted: bool | None = None  # None: the folder was not looked at yet
@@ -83,9 +87,7 @@ class DiskCache:
 
     def path(self, key: str) -> Path:
         """Where the entry of a key is, or would be."""
-        if not _KEY.fullmatch(key):
-            raise ValueError(f"a cache key is 64 hexadecimal digits, not {key!r}")
-        return self.folder / (key + _SUFFIX)
+        return entry_path(self.folder, key)
 
     def get(self, key: str) -> Artifact | None:
         """The entry, marked as used now; None on a miss. A damaged entry is removed: a miss."""
@@ -94,48 +96,74 @@ class DiskCache:
         self._count("misses" if artifact is None else "hits")
         return artifact
 
+    @contextmanager
+    def building(self, key: str) -> Iterator[Artifact | None]:
+        """Gives the entry; or None for a block in which the key is to be built and `put`.
+
+        One process builds, and the others get its entry. Where it takes longer than `wait`, or
+        where there are no locks, they build too: their results are the same.
+        """
+        artifact, lock = self.get(key), None
+        if artifact is None and self._prepare():
+            artifact, lock = self._take_turn(key)
+        try:
+            yield artifact
+        finally:
+            if lock is not None:
+                unlock(lock)
+
     def put(self, key: str, data: bytes) -> None:
         """Store an artifact, then evict until the folder keeps to its bound."""
         path = self.path(key)
-        if not self._writable:
-            return
-        if len(data) > self.max_bytes:
+        if self._writable and len(data) > self.max_bytes:
             self._warn_folder(f"may hold {self.max_bytes} bytes, fewer than one entry has")
             return
+        if not self._prepare():
+            return
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._trusted = None  # it may have been made just now
-            if not self._is_trusted():
-                return
-            # No flush to the disk: a file that a power cut damages fails its hash and is rebuilt.
-            write_atomically(path, data, mode=0o600, sync=False)
+            write_atomically(path, data, mode=0o600)
             with suppress(FileNotFoundError):  # another process evicted it already
-                _touch(path)
+                mark_used(path)
+            tag_folder(self.folder)
         except OSError as error:
-            self._writable = False
-            self._warn_folder(f"cannot be written ({error.strerror or error})")
+            self._refuse_writing(error)
             return
         self._count("puts")
         self._evict(keep=key)
 
+    def problem(self) -> str | None:
+        """Why the folder is not used, or None."""
+        return find_problem(self.folder)
+
     def entries(self) -> list[CacheEntry]:
         """All entries, the least recently used first."""
-        return self._scan() if self._is_trusted() else []
+        return scan_folder(self.folder) if self._is_trusted() else []
+
+    def read(self, entry: CacheEntry) -> Artifact:
+        """An entry for a person who looks at it: not marked as used, not removed when damaged.
+
+        ArtifactError for a damaged one, FileNotFoundError for one that was evicted meanwhile.
+        """
+        return open_entry(entry.path, entry.key)
 
     def verify(self) -> dict[Path, str]:
         """Read every entry; gives the failed check of each damaged one, and removes nothing."""
         problems = {}
         for entry in self.entries():
-            with suppress(FileNotFoundError):  # evicted meanwhile
+            with suppress(FileNotFoundError):
                 try:
-                    _open_entry(entry.path, entry.key)
+                    self.read(entry)
                 except (ArtifactError, OSError) as error:
                     problems[entry.path] = str(error)
         return problems
 
+    def remove(self, entry: CacheEntry) -> bool:
+        """Remove one entry; False if it was gone already."""
+        return remove_file(entry.path)
+
     def clear(self) -> int:
         """Remove every entry; gives how many went."""
-        return sum(_remove(entry.path) for entry in self.entries())
+        return sum(self.remove(entry) for entry in self.entries())
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -143,14 +171,41 @@ class DiskCache:
         with self._lock:
             self._counts[what] += 1
 
+    def _take_turn(self, key: str) -> tuple[Artifact | None, int | None]:
+        """The entry that another process has built, or the lock; neither after a wait in vain."""
+        path = self.path(key)
+        built: list[Artifact] = []
+
+        def is_built() -> bool:
+            if path.exists() and (artifact := self._read(path, key)) is not None:
+                built.append(artifact)
+            return bool(built)
+
+        try:
+            lock = try_lock(self.folder, key)
+            if lock is None:
+                self._count("waits")
+                log("cache", f"wait {key[:12]}: another process compiles it")
+                with progress("waiting for another process that compiles the same program"):
+                    lock = wait_for_lock(self.folder, key, self.wait, unless=is_built)
+        except OSError as error:
+            log("cache", f"no locks in {self.folder}: {error.strerror}")
+            return None, None
+        # Also with the lock: who had it before may have written the entry after the miss.
+        if built or is_built():
+            return built[0], lock
+        if lock is None:
+            log("cache", f"wait {key[:12]}: over after {self.wait:g} s, compiling it too")
+        return None, lock
+
     def _read(self, path: Path, key: str) -> Artifact | None:
         try:
-            artifact = _open_entry(path, key)
+            artifact = open_entry(path, key)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ArtifactError as error:
             self._count("damaged")
-            _remove(path)
+            remove_file(path)
             warnings.warn(
                 f"removed the damaged cache entry {path}: {error.what}; it will be built again",
                 CacheWarning,
@@ -161,31 +216,34 @@ class DiskCache:
             self._warn_folder(f"cannot be read ({error.strerror})")
             return None
         with suppress(OSError):  # a read-only folder still serves
-            _touch(path)
+            mark_used(path)
         return artifact
+
+    def _prepare(self) -> bool:
+        """Make the folder; whether it can be written."""
+        if self._writable:
+            try:
+                make_folder(self.folder)
+            except OSError as error:
+                self._refuse_writing(error)
+            else:
+                self._trusted = None  # it may have been made just now
+                self._is_trusted()
+        return self._writable
 
     def _is_trusted(self) -> bool:
         """Whether nobody else could have put code into the folder; a missing folder is fine."""
         if self._trusted is None:
-            try:
-                found = os.stat(self.folder)
-            except (FileNotFoundError, NotADirectoryError):
-                return True
-            except OSError as error:
-                return self._distrust(f"cannot be read ({error.strerror})")
-            if not stat.S_ISDIR(found.st_mode):
-                return self._distrust("is not a folder")
-            if found.st_uid != os.geteuid():
-                return self._distrust(f"belongs to user {found.st_uid}, not to this one")
-            if found.st_mode & 0o022:
-                return self._distrust("can be written by other users (chmod go-w it)")
-            self._trusted = True
+            why = find_problem(self.folder)
+            self._trusted = why is None
+            if why is not None:
+                self._writable = False
+                self._warn_folder(why)
         return self._trusted
 
-    def _distrust(self, why: str) -> bool:
-        self._trusted, self._writable = False, False
-        self._warn_folder(why)
-        return False
+    def _refuse_writing(self, error: OSError) -> None:
+        self._writable = False
+        self._warn_folder(f"cannot be written ({error.strerror or error})")
 
     def _warn_folder(self, why: str) -> None:
         with self._lock:
@@ -199,66 +257,23 @@ class DiskCache:
             stacklevel=4,
         )
 
-    def _scan(self) -> list[CacheEntry]:
-        """Entries by last use; temporary files that nobody can be writing are removed."""
-        found = []
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.folder) as items:
-            for item in items:
-                with suppress(FileNotFoundError):
-                    info = item.stat(follow_symlinks=False)
-                    path, key = Path(item.path), item.name.removesuffix(_SUFFIX)
-                    if item.name.endswith(_SUFFIX) and _KEY.fullmatch(key):
-                        found.append(CacheEntry(key, path, info.st_size, info.st_mtime_ns))
-                    stale = time.time() - info.st_mtime > _STALE_SECONDS
-                    if item.name.startswith(TEMPORARY) and stale:
-                        _remove(path)
-        return sorted(found, key=lambda entry: (entry.used, entry.key))
-
     def _evict(self, keep: str) -> None:
+        """Remove the least recently used entries beyond the bound.
+
+        Processes that evict at the same time remove the same ones; the one that put last counts
+        what all have put.
+        """
         with suppress(OSError):
-            entries = self._scan()
+            entries = scan_folder(self.folder)
             total = sum(entry.nbytes for entry in entries)
             for entry in entries:
                 if total <= self.max_bytes:
                     return
                 if entry.key != keep:
                     total -= entry.nbytes
-                    if _remove(entry.path):
+                    if remove_file(entry.path):
                         self._count("evictions")
 
 
-def _open_entry(path: Path, key: str) -> Artifact:
-    """Read and check one entry, which must be a file of this user and hold its own key."""
-    with open(path, "rb", opener=_open_here) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            fail("entry-owner", "not a plain file of this user")
-        data = file.read()
-    artifact = read_artifact(data)
-    if artifact.manifest.key and cache_key(artifact.manifest.key) != key:
-        fail("entry-key", "the file holds the artifact of another key")
-    return artifact
-
-
-def _open_here(path: str, flags: int) -> int:
-    """No link is followed, and a pipe does not block: the checks after it see what is there."""
-    try:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            fail("entry-owner", "a symbolic link")
-        raise
-
-
-def _touch(path: Path) -> None:
-    """Mark as used now. Explicit, because the file system's own clock ticks in milliseconds."""
-    now = time.time_ns()
-    os.utime(path, ns=(now, now))
-
-
-def _remove(path: Path) -> bool:
-    try:
-        path.unlink()
-    except OSError:
-        return False
-    return True
+# One object a folder and process, so that its counts and its warning are, too.
+_shared_cache = cache(DiskCache)

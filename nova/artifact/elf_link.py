@@ -1,93 +1,138 @@
-"""The in-process linker: relocatable objects come in, one x86-64 ELF shared object goes out.
+"""The in-process linker: relocatable objects come in, one ELF shared object goes out.
 
-`link_shared` is called by `artifact.format.write_artifact` and by the JIT. The result is closed:
-every symbol is resolved here, so loading needs no symbol lookup; only addresses stored in data
-(`R_X86_64_RELATIVE`) are left to the loader. Debug sections are dropped. The bytes depend on the
-inputs alone.
+`link` is what `artifact.elf.link_shared` calls. The result is closed but for the functions of the C
+library that the runtime uses: every other symbol is resolved here. Debug sections are dropped. The
+bytes depend on the inputs alone, and bulk data is copied once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from nova.artifact import elf_defs as elf
-from nova.artifact.elf_defs import align_up
+from nova.artifact.elf import Buffer, Linked, Note, Part
+from nova.artifact.elf_imports import IMAGE_START, MARKED_SECTIONS
 from nova.artifact.elf_layout import OutputSection, place, write
-from nova.artifact.elf_object import InputSection, ObjectFile, read_object
-from nova.artifact.elf_relocate import Homes, Relocator, plan_slots
-from nova.artifact.elf_symbols import SymbolTable, relocations_of
-from nova.artifact.elf_tables import dynamic_tables, fill_tables, local_symbols, symbol_tables
+from nova.artifact.elf_listing import fill_listing, listing
+from nova.artifact.elf_machine import Machine
+from nova.artifact.elf_object import InputSection, ObjectFile
+from nova.artifact.elf_read import MACHINES, read_object
+from nova.artifact.elf_relocate import plan_slots, relocate
+from nova.artifact.elf_symbols import SymbolTable
+from nova.artifact.elf_tables import Names, dynamic_tables, fill_dynamic
 from nova.errors import CodegenError
 
-CONSTANTS = ".nova.const"
-
-# name: flags, segment
+# name: flags, segment; in the order of the file
 _MERGED = {
-    ".rodata": (elf.SHF_ALLOC, "headers+rodata"),
-    ".eh_frame": (elf.SHF_ALLOC, "headers+rodata"),
+    ".rodata": (elf.SHF_ALLOC, "headers"),
+    ".eh_frame": (elf.SHF_ALLOC, "headers"),
     ".text": (elf.SHF_ALLOC | elf.SHF_EXECINSTR, "text"),
     ".data.rel.ro": (elf.SHF_ALLOC | elf.SHF_WRITE, "relro"),
     ".data": (elf.SHF_ALLOC | elf.SHF_WRITE, "data"),
 }
+# Notes that are loaded: their segments. Bulk data has one of its own, to be mapped and not read.
+_LOADED = {
+    ".nova.manifest": "headers",
+    ".nova.tables": "headers",
+    ".nova.const": "const",
+    ".nova.weights": "weights",
+    ".nova.device": "device",
+}
+_NOTE_ALIGN = 64
+_STUB_ALIGN = 16
 
 
-def link_shared(
-    objects: Sequence[bytes], exports: Sequence[str], notes: Mapping[str, bytes]
-) -> bytes:
-    """Link `objects`; `exports` become dynamic symbols and `notes` read-only sections by name.
+def link(
+    parts: Sequence[Part],
+    exports: Sequence[str],
+    notes: Mapping[str, Note],
+    arch: str,
+    runtime: bytes | None,
+) -> Linked:
+    """Link; see `artifact.elf.link_shared`."""
+    machine = MACHINES[arch]
+    files = [read_object(part.data, f"object {i}") for i, part in enumerate(parts)]
+    suffixes = [part.suffix for part in parts]
+    if runtime is not None:
+        files.append(_read_runtime(runtime))
+        suffixes.append("")
+        exports = [*exports, *files[-1].visible_functions]
+    _check(machine, files, exports)
+    symbols = SymbolTable(files, suffixes, len(parts) if runtime is not None else None)
+    plan = plan_slots(files, symbols, machine.stub_size)
+    names = Names({name: symbols.exported(name) for name in exports}, symbols.imports())
+    relocations = sum(file.pointers for file in files) + len(plan.slots)
 
-    The note `.nova.const` is loaded (page aligned, read-only); the other notes are not loaded.
-    """
-    files = [read_object(data, number) for number, data in enumerate(objects)]
-    symbols = SymbolTable(files)
-    symbols.check_references()
-    exported = [symbols.exported(name) for name in exports]
+    merged, homes = _merge(machine, files)
+    stubs = 0
+    if plan.stubs:
+        room = bytes(machine.stub_size * len(plan.stubs))
+        stubs = merged[".text"].append(room, _STUB_ALIGN, machine.trap)
+    dynamic = dynamic_tables(names, relocations, len(plan.slots))
+    loaded, unloaded = _notes(notes)
+    table = listing(files, names, plan)
+    layout = place(
+        machine,
+        [
+            section
+            for section in (
+                *(dynamic[name] for name in (".hash", ".dynsym", ".dynstr", ".rela.dyn")),
+                *loaded,
+                *(merged[name] for name in _MERGED if name in merged),
+                *(dynamic[name] for name in (".got", ".dynamic")),
+                *unloaded,
+                *table.sections,
+            )
+            if section.size
+        ],
+    )
+
+    out = write(layout)
+    stubs_at = merged[".text"].offset + stubs if plan.stubs else 0
+    markers = _markers({section.name: section for section in loaded})
+    linkage = relocate(out, layout, files, symbols, homes, plan, markers, stubs_at)
+    addresses = fill_dynamic(out, layout, names, files, homes, linkage)
+    fill_listing(out, layout, table, names, files, homes, linkage, stubs_at)
+    return Linked(out, addresses, {s.name: (s.offset, s.size) for s in layout.sections})
+
+
+@lru_cache(maxsize=4)
+def _read_runtime(data: bytes) -> ObjectFile:
+    """Every compile of a process links the same runtime: it is read once."""
+    return read_object(data, "the runtime")
+
+
+def _check(machine: Machine, files: Sequence[ObjectFile], exports: Sequence[str]) -> None:
+    for file in files:
+        if file.machine is not machine:
+            raise CodegenError(
+                f"{file.label} is {file.machine.arch} code in a link for {machine.arch}"
+            )
     if len(set(exports)) != len(exports):
-        raise CodegenError("a symbol is exported twice")
-
-    merged, homes = _merge(files)
-    slots = plan_slots(files, symbols)
-    pointers = sum(relocation.kind == elf.R_64 for *_, relocation in relocations_of(files))
-    tables = dynamic_tables(exports, exported, slots, pointers)
-    locals_ = local_symbols(files, homes, set(exports))
-    sections = [*tables[:-2], *merged.values(), *tables[-2:]]
-    sections += [_note(name, data) for name, data in notes.items() if data or name != CONSTANTS]
-    sections += symbol_tables([name for name, *_ in locals_], exports)
-    sections = [s for s in sections if s.data]
-    layout = place(sections)
-
-    by_name = {section.name: section for section in layout.sections}
-    relative = Relocator(symbols, by_name, homes, slots).apply(files)
-    if relative:
-        by_name[".rela.dyn"].data[:] = b"".join(
-            elf.RELA.pack(offset, elf.R_RELATIVE, addend) for offset, addend in sorted(relative)
-        )
-    fill_tables(layout, by_name, homes, exported, locals_, len(relative))
-    return write(layout)
+        twice = sorted({name for name in exports if exports.count(name) > 1})
+        raise CodegenError(f"a symbol is exported twice: {', '.join(twice)}")
 
 
 def _merge(
-    files: list[ObjectFile],
-) -> tuple[dict[str, OutputSection], Homes]:
-    """Concatenate like with like; `homes` maps (object, section) to (output name, offset)."""
+    machine: Machine, files: Sequence[ObjectFile]
+) -> tuple[dict[str, OutputSection], list[dict[int, tuple[str, int]]]]:
+    """Put like behind like; `homes` maps the sections of each object to (output name, offset)."""
     merged: dict[str, OutputSection] = {}
-    homes = {}
+    homes: list[dict[int, tuple[str, int]]] = []
     for file in files:
+        home = {}
         for index, section in file.sections.items():
             name = _output_name(section)
             flags, group = _MERGED[name]
-            out = merged.setdefault(
-                name, OutputSection(name, elf.SHT_PROGBITS, flags, 1, bytearray(), group)
-            )
-            start = align_up(len(out.data), section.align)
-            # Int3 between functions: a stray jump stops at once instead of running on.
-            fill = b"\xcc" if name == ".text" else b"\0"
-            out.data += fill * (start - len(out.data)) + section.data
-            out.align = max(out.align, section.align)
-            homes[file.number, index] = (name, start)
+            out = merged.setdefault(name, OutputSection(name, elf.SHT_PROGBITS, flags, 1, group))
+            # Traps between functions: a stray jump stops at once instead of running on.
+            fill = machine.trap if name == ".text" else b"\0"
+            home[index] = name, out.append(section.data, section.align, fill)
+        homes.append(home)
     if ".eh_frame" in merged:
-        merged[".eh_frame"].data += bytes(4)  # the terminator that crtend.o brings elsewhere
-    return {name: merged[name] for name in _MERGED if name in merged}, homes
+        merged[".eh_frame"].append(bytes(4))  # the terminator that crtend.o brings elsewhere
+    return merged, homes
 
 
 def _output_name(section: InputSection) -> str:
@@ -98,9 +143,27 @@ def _output_name(section: InputSection) -> str:
     return ".eh_frame" if section.name == ".eh_frame" else ".rodata"
 
 
-def _note(name: str, data: bytes) -> OutputSection:
-    if name == CONSTANTS:
-        flags, group, align = elf.SHF_ALLOC, "constants", 64
-    else:
-        flags, group, align = 0, "", 8
-    return OutputSection(name, elf.SHT_PROGBITS, flags, align, bytearray(data), group)
+def _notes(notes: Mapping[str, Note]) -> tuple[list[OutputSection], list[OutputSection]]:
+    """The loaded sections in the order of the format, and the others in that of the caller."""
+    sections = {}
+    for name, note in notes.items():
+        group = _LOADED.get(name, "")
+        flags, align = (elf.SHF_ALLOC, _NOTE_ALIGN) if group else (0, 8)
+        section = OutputSection(name, elf.SHT_PROGBITS, flags, align, group)
+        for piece in [note] if isinstance(note, Buffer) else note:
+            section.append(piece)
+        if section.size:
+            sections[name] = section
+    loaded = [sections[name] for name in _LOADED if name in sections]
+    return loaded, [section for name, section in sections.items() if name not in _LOADED]
+
+
+def _markers(loaded: Mapping[str, OutputSection]) -> dict[str, int]:
+    """The addresses of the linker's own symbols."""
+    markers = {IMAGE_START: 0}
+    for name in MARKED_SECTIONS:
+        section = loaded.get(f".nova.{name}")
+        start, size = (section.offset, section.size) if section else (0, 0)
+        markers[f"nova_section_{name}_begin"] = start
+        markers[f"nova_section_{name}_end"] = start + size
+    return markers

@@ -1,118 +1,180 @@
-"""Applies x86-64 relocations to the merged sections, once every address is known.
+"""The offset table, the stubs of imports, and the relocations of all objects.
 
-`elf_link` calls `plan_slots` before the layout (the global offset table must have a size) and
-`Relocator.apply` after it. Loads through the offset table become direct address computations where
-the instruction allows it, so that most files need no table at all.
+`elf_link` calls `plan_slots` before the layout, because table and stubs must have a size, and
+`relocate` after it, with the whole file in memory. What is left for the loader comes back: places
+where it adds its base, and slots that it fills with functions of the C library.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
 from nova.artifact import elf_defs as elf
-from nova.artifact.elf_layout import OutputSection
-from nova.artifact.elf_object import InputSection, ObjectFile, Relocation
-from nova.artifact.elf_symbols import GOT_KINDS, SymbolTable, Target, relocations_of
+from nova.artifact.elf_imports import IMPORTS
+from nova.artifact.elf_layout import Layout
+from nova.artifact.elf_machine import Goal, Ints, Kind
+from nova.artifact.elf_object import Array, InputSection, ObjectFile
+from nova.artifact.elf_symbols import SymbolTable, Target
 from nova.errors import CodegenError
 
-Homes = dict[tuple[int, int], tuple[str, int]]  # (object, section): (output name, offset in it)
-Slots = dict[Target, int]  # a target: its place in the global offset table
+Homes = Sequence[Mapping[int, tuple[str, int]]]
+"""For each object: where its sections went, as (output section, offset in it)."""
 
 
-def _relaxed(section: InputSection, relocation: Relocation) -> str:
-    """What a load through the offset table becomes: 'lea', 'call', 'jmp', or '' (it stays)."""
-    at = relocation.offset
-    if relocation.kind not in (elf.R_GOTPCRELX, elf.R_REX_GOTPCRELX):
-        return ""
-    if relocation.addend != -4 or at < 2:
-        return ""
-    opcode, operand = section.data[at - 2], section.data[at - 1]
-    if opcode == 0x8B:
-        return "lea"
-    if relocation.kind == elf.R_GOTPCRELX and opcode == 0xFF:
-        return {0x15: "call", 0x25: "jmp"}.get(operand, "")
-    return ""
+@dataclass(frozen=True)
+class Slots:
+    """Offsets in `.got` by what they hold, and offsets of stubs in their block by import."""
+
+    slots: dict[Target, int]
+    stubs: dict[str, int]
 
 
-def plan_slots(files: list[ObjectFile], symbols: SymbolTable) -> Slots:
-    slots: Slots = {}
-    for number, section, relocation in relocations_of(files):
-        if relocation.kind in GOT_KINDS and not _relaxed(section, relocation):
-            slots.setdefault(symbols.resolve(number, relocation.symbol), 8 * len(slots))
-    return slots
+@dataclass(frozen=True)
+class Linkage:
+    """What a finished link knows of addresses.
+
+    `addresses` are those of every symbol of every object, `bases` those of their sections;
+    `relative` has (place, addend) pairs and `slots` the places of imports by name.
+    """
+
+    bases: list[dict[int, int]]
+    addresses: list[Ints]
+    relative: list[tuple[int, int]]
+    slots: dict[str, int]
 
 
-class Relocator:
-    """Patches the merged sections once every address is known."""
+def plan_slots(files: Sequence[ObjectFile], symbols: SymbolTable, stub_size: int) -> Slots:
+    """A slot for everything that is reached through the table, a stub for imports that are not."""
+    slots: dict[Target, int] = {}
+    stubs: dict[str, int] = {}
+    for file, targets in zip(files, symbols.targets, strict=True):
+        for index in file.by_slot:
+            slots.setdefault(targets[index], 8 * len(slots))
+        for index in file.direct:
+            target = targets[index]
+            if isinstance(target, str) and target in IMPORTS:
+                slots.setdefault(target, 8 * len(slots))
+                stubs.setdefault(target, stub_size * len(stubs))
+    return Slots(slots, stubs)
 
-    def __init__(
-        self,
-        symbols: SymbolTable,
-        sections: dict[str, OutputSection],
-        homes: Homes,
-        slots: Slots,
-    ):
-        self.symbols, self.sections, self.homes, self.slots = symbols, sections, homes, slots
-        self._end = max(s.offset + len(s.data) for s in sections.values() if s.group)
 
-    def apply(self, files: list[ObjectFile]) -> list[tuple[int, int]]:
-        """Returns what the loader has to do: add its base to `addend`, and store it at `offset`."""
-        relative = []
-        for target, slot in self.slots.items():
-            relative.append((self.sections[".got"].offset + slot, self._address(target)))
-        for file in files:
-            for index, section in file.sections.items():
-                name, start = self.homes[file.number, index]
-                for relocation in section.relocations:
-                    if relocation.kind == elf.R_NONE:
-                        continue
-                    target = self.symbols.resolve(file.number, relocation.symbol)
-                    if relocation.kind == elf.R_64:
-                        relative.append(self._pointer(name, start, section, relocation, target))
-                    else:
-                        self._distance(name, start, section, relocation, target)
-        return relative
+def relocate(
+    out: bytearray,
+    layout: Layout,
+    files: Sequence[ObjectFile],
+    symbols: SymbolTable,
+    homes: Homes,
+    plan: Slots,
+    markers: Mapping[str, int],
+    stubs_at: int,
+) -> Linkage:
+    """Patch the file; `markers` are the linker's own symbols, the stubs start at `stubs_at`."""
+    places = {section.name: section.offset for section in layout.sections}
+    bases = [{i: places[name] + start for i, (name, start) in home.items()} for home in homes]
+    own = [_own_addresses(file, base) for file, base in zip(files, bases, strict=True)]
+    got = places.get(".got", 0)
+    stubs = {name: stubs_at + offset for name, offset in plan.stubs.items()}
+    for name, place in stubs.items():
+        code = layout.machine.stub(place, got + plan.slots[name])
+        out[place : place + len(code)] = code
 
-    def _address(self, target: Target) -> int:
-        name, start = self.homes[target[:2]]
-        return self.sections[name].offset + start + target[2]
+    def address(target: Target) -> int:
+        if isinstance(target, str):
+            return stubs[target] if target in IMPORTS else markers[target]
+        return int(own[target[0]][target[1]])
 
-    def _pointer(
-        self, name: str, start: int, section: InputSection, relocation: Relocation, target: Target
-    ) -> tuple[int, int]:
-        if not section.flags & elf.SHF_WRITE:
-            raise CodegenError(
-                f"an absolute address at {section.name}+{relocation.offset:#x} would have to be "
-                "written into read-only memory at load time",
-                hint="emit with reloc='pic', so that tables of addresses go to .data.rel.ro",
-            )
-        addend = self._address(target) + relocation.addend
-        if not 0 <= addend <= self._end:
-            raise CodegenError(
-                f"the address at {section.name}+{relocation.offset:#x} is outside of the program"
-            )
-        return self.sections[name].offset + start + relocation.offset, addend
+    relative, imports = [], {}
+    for target, offset in plan.slots.items():
+        if isinstance(target, str) and target in IMPORTS:
+            imports[target] = got + offset
+        else:
+            relative.append((got + offset, address(target)))
+    data = np.frombuffer(out, np.uint8)
+    for file, base, mine, targets in zip(files, bases, own, symbols.targets, strict=True):
+        goals = {Goal.SYMBOL: mine.copy(), Goal.SLOT: np.zeros_like(mine)}
+        for index in file.direct:
+            goals[Goal.SYMBOL][index] = address(targets[index])
+        for index in file.by_slot:
+            goals[Goal.SLOT][index] = got + plan.slots[targets[index]]
+        goals[Goal.POINTER] = goals[Goal.SYMBOL]
+        for index, section in file.sections.items():
+            relative += _patch(data, layout, section, base[index], file, goals)
+    return Linkage(bases, own, sorted(relative), imports)
 
-    def _distance(
-        self, name: str, start: int, section: InputSection, relocation: Relocation, target: Target
-    ) -> None:
-        out = self.sections[name]
-        width = 8 if relocation.kind == elf.R_PC64 else 4
-        at = start + relocation.offset
-        value = self._address(target) + relocation.addend - (out.offset + at)
-        if relocation.kind in GOT_KINDS:
-            relaxed = _relaxed(section, relocation)
-            if relaxed == "lea":
-                out.data[at - 2] = 0x8D
-            elif relaxed == "call":
-                out.data[at - 2 : at] = b"\x67\xe8"
-            elif relaxed == "jmp":  # one byte shorter, so the distance moves and a nop follows
-                out.data[at - 2], out.data[at + 3] = 0xE9, 0x90
-                at, value = at - 1, value + 1
-            else:
-                slot = self.sections[".got"].offset + self.slots[target]
-                value = slot + relocation.addend - (out.offset + at)
-        if not -(1 << (8 * width - 1)) <= value < 1 << (8 * width - 1):
-            raise CodegenError(
-                f"the distance at {section.name}+{relocation.offset:#x} does not fit {width} "
-                "bytes: code and read-only data together may take 2 GiB"
-            )
-        out.data[at : at + width] = value.to_bytes(width, "little", signed=True)
+
+def _own_addresses(file: ObjectFile, base: Mapping[int, int]) -> Ints:
+    """The address of every symbol that has a place in the object."""
+    table: Ints = np.zeros(max(base, default=0) + 2, np.int64)
+    for index, start in base.items():
+        table[index] = start
+    homes = np.minimum(file.symbols["section"], len(table) - 1)
+    addresses: Ints = table[homes] + file.symbols["value"].astype(np.int64)
+    return addresses
+
+
+def _patch(
+    data: Array,
+    layout: Layout,
+    section: InputSection,
+    base: int,
+    file: ObjectFile,
+    goals: Mapping[Goal, Ints],
+) -> list[tuple[int, int]]:
+    """Apply the relocations of one section; returns what the loader has to do."""
+    relative: list[tuple[int, int]] = []
+    for number, rows in section.relocations.items():
+        kind = layout.machine.kinds[number]
+        places = base + rows["offset"].astype(np.int64)
+        goal = goals[kind.goal][rows["symbol"]] + rows["addend"]
+        if kind.goal is Goal.POINTER:
+            _check_pointers(section, file, rows, (goal < 0) | (goal > layout.loaded_end))
+            relative += zip(places.tolist(), goal.tolist(), strict=True)
+        else:
+            value = kind.number(goal, places)
+            _check_reach(kind, section, file, rows, value)
+            spots = places[:, None] + np.arange(kind.width)
+            record = np.dtype(f"<i{kind.width}")
+            words = data[spots].view(record)[:, 0].astype(np.int64)
+            data[spots] = _bytes(kind.insert(words, value), record)
+    return relative
+
+
+def _bytes(words: Ints, record: np.dtype[np.signedinteger]) -> Array:
+    return words.astype(record)[:, None].view(np.uint8)
+
+
+def _check_pointers(section: InputSection, file: ObjectFile, rows: Array, outside: Array) -> None:
+    if not section.flags & elf.SHF_WRITE:
+        raise CodegenError(
+            f"an absolute address at {_where(section, file, rows[0])} would have to be written "
+            "into read-only memory at load time",
+            hint="emit with reloc='pic', so that tables of addresses go to .data.rel.ro",
+        )
+    if outside.any():
+        where = _where(section, file, rows[outside][0])
+        raise CodegenError(f"the address at {where} is outside of the program")
+
+
+def _check_reach(
+    kind: Kind, section: InputSection, file: ObjectFile, rows: Array, value: Ints
+) -> None:
+    far = (value < kind.low) | (value >= kind.high)
+    if far.any():
+        raise CodegenError(
+            f"relocation {kind.name} at {_where(section, file, rows[far][0])} does not reach its "
+            f"goal, which is {int(value[far][0])} bytes away",
+            hint="code and the data it uses must lie close together: make the program smaller",
+        )
+    odd = value % kind.step != 0
+    if odd.any():
+        raise CodegenError(
+            f"relocation {kind.name} at {_where(section, file, rows[odd][0])} needs a goal at a "
+            f"multiple of {kind.step} bytes"
+        )
+
+
+def _where(section: InputSection, file: ObjectFile, row: Array) -> str:
+    return f"{section.name}+{int(row['offset']):#x} of {file.label}"

@@ -1,105 +1,88 @@
 """Finds the definition behind every symbol reference: parsed objects in, `Target`s out.
 
 Used by `elf_link` and `elf_relocate`. Locals belong to their object; a global name has one strong
-definition in the whole program, or else its first weak one.
+definition in the whole program, or else its first weak one. Objects with a suffix (variants of a
+program) see the names of their own kind first, then those without one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Sequence
 
 from nova.artifact import elf_defs as elf
-from nova.artifact.elf_object import InputSection, InputSymbol, ObjectFile, Relocation
+from nova.artifact.elf_imports import IMPORTS, MARKERS
+from nova.artifact.elf_object import ObjectFile
 from nova.errors import CodegenError
 
-GOT_KINDS = (elf.R_GOTPCREL, elf.R_GOTPCRELX, elf.R_REX_GOTPCRELX, elf.R_CODE_4_GOTPCRELX)
-_KINDS = (elf.R_NONE, elf.R_64, elf.R_PC32, elf.R_PLT32, elf.R_PC64, *GOT_KINDS)
-
-Target = tuple[int, int, int]  # object, section, offset in it
+Target = tuple[int, int] | str
+"""A symbol by object and index, or the name of an import or of a symbol of the linker's own."""
 
 
 class SymbolTable:
-    """Finds the definition behind every symbol reference of every object."""
+    """All names of a link. `runtime` is the number of the object that may name what is outside."""
 
-    def __init__(self, files: list[ObjectFile]):
-        self.files = files
-        self.globals: dict[str, tuple[int, InputSymbol]] = {}
-        for file in files:
-            for symbol in file.symbols:
-                if symbol.bind != elf.STB_LOCAL and symbol.section != elf.SHN_UNDEF:
-                    self._define(file.number, symbol)
-
-    def _define(self, number: int, symbol: InputSymbol) -> None:
-        before = self.globals.get(symbol.name)
-        if before is None or before[1].bind == elf.STB_WEAK != symbol.bind:
-            self.globals[symbol.name] = (number, symbol)
-        elif elf.STB_WEAK not in (symbol.bind, before[1].bind):
+    def __init__(self, files: Sequence[ObjectFile], suffixes: Sequence[str], runtime: int | None):
+        self.files, self.suffixes, self.runtime = files, suffixes, runtime
+        self.globals: dict[str, tuple[int, int]] = {}
+        for number, file in enumerate(files):
+            for name, index in file.defined.items():
+                self._define(name + suffixes[number], number, index)
+        self._undefined: set[str] = set()
+        self.targets = [self._targets(number, file) for number, file in enumerate(files)]
+        if self._undefined:
             raise CodegenError(
-                f"symbol '{symbol.name}' is defined in object {before[0]} and in object {number}"
-            )
-
-    def check_references(self) -> None:
-        """Every referenced symbol must be defined, and every relocation of a known kind."""
-        undefined = set()
-        for number, section, relocation in relocations_of(self.files):
-            symbol = self.files[number].symbols[relocation.symbol]
-            if relocation.kind not in _KINDS:
-                _refuse_kind(section, relocation, symbol)
-            width = 8 if relocation.kind in (elf.R_64, elf.R_PC64) else 4
-            if relocation.offset + width > len(section.data):
-                name = elf.RELOCATION_NAMES[relocation.kind]
-                raise CodegenError(
-                    f"relocation {name} at {section.name}+{relocation.offset:#x} lies past its end"
-                )
-            if symbol.section == elf.SHN_UNDEF and symbol.name not in self.globals:
-                undefined.add(symbol.name or "(no name)")
-        if undefined:
-            raise CodegenError(
-                f"undefined symbols: {', '.join(sorted(undefined))}",
+                f"undefined symbols: {', '.join(sorted(self._undefined))}",
                 hint="a kernel may call no library: lower the operation to code that is inside "
                 "the module (vector math, memory copies as loops)",
             )
 
-    def exported(self, name: str) -> tuple[Target, InputSymbol]:
-        """The target of an exported name."""
+    def exported(self, name: str) -> tuple[int, int]:
+        """The symbol of an exported name."""
         if name not in self.globals:
             raise CodegenError(f"exported symbol '{name}' is defined in no object")
-        number, symbol = self.globals[name]
-        return self._target(number, symbol), symbol
+        return self._placed(*self.globals[name])
 
-    def resolve(self, number: int, index: int) -> Target:
-        """The place that symbol `index` of object `number` stands for."""
-        symbol = self.files[number].symbols[index]
-        if symbol.bind != elf.STB_LOCAL:
-            number, symbol = self.globals[symbol.name]
-        return self._target(number, symbol)
+    def imports(self) -> list[str]:
+        """The functions of the C library that the program names."""
+        names = {t for targets in self.targets for t in targets.values() if isinstance(t, str)}
+        return sorted(names & IMPORTS)
 
-    def _target(self, number: int, symbol: InputSymbol) -> Target:
-        if symbol.section not in self.files[number].sections:
+    def _bind(self, number: int, index: int) -> int:
+        return int(self.files[number].symbols["info"][index]) >> 4
+
+    def _define(self, name: str, number: int, index: int) -> None:
+        before = self.globals.get(name)
+        weak = self._bind(number, index) == elf.STB_WEAK
+        if before is None or (self._bind(*before) == elf.STB_WEAK and not weak):
+            self.globals[name] = (number, index)
+        elif not weak:
             raise CodegenError(
-                f"symbol '{symbol.name}' of object {number} is absolute or in a section "
-                "that is empty or not loaded"
+                f"symbol '{name}' is defined in {self.files[before[0]].label} and in "
+                f"{self.files[number].label}"
             )
-        return number, symbol.section, symbol.value
 
+    def _targets(self, number: int, file: ObjectFile) -> dict[int, Target]:
+        """What the symbols stand for that the relocations of an object refer to."""
+        targets: dict[int, Target] = {}
+        for index in {*file.direct, *file.by_slot}:
+            if index not in file.names:
+                targets[index] = self._placed(number, index)
+                continue
+            name = file.names[index]
+            found = self.globals.get(name + self.suffixes[number]) or self.globals.get(name)
+            if found is not None:
+                targets[index] = self._placed(*found)
+            elif number == self.runtime and (name in IMPORTS or name in MARKERS):
+                targets[index] = name
+            else:
+                self._undefined.add(name or "(no name)")
+        return targets
 
-def relocations_of(files: list[ObjectFile]) -> Iterator[tuple[int, InputSection, Relocation]]:
-    for file in files:
-        for section in file.sections.values():
-            for relocation in section.relocations:
-                if relocation.kind != elf.R_NONE:
-                    yield file.number, section, relocation
-
-
-def _refuse_kind(section: InputSection, relocation: Relocation, symbol: InputSymbol) -> NoReturn:
-    kind = relocation.kind
-    name = elf.RELOCATION_NAMES.get(kind, f"number {kind}")
-    hint = None
-    if kind in (elf.R_32, elf.R_32S):
-        hint = "32-bit absolute addresses fit no shared object: emit with reloc='pic'"
-    raise CodegenError(
-        f"relocation {name} of '{symbol.name}' at {section.name}+{relocation.offset:#x} "
-        "is not supported",
-        hint=hint,
-    )
+    def _placed(self, number: int, index: int) -> tuple[int, int]:
+        file = self.files[number]
+        if int(file.symbols["section"][index]) not in file.sections:
+            raise CodegenError(
+                f"symbol '{file.names.get(index, index)}' of {file.label} is absolute or in a "
+                "section that is empty or not loaded"
+            )
+        return number, index

@@ -1,68 +1,84 @@
-"""The tables around the code: dynamic symbols, hash table, dynamic section, symbol table.
+"""The tables of the dynamic linker: dynamic symbols, hash table, relocations, dynamic section.
 
-`elf_link` asks for them sized but without addresses (`dynamic_tables`, `symbol_tables`), lays the
-file out, and has the addresses written by `fill_tables`.
+`elf_link` asks for them sized but without addresses (`dynamic_tables`), lays the file out, and has
+the addresses written by `fill_dynamic`. `elf_listing` has the symbol table that people read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from nova.artifact import elf_defs as elf
 from nova.artifact.elf_layout import Layout, OutputSection
-from nova.artifact.elf_object import InputSymbol, ObjectFile
-from nova.artifact.elf_relocate import Homes, Slots
-from nova.artifact.elf_symbols import Target
+from nova.artifact.elf_object import Array, ObjectFile
+from nova.artifact.elf_relocate import Homes, Linkage
 
-Named = tuple[str, InputSymbol, str, int]  # name, symbol, output section, offset in it
+NEEDED = "libc.so.6"
 
 
-def dynamic_tables(
-    exports: Sequence[str],
-    exported: list[tuple[Target, InputSymbol]],
-    slots: Slots,
-    pointers: int,
-) -> list[OutputSection]:
-    """The sections of the dynamic linker; contents that hold addresses are only sized."""
-    names, offsets = _strings(exports)
-    symbols = bytearray(elf.SYM.size)
-    for offset, (_, symbol) in zip(offsets, exported, strict=True):
-        info = elf.STB_GLOBAL << 4 | symbol.kind
-        symbols += elf.SYM.pack(offset, info, 0, 0, 0, symbol.size)
-    relocations = bytearray(elf.RELA.size * (pointers + len(slots)))
-    dynamic = bytearray(elf.DYN.size * (10 if relocations else 6))
-    read, writable, group = elf.SHF_ALLOC, elf.SHF_ALLOC | elf.SHF_WRITE, "headers+rodata"
-    return [
-        OutputSection(".hash", elf.SHT_HASH, read, 8, _hash(exports), group, ".dynsym", 0, 4),
-        OutputSection(
-            ".dynsym", elf.SHT_DYNSYM, read, 8, symbols, group, ".dynstr", 1, elf.SYM.size
+@dataclass(frozen=True)
+class Names:
+    """The symbols of the dynamic linker.
+
+    `exports` are definitions by name, as (object, symbol); `imports` functions of the C library.
+    """
+
+    exports: Mapping[str, tuple[int, int]]
+    imports: Sequence[str]
+
+    def in_order(self) -> list[str]:
+        """The names after the null symbol; imports stand first."""
+        return [*self.imports, *self.exports]
+
+
+def dynamic_tables(names: Names, relocations: int, slots: int) -> dict[str, OutputSection]:
+    """The sections by name; contents that hold addresses are only sized."""
+    strings, _ = pack_strings([*names.in_order(), NEEDED] if names.imports else names.in_order())
+    entries = _entries(names, {}, len(strings), relocations, 0)
+    read, writable, group = elf.SHF_ALLOC, elf.SHF_ALLOC | elf.SHF_WRITE, "headers"
+    symbol, record, entry = elf.SYM.itemsize, elf.RELA.itemsize, elf.DYN.size
+    rows: list[tuple[OutputSection, bytes]] = [
+        (OutputSection(".hash", elf.SHT_HASH, read, 8, group, ".dynsym", 0, 4), _hash(names)),
+        (
+            OutputSection(".dynsym", elf.SHT_DYNSYM, read, 8, group, ".dynstr", 1, symbol),
+            bytes(symbol * (1 + len(names.in_order()))),
         ),
-        OutputSection(".dynstr", elf.SHT_STRTAB, read, 1, names, group),
-        OutputSection(
-            ".rela.dyn", elf.SHT_RELA, read, 8, relocations, group, ".dynsym", 0, elf.RELA.size
+        (OutputSection(".dynstr", elf.SHT_STRTAB, read, 1, group), strings),
+        (
+            OutputSection(".rela.dyn", elf.SHT_RELA, read, 8, group, ".dynsym", 0, record),
+            bytes(record * relocations),
         ),
-        OutputSection(
-            ".got", elf.SHT_PROGBITS, writable, 8, bytearray(8 * len(slots)), "relro", "", 0, 8
+        (
+            OutputSection(".got", elf.SHT_PROGBITS, writable, 8, "relro", "", 0, 8),
+            bytes(8 * slots),
         ),
-        OutputSection(
-            ".dynamic", elf.SHT_DYNAMIC, writable, 8, dynamic, "relro", ".dynstr", 0, elf.DYN.size
+        (
+            OutputSection(".dynamic", elf.SHT_DYNAMIC, writable, 8, "relro", ".dynstr", 0, entry),
+            bytes(entry * len(entries)),
         ),
     ]
+    for section, contents in rows:
+        section.append(contents)
+    return {section.name: section for section, _ in rows}
 
 
-def _strings(names: Sequence[str]) -> tuple[bytearray, list[int]]:
+def pack_strings(names: Sequence[str]) -> tuple[bytes, list[int]]:
+    """A string table, and where each name is in it."""
     table, offsets = bytearray(b"\0"), []
     for name in names:
         offsets.append(len(table))
         table += name.encode() + b"\0"
-    return table, offsets
+    return bytes(table), offsets
 
 
-def _hash(names: Sequence[str]) -> bytearray:
-    """The System V hash table over the dynamic symbols, whose index 0 is the null symbol."""
-    count = max(1, len(names))
-    buckets, chains = [0] * count, [0] * (len(names) + 1)
-    for index, name in enumerate(names, start=1):
+def _hash(names: Names) -> bytes:
+    """The System V hash table; imports have an entry in the chains, but nobody looks for them."""
+    count = max(1, len(names.exports))
+    buckets, chains = [0] * count, [0] * (1 + len(names.in_order()))
+    for index, name in enumerate(names.exports, start=1 + len(names.imports)):
         value = 0
         for byte in name.encode():
             value = (value << 4) + byte
@@ -71,82 +87,90 @@ def _hash(names: Sequence[str]) -> bytearray:
         chains[index] = buckets[value % count]
         buckets[value % count] = index
     words = [count, len(chains), *buckets, *chains]
-    return bytearray(b"".join(word.to_bytes(4, "little") for word in words))
+    return np.array(words, "<u4").tobytes()
 
 
-def local_symbols(files: list[ObjectFile], homes: Homes, exports: set[str]) -> list[Named]:
-    """Functions and tables that are not exported, for the reader of a disassembly."""
-    found = []
-    for file in files:
-        for symbol in file.symbols:
-            named = symbol.name and symbol.kind in (elf.STT_FUNC, elf.STT_OBJECT)
-            public = symbol.bind != elf.STB_LOCAL and symbol.name in exports
-            if named and not public and (file.number, symbol.section) in homes:
-                home, start = homes[file.number, symbol.section]
-                found.append((symbol.name, symbol, home, start + symbol.value))
-    return found
-
-
-def symbol_tables(locals_: list[str], exports: Sequence[str]) -> list[OutputSection]:
-    strings, _ = _strings([*locals_, *exports])
-    size = elf.SYM.size * (1 + len(locals_) + len(exports))
-    first_global = 1 + len(locals_)
-    return [
-        OutputSection(
-            ".symtab", elf.SHT_SYMTAB, 0, 8, bytearray(size), "", ".strtab", first_global, 24
-        ),
-        OutputSection(".strtab", elf.SHT_STRTAB, 0, 1, strings),
-        OutputSection(".shstrtab", elf.SHT_STRTAB, 0, 1, bytearray(1)),
+def _entries(
+    names: Names, places: Mapping[str, int], strings: int, relocations: int, relative: int
+) -> list[tuple[int, int]]:
+    entries = []
+    if names.imports:
+        needed = strings - len(NEEDED) - 1
+        entries = [
+            (elf.DT_NEEDED, needed),
+            (elf.DT_FLAGS, elf.DF_BIND_NOW),
+            # Its threads may be asleep in the code when it is closed.
+            (elf.DT_FLAGS_1, elf.DF_1_NOW | elf.DF_1_NODELETE),
+        ]
+    entries += [
+        (elf.DT_HASH, places.get(".hash", 0)),
+        (elf.DT_STRTAB, places.get(".dynstr", 0)),
+        (elf.DT_SYMTAB, places.get(".dynsym", 0)),
+        (elf.DT_STRSZ, strings),
+        (elf.DT_SYMENT, elf.SYM.itemsize),
     ]
-
-
-def fill_tables(
-    layout: Layout,
-    sections: dict[str, OutputSection],
-    homes: Homes,
-    exported: list[tuple[Target, InputSymbol]],
-    locals_: list[Named],
-    relative: int,
-) -> None:
-    """Write the addresses into the dynamic section and both symbol tables."""
-    values = []  # of the exports: section index, address
-    for target, _ in exported:
-        name, start = homes[target[:2]]
-        values.append((layout.index(name), sections[name].offset + start + target[2]))
-
-    dynsym = sections[".dynsym"].data
-    for index, (section, address) in enumerate(values, start=1):
-        name_at, info, other, _, _, size = elf.SYM.unpack_from(dynsym, index * elf.SYM.size)
-        elf.SYM.pack_into(
-            dynsym, index * elf.SYM.size, name_at, info, other, section, address, size
-        )
-
-    symtab, name_at = sections[".symtab"].data, 1
-    rows = [(n, s, layout.index(home), sections[home].offset + at) for n, s, home, at in locals_]
-    binds = [elf.STB_LOCAL] * len(rows) + [elf.STB_GLOBAL] * len(exported)
-    rows += [(s.name, s, *value) for (_, s), value in zip(exported, values, strict=True)]
-    for index, (bind, (name, symbol, section, address)) in enumerate(
-        zip(binds, rows, strict=True), start=1
-    ):
-        info = bind << 4 | symbol.kind
-        elf.SYM.pack_into(
-            symtab, index * elf.SYM.size, name_at, info, 0, section, address, symbol.size
-        )
-        name_at += len(name.encode()) + 1
-
-    entries = [
-        (elf.DT_HASH, sections[".hash"].offset),
-        (elf.DT_STRTAB, sections[".dynstr"].offset),
-        (elf.DT_SYMTAB, sections[".dynsym"].offset),
-        (elf.DT_STRSZ, len(sections[".dynstr"].data)),
-        (elf.DT_SYMENT, elf.SYM.size),
-    ]
-    if relative:
+    if relocations:
         entries += [
-            (elf.DT_RELA, sections[".rela.dyn"].offset),
-            (elf.DT_RELASZ, relative * elf.RELA.size),
-            (elf.DT_RELAENT, elf.RELA.size),
+            (elf.DT_RELA, places.get(".rela.dyn", 0)),
+            (elf.DT_RELASZ, relocations * elf.RELA.itemsize),
+            (elf.DT_RELAENT, elf.RELA.itemsize),
             (elf.DT_RELACOUNT, relative),
         ]
-    entries.append((elf.DT_NULL, 0))
-    sections[".dynamic"].data[:] = b"".join(elf.DYN.pack(*entry) for entry in entries)
+    return [*entries, (elf.DT_NULL, 0)]
+
+
+def fill_dynamic(
+    out: bytearray,
+    layout: Layout,
+    names: Names,
+    files: Sequence[ObjectFile],
+    homes: Homes,
+    linkage: Linkage,
+) -> dict[str, int]:
+    """Write the addresses into all of the tables; gives those of the exported names."""
+    places = {section.name: section.offset for section in layout.sections}
+    _, offsets = pack_strings(names.in_order())
+    symbols = np.zeros(1 + len(offsets), elf.SYM)
+    symbols["name"][1:] = offsets
+    first = 1 + len(names.imports)
+    symbols["info"][1:first] = elf.STB_GLOBAL << 4 | elf.STT_FUNC
+    addresses = {}
+    for row, (name, definition) in enumerate(names.exports.items(), start=first):
+        symbols[row] = symbol_row(offsets[row - 1], definition, layout, files, homes, linkage)
+        addresses[name] = int(symbols["value"][row])
+    store(out, places[".dynsym"], symbols)
+
+    rows = [(place, layout.machine.relative, 0, addend) for place, addend in linkage.relative]
+    rows += [
+        (linkage.slots[name], layout.machine.glob_dat, index, 0)
+        for index, name in enumerate(names.imports, start=1)
+    ]
+    if rows:
+        store(out, places[".rela.dyn"], np.array(rows, elf.RELA))
+    strings = next(s.size for s in layout.sections if s.name == ".dynstr")
+    entries = _entries(names, places, strings, len(rows), len(linkage.relative))
+    packed = b"".join(elf.DYN.pack(*entry) for entry in entries)
+    out[places[".dynamic"] : places[".dynamic"] + len(packed)] = packed
+    return addresses
+
+
+def symbol_row(
+    name: int,
+    definition: tuple[int, int],
+    layout: Layout,
+    files: Sequence[ObjectFile],
+    homes: Homes,
+    linkage: Linkage,
+) -> tuple[int, ...]:
+    """The record of a definition as a global symbol of the output."""
+    number, index = definition
+    row = files[number].symbols[index]
+    home, _ = homes[number][int(row["section"])]
+    info = elf.STB_GLOBAL << 4 | (int(row["info"]) & 15)
+    address = int(linkage.addresses[number][index])
+    return name, info, 0, layout.indices[home], address, int(row["size"])
+
+
+def store(out: bytearray, place: int, rows: Array) -> None:
+    """Put an array of records into the file."""
+    out[place : place + rows.nbytes] = rows.tobytes()

@@ -1,30 +1,55 @@
-"""Writes files so that nobody ever sees half of one. Called by the cache and by `Compiled.save`."""
+"""Writes files so that nobody ever sees half of one.
+
+Bytes come in; a file appears under its name, whole. Called by the cache, by `Compiled.save` and by
+the writers of other formats. The temporary file is in the same folder and locked by its writer for
+as long as it lives, so that what a killed writer left behind is told from what is being written,
+and is removed by the next writer.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-TEMPORARY = ".tmp-"
+Piece = bytes | bytearray | memoryview
+
+_TEMPORARY = re.compile(r"\.nova-tmp-[0-9a-f]{16}")
 
 
 def write_atomically(
-    path: Path, data: bytes | memoryview, *, mode: int = 0o666, sync: bool = True
+    path: Path, data: Piece | Iterable[Piece], *, mode: int = 0o666, sync: bool = True
 ) -> None:
     """Put `data` at `path`: a temporary file in the same folder, `fsync`, and a rename.
 
-    `sync=False` leaves out the flush to the disk, for files whose damage is noticed and harmless.
+    A kill at any moment leaves the old file or the new one. Large data come in pieces, so that
+    nobody has to join them in memory. `sync=False` leaves out the flush to the disk, for files
+    that a power cut may take. A pipe or a device such as /dev/null is written to: a rename would
+    put a file in its place.
     """
-    temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    pieces = [data] if isinstance(data, Piece) else data
+    if _is_special(path):
+        with open(path, "wb") as file:
+            file.writelines(pieces)
+        return
+    remove_abandoned(path.parent)
+    try:
+        temporary, descriptor = _create(path.parent, mode)
+    except OSError as error:
+        error.filename = os.fspath(path)  # the name that was asked for
+        raise
     try:
         with open(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
+            file.flush()
             if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
+                os.fsync(descriptor)
+            # Before the file is closed, which gives up its lock.
+            os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
@@ -35,3 +60,53 @@ def write_atomically(
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is one that `write_atomically` has not finished."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def remove_abandoned(folder: Path) -> int:
+    """Remove the temporary files of writers that were killed; gives how many went."""
+    removed = 0
+    with suppress(OSError), os.scandir(folder) as items:
+        for item in items:
+            if is_temporary(item.name):
+                with suppress(OSError):
+                    removed += _remove_if_abandoned(item.path)
+    return removed
+
+
+def _is_special(path: Path) -> bool:
+    """Whether the name belongs to the system: a device or pipe, or a link in /dev to an open file."""
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return False
+    if path.is_symlink() and os.path.dirname(os.path.abspath(path)) == "/dev":
+        return True
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
+def _create(folder: Path, mode: int) -> tuple[Path, int]:
+    """A new temporary file, open for writing and locked."""
+    while True:
+        path = folder / f".nova-tmp-{os.urandom(8).hex()}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with suppress(OSError):  # a file system without locks: nothing is ever called abandoned
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Another writer may have seen the file in the moment before it was locked.
+        if os.fstat(descriptor).st_nlink:
+            return path, descriptor
+        os.close(descriptor)
+
+
+def _remove_if_abandoned(path: str) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
+        return True
+    finally:
+        os.close(descriptor)

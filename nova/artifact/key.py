@@ -6,12 +6,14 @@ manifest's `key`, and asks `explain` why a second compile did not find the first
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 
 from nova.artifact.manifest import canonical_json
 
 _SHOWN = 60
+_SEPARATOR = re.compile(r"[, ]")
 
 
 def cache_key(parts: Mapping[str, str]) -> str:
@@ -34,12 +36,21 @@ def explain(old_parts: Mapping[str, str], new_parts: Mapping[str, str]) -> str:
 
 def _difference(old: str, new: str) -> str:
     if "\n" not in old + new:
-        return f"{_short(old)} became {_short(new)}"
+        return _word_difference(old, new)
     before, after = old.splitlines(), new.splitlines()
     for number, (a, b) in enumerate(zip(before, after, strict=False), start=1):
         if a != b:
             return f"line {number}: {_short(a.strip())} became {_short(b.strip())}"
     return f"{len(before)} lines became {len(after)}"
+
+
+def _word_difference(old: str, new: str) -> str:
+    """Lists such as `a=1,b=2` are long: of two equally long ones, the items that differ."""
+    before, after = _SEPARATOR.split(old), _SEPARATOR.split(new)
+    if len(before) != len(after):
+        return f"{_short(old)} became {_short(new)}"
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+    return ", ".join(f"{_short(a)} became {_short(b)}" for a, b in pairs)
 
 
 def _short(text: str) -> str:

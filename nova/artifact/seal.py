@@ -1,11 +1,11 @@
-"""The seal at the end of an artifact: a SHA-256 for every section and for all between them.
+"""The seal at the end of a file: a SHA-256 for every region, and the optional signature.
 
-`add_seal` appends it to a finished shared object; `check_seal` proves a file unchanged before
-anything in it is parsed. ELF tools ignore what follows the section headers.
+`write_artifact` appends it with `add_seal`; `add_signature` puts a signature into a sealed file.
+The native reader checks it. ELF tools ignore what follows the section headers.
 
     record of each region: offset, size, SHA-256    regions cover the file without gaps
-    SHA-256 of the records
-    size of the records, b"NOVAEND1"
+    public key, Ed25519 signature                   of a signed file
+    SHA-256 of the records, size of the records, size of the signature, b"NOVAEND2"
 """
 
 from __future__ import annotations
@@ -14,45 +14,75 @@ from collections.abc import Iterable
 from hashlib import sha256
 from itertools import pairwise
 from struct import Struct
+from typing import Protocol
 
-from nova.artifact.elf_shared import Buffer, fail
+from nova.artifact.check import Buffer, fail
 
-MAGIC = b"NOVAEND1"
-_RECORD = Struct("<QQ32s")
-_END = Struct("<32sQ8s")
+MAGIC = b"NOVAEND2"
+RECORD = Struct("<QQ32s")
+END = Struct("<32sQQ8s")
+SIGNATURE_SIZE = 96
 
 
-def add_seal(data: bytes, starts: Iterable[int]) -> bytes:
-    """`data` with a seal; `starts` are the file offsets where regions begin."""
-    bounds = sorted({0, len(data), *starts})
+class PublicKey(Protocol):
+    """The part of `cryptography`'s Ed25519PublicKey that signing needs."""
+
+    def public_bytes_raw(self) -> bytes: ...
+
+
+class PrivateKey(Protocol):
+    """The part of `cryptography`'s Ed25519PrivateKey that signing needs."""
+
+    def sign(self, data: bytes, /) -> bytes: ...
+    def public_key(self) -> PublicKey: ...
+
+
+def make_seal(data: Buffer, starts: Iterable[int]) -> bytes:
+    """The seal of `data`, unsigned; `starts` are the file offsets where regions begin."""
+    view = memoryview(data)
+    bounds = sorted({0, len(view), *starts})
     records = b"".join(
-        _RECORD.pack(low, high - low, sha256(memoryview(data)[low:high]).digest())
+        RECORD.pack(low, high - low, sha256(view[low:high]).digest())
         for low, high in pairwise(bounds)
     )
-    return data + records + _END.pack(sha256(records).digest(), len(records), MAGIC)
+    return records + END.pack(sha256(records).digest(), len(records), 0, MAGIC)
 
 
-def check_seal(data: Buffer) -> int:
-    """Check every hash; returns how many bytes at the start are the shared object itself."""
+def add_seal(data: Buffer, starts: Iterable[int]) -> bytes:
+    """`data` with its seal."""
+    return b"".join((data, make_seal(data, starts)))
+
+
+def add_signature(data: Buffer, private_key: PrivateKey) -> bytes:
+    """A sealed file with the signature of `private_key`, in place of one that it may have."""
     view = memoryview(data)
-    if len(view) < _END.size:
-        fail("seal-magic", "the file is too short to be an artifact")
-    digest, size, magic = _END.unpack_from(view, len(view) - _END.size)
-    if magic != MAGIC:
-        fail("seal-magic", "no Nova artifact, or one that was cut short")
-    end: int = len(view) - _END.size - size
-    if end < 0 or size % _RECORD.size:
-        fail("seal-size", f"{size} bytes of hashes in a file of {len(view)}")
-    records = view[end : end + size]
-    if sha256(records).digest() != digest:
-        fail("seal-hash", "the table of hashes is damaged")
-    position = 0
-    for offset, length, expected in _RECORD.iter_unpack(records):
-        if offset != position or length > end - offset:
-            fail("seal-cover", f"the hashes leave out bytes from {position}")
-        position += length
-        if sha256(view[offset:position]).digest() != expected:
-            fail("section-hash", f"bytes {offset} to {position} are damaged")
-    if position != end:
-        fail("seal-cover", f"the hashes leave out bytes from {position}")
-    return end
+    digest, records, signed, magic = _end(view)
+    signature = private_key.public_key().public_bytes_raw() + private_key.sign(digest)
+    if len(signature) != SIGNATURE_SIZE:
+        fail("signature-size", f"{len(signature)} bytes of key and signature: no Ed25519 key")
+    body = view[: len(view) - END.size - signed]
+    return b"".join((body, signature, END.pack(digest, records, len(signature), magic)))
+
+
+def sealed_size(data: Buffer) -> int:
+    """How many bytes at the start of a sealed file are the shared object itself."""
+    view = memoryview(data)
+    _, records, signed, _ = _end(view)
+    return len(view) - END.size - signed - records
+
+
+def region_starts(data: Buffer) -> list[int]:
+    """Where the regions of a sealed file begin."""
+    view = memoryview(data)
+    _, records, _, _ = _end(view)
+    end = sealed_size(data)
+    return [offset for offset, _, _ in RECORD.iter_unpack(view[end : end + records])]
+
+
+def _end(view: memoryview) -> tuple[bytes, int, int, bytes]:
+    if len(view) < END.size or view[-len(MAGIC) :] != MAGIC:
+        fail("seal-magic", "no Nova file, or one that was cut short")
+    digest, records, signed, magic = END.unpack_from(view, len(view) - END.size)
+    if signed not in (0, SIGNATURE_SIZE) or END.size + records + signed > len(view):
+        fail("seal-size", f"{records} bytes of hashes in a file of {len(view)}")
+    return digest, records, signed, magic

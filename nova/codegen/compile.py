@@ -1,27 +1,39 @@
-"""Plan to artifact: runs the stages, generates code, links, and puts it all into one file.
+"""Plan or module to code: runs the stages and generates objects; a plan's go into one file.
 
-Called by `nova.compiler`. Knows nothing of caches, arguments or running.
+`build` is called by `nova.compiler`, `build_module` by it and by `nova.translation`, for one or
+several targets. Knows nothing of caches, arguments or running.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nova import __version__, knobs
-from nova.artifact.format import FORMAT_VERSION, Manifest, TensorSpec, write_artifact
+from nova import knobs
+from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.key import cache_key
+from nova.artifact.manifest import TensorSpec
+from nova.artifact.tables import Tables
+from nova.artifact.write import Contents, Variant, write_artifact
+from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.normalise import normalise
-from nova.codegen.stages import MLIR_STAGES, Recorder, run_stages, start_from_plan
-from nova.codegen.tables import Tables, read_tables
-from nova.log import progress
+from nova.codegen.stages import (
+    MLIR_STAGES,
+    SHARED_STAGES,
+    Recorder,
+    copy_module,
+    run_stages,
+    start_from_plan,
+)
+from nova.codegen.tables import read_tables
+from nova.log import Progress, progress
 from nova.mlir.bindings import ir, llvm
 from nova.plan import Plan
 from nova.settings import Settings
-from nova.targets import Target, llvm_cpu, parse_target
+from nova.targets import llvm_cpu, parse_target
 
 _KERNELS_PER_OBJECT = 3
 _UNROLLED_WORK = 8_000
@@ -29,47 +41,100 @@ _UNROLLED_WORK = 8_000
 
 @dataclass(frozen=True)
 class Build:
-    """A finished compile: the artifact's bytes and what every stage took."""
+    """A finished compile: the file's bytes, what every stage took, and what the file is made of.
+
+    `contents` is kept for `Compiled.save`, which may put weights into the file.
+    """
 
     data: bytes
     recorder: Recorder
+    contents: Contents
 
 
 def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
-    target = parse_target(settings.target)
     recorder = Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     recorder.record("plan", str(plan), time.perf_counter() - started)
-    found: list[Tables] = []
     with progress("compiling", len(MLIR_STAGES) + 2) as bar:
         bar.advance("nova", 0)
         module = start_from_plan(plan, recorder)
-
-        def observe(stage: str, module: ir.Module) -> None:
-            bar.advance(stage, len(recorder.texts) - 1)
-            if stage == "loops":
-                found.append(read_tables(module))
-
-        run_stages(module, settings, recorder, observe=observe)
-        tables = found[0]
+        variants = build_module(module, [settings], recorder, bar=bar)
         started = time.perf_counter()
-        units = translate(module)
-        text = "\n".join(unit.text for unit in units)
-        recorder.record("ll", text, time.perf_counter() - started)
-        bar.advance("object", len(recorder.texts) - 1)
-        started = time.perf_counter()
-        objects = compile_objects(units, target, knobs.get("threads"))
-        recorder.record_size("object", sum(map(len, objects)), time.perf_counter() - started)
-        started = time.perf_counter()
-        data = write_artifact(
-            _manifest(plan, target, tables, settings, key),
-            objects,
-            tables.constants,
-            recorder.texts,
-        )
+        contents = _contents(plan, variants, recorder.texts, key)
+        data = write_artifact(contents)
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
-    return Build(data, recorder)
+    return Build(data, recorder, contents)
+
+
+def build_module(
+    module: ir.Module,
+    settings: Sequence[Settings],
+    recorder: Recorder,
+    *,
+    after: str = "nova",
+    bar: Progress | None = None,
+) -> tuple[Variant, ...]:
+    """Compile a module at the stage `after` for every target of `settings`, which differ in that.
+
+    The stages that all targets share run once; with several targets those behind are recorded as
+    `stage@target`. `module` is used up.
+    """
+    steps = bar or Progress("compiling", None)
+    if after in SHARED_STAGES:
+        run_stages(
+            module,
+            settings[0],
+            recorder,
+            after=after,
+            until=SHARED_STAGES[-1],
+            observe=lambda stage, _: steps.advance(stage, len(recorder.texts) - 1),
+        )
+        after = SHARED_STAGES[-1]
+    variants = []
+    for number, own in enumerate(settings):
+        last = number == len(settings) - 1
+        variants.append(
+            _build_variant(
+                module if last else copy_module(module),
+                own,
+                recorder,
+                after,
+                f"@{own.target}" if len(settings) > 1 else "",
+                steps,
+            )
+        )
+    return tuple(variants)
+
+
+def _build_variant(
+    module: ir.Module,
+    settings: Settings,
+    recorder: Recorder,
+    after: str,
+    suffix: str,
+    bar: Progress,
+) -> Variant:
+    target = parse_target(settings.target)
+    found: list[tuple[Tables, bytes]] = [read_tables(module)] if after == "loops" else []
+
+    def observe(stage: str, module: ir.Module) -> None:
+        bar.advance(stage + suffix, len(recorder.texts) - 1)
+        if stage == "loops":
+            found.append(read_tables(module))
+
+    run_stages(module, settings, recorder, after=after, suffix=suffix, observe=observe)
+    started = time.perf_counter()
+    units = translate(module)
+    text = "\n".join(unit.text for unit in units)
+    recorder.record(f"ll{suffix}", text, time.perf_counter() - started)
+    bar.advance(f"object{suffix}", len(recorder.texts) - 1)
+    started = time.perf_counter()
+    objects = compile_objects(units, target, knobs.get("threads"))
+    size = sum(map(len, objects))
+    recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
+    tables, constants = found[0]
+    return Variant(target, llvm_cpu(target), tuple(objects), tables, constants, settings.items())
 
 
 def translate(module: ir.Module) -> list[Unit]:
@@ -83,6 +148,11 @@ def translate(module: ir.Module) -> list[Unit]:
     units = [_unit(module, tiny, True)] if tiny else []
     units += [_unit(module, rest[i::shares], False) for i in range(shares) if rest]
     return units
+
+
+def single_unit(module: ir.Module) -> Unit:
+    """LLVM IR of all kernels in one unit, for people to read or to link elsewhere."""
+    return _unit(module, [[op.operation for op in module.body.operations]], False)
 
 
 def _unit(module: ir.Module, pairs: list[list[Any]], unroll: bool) -> Unit:
@@ -103,9 +173,9 @@ def _size(pair: list[Any]) -> int:
     return sum(len(block.operations) for op in pair for block in op.regions[0].blocks)
 
 
-def _manifest(
-    plan: Plan, target: Target, tables: Tables, settings: Settings, key: Mapping[str, str]
-) -> Manifest:
+def _contents(
+    plan: Plan, variants: tuple[Variant, ...], texts: Mapping[str, str], key: Mapping[str, str]
+) -> Contents:
     updated = {index for index, _ in plan.updates}
     inputs = len(plan.signature.inputs)
     args = [
@@ -122,18 +192,31 @@ def _manifest(
         TensorSpec(f"y{i}", t.shape, t.dtype.name, "output")
         for i, t in enumerate(plan.type_of(r) for r in plan.results)
     ]
-    return Manifest(
-        format_version=FORMAT_VERSION,
-        producer=f"nova {__version__}",
-        target=target.name,
-        cpu=llvm_cpu(target),
-        features=tuple(target.features),
+    return make_contents(args, outputs, variants, texts, "plan", key)
+
+
+def make_contents(
+    args: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    variants: Sequence[Variant],
+    texts: Mapping[str, str],
+    source: str,
+    key: Mapping[str, str],
+) -> Contents:
+    """What the file of a program holds; `source` names the stage a re-compile starts from.
+
+    Where there is a runtime for the architecture, the file gets its C entry points.
+    """
+    arch = variants[0].target.arch
+    runtime = runtime_object(arch)
+    ranks = tuple(len(spec.shape) for spec in outputs)
+    return Contents(
+        variants=tuple(variants),
         args=tuple(args),
         outputs=tuple(outputs),
-        buffers=tables.buffers,
-        kernels=tables.kernels,
-        launches=tables.launches,
-        workspace_size=tables.workspace_size,
-        options={**settings.items(), "work": str(tables.work)},
+        stages=dict(texts),
+        source=source,
         key=dict(key),
+        entry=None if runtime is None else compile_entry(arch, len(args), ranks),
+        runtime=runtime,
     )

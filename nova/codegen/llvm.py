@@ -40,11 +40,13 @@ class Unit:
     """LLVM IR that becomes one object.
 
     `unroll` lets LLVM unroll loops: worth it where whole loops have a handful of iterations, and
-    otherwise the larger part of the compile time for nothing.
+    otherwise the larger part of the compile time for nothing. `calls` are functions of the runtime
+    that the linker adds; kernels have none.
     """
 
     text: str
     unroll: bool
+    calls: tuple[str, ...] = ()
 
 
 @cache
@@ -65,9 +67,9 @@ def target_machine(target: Target) -> Any:
     )
 
 
-def check_text(text: str) -> None:
-    """Refuse what LLVM would abort on or leave undefined."""
-    defined = set(_DEFINED.findall(text))
+def check_text(text: str, calls: Sequence[str] = ()) -> None:
+    """Refuse what LLVM would abort on, or leave undefined, but for `calls`."""
+    defined = {*_DEFINED.findall(text), *calls}
     unknown = [
         name
         for name in _DECLARED.findall(text)
@@ -83,7 +85,7 @@ def check_text(text: str) -> None:
 def compile_objects(units: Sequence[Unit], target: Target, workers: int) -> list[bytes]:
     """One object per unit; units compile side by side on up to `workers` threads."""
     for unit in units:
-        check_text(unit.text)
+        check_text(unit.text, unit.calls)
     _initialise()
     if len(units) <= 1 or workers <= 1:
         return [_compile(unit, target) for unit in units]

@@ -3,7 +3,8 @@
     plan -> nova -> linalg -> kernels -> buffers -> loops -> llvm -> ll -> object -> artifact
 
 Each stage up to `ll` has a textual form, which `Compiled.stages` keeps and `NOVA_DUMP=dir` writes.
-A compile can start from the text of any of the MLIR stages.
+A compile can start from the text of any of the MLIR stages. Stages from `loops` on depend on the
+target: with several targets there is one of each for every target, named `loops@x86_64-v4`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nova.codegen.dump import dump_stage
+from nova.codegen.signature import keep_signature
 from nova.errors import PipelineError
 from nova.log import log
 from nova.mlir.bindings import ir
@@ -29,10 +31,12 @@ MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "nova": lambda s: [],
     "linalg": lambda s: pipelines.nova_to_linalg(),
     "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work),
-    "buffers": lambda s: pipelines.kernels_to_buffers(),
-    "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work),
+    "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
+    "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns),
     "llvm": lambda s: pipelines.loops_to_llvm(s.target, s.fast_math),
 }
+# The stages that are the same for every target.
+SHARED_STAGES = ("nova", "linalg", "kernels", "buffers")
 
 
 @dataclass
@@ -73,6 +77,8 @@ def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
     """The module at the `nova` stage."""
     started = time.perf_counter()
     module = emit_module(plan, make_context())
+    with module.context, ir.Location.unknown():
+        keep_signature(module)
     verify_module(module)
     recorder.record("nova", module_text(module), time.perf_counter() - started)
     return module
@@ -83,22 +89,45 @@ def start_from_text(text: str, filename: str) -> ir.Module:
     return parse_module(text, filename, make_context())
 
 
+def copy_module(module: ir.Module) -> ir.Module:
+    """The same module once more, in the same context."""
+    with module.context, module.operation.location:
+        copy = ir.Module.create()
+        for name in module.operation.attributes:
+            copy.operation.attributes[name] = module.operation.attributes[name]
+        with ir.InsertionPoint(copy.body):
+            for op in module.body.operations:
+                op.operation.clone()
+        return copy
+
+
+def stages_between(after: str, until: str) -> list[str]:
+    """The names of the stages behind `after`, up to and with `until`."""
+    names = list(MLIR_STAGES)
+    for name in (after, until):
+        if name not in names:
+            raise PipelineError(f"no stage {name!r}", hint=f"the stages are {', '.join(names)}")
+    return names[names.index(after) + 1 : names.index(until) + 1]
+
+
 def run_stages(
     module: ir.Module,
     settings: Settings,
     recorder: Recorder,
     *,
     after: str = "nova",
+    until: str = "llvm",
+    suffix: str = "",
     observe: Callable[[str, ir.Module], Any] | None = None,
 ) -> None:
-    """Take `module` from the stage `after` through all later MLIR stages, in place."""
-    names = list(MLIR_STAGES)
-    if after not in names:
-        raise PipelineError(f"no stage {after!r}", hint=f"the stages are {', '.join(names)}")
-    for name in names[names.index(after) + 1 :]:
+    """Take `module` from the stage `after` through the MLIR stages up to `until`, in place.
+
+    `suffix` is put behind the names under which the stages are recorded.
+    """
+    for name in stages_between(after, until):
         started = time.perf_counter()
         run_pipeline(module, MLIR_STAGES[name](settings))
         if observe is not None:
             observe(name, module)
         seconds = time.perf_counter() - started
-        recorder.record(name, module_text(module), seconds)
+        recorder.record(name + suffix, module_text(module), seconds)

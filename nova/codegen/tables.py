@@ -1,25 +1,26 @@
 """Reading `main`: the launch table, buffer table and constants of a lowered module.
 
 Comes in: a module at the `loops` stage, where main is a list of calls on arguments, outputs, views
-of the workspace and constants. Goes out: `Tables`, which the artifact stores and the runtime runs.
+of the workspace and constants. Goes out: `Tables`, which the file stores and the runtime runs, and
+the bytes of the constants. Called by the compile driver, once for each variant.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from nova.artifact.format import BufferSpec, KernelSpec, LaunchSpec
+from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
+from nova.codegen.tasks import make_tasks
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
-from nova.mlir.types import nova_dtype
+from nova.mlir.types import memory_dtype
 from nova.mlir.walk import find_function, functions
+from nova.passes.plan_tasks import moved_bytes
 
-_ALIGN = 64
 # What main may hold: calls, what they are given, and the end.
 _HOST_OPS = VIEWS | {
     "arith.constant",
@@ -30,20 +31,8 @@ _HOST_OPS = VIEWS | {
 }
 
 
-@dataclass(frozen=True)
-class Tables:
-    """What the runtime needs besides the machine code."""
-
-    kernels: tuple[KernelSpec, ...]
-    launches: tuple[LaunchSpec, ...]
-    buffers: tuple[BufferSpec, ...]
-    constants: bytes
-    workspace_size: int
-    work: int
-
-
-def read_tables(module: ir.Module) -> Tables:
-    """The tables of a module at the `loops` stage."""
+def read_tables(module: ir.Module) -> tuple[Tables, bytes]:
+    """The tables and the constants of a module at the `loops` stage."""
     return _Reader(module).read()
 
 
@@ -58,8 +47,10 @@ class _Reader:
         self.constants = bytearray()
         self.constant_at: dict[str, int] = {}
 
-    def read(self) -> Tables:
+    def read(self) -> tuple[Tables, bytes]:
         attributes = self.main.attributes
+        if "nova.outputs" not in attributes:
+            raise LoweringError("@main is not of the stage loops: it has no nova.outputs")
         outputs = int(attributes["nova.outputs"].value)
         arguments = list(self.main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
@@ -70,6 +61,7 @@ class _Reader:
         self.workspace = arguments[-1]
         kernels = {f.name.value: f for f in functions(self.module) if "nova.kernel" in f.attributes}
         order = {name: i for i, name in enumerate(kernels)}
+        reads = [_count_reads(f) for f in kernels.values()]
         launches = []
         for op in self.main.entry_block.operations:
             if op.operation.name not in _HOST_OPS:
@@ -80,15 +72,18 @@ class _Reader:
             if op.operation.name == "func.call":
                 buffers = list(op.operation.operands)[:-2]
                 ids = tuple(self._buffer(b) for b in buffers)
-                launches.append(LaunchSpec(order[op.callee.value], ids))
-        return Tables(
-            tuple(_kernel_spec(f) for f in kernels.values()),
-            tuple(launches),
-            tuple(self.buffers),
-            bytes(self.constants),
-            int(attributes["nova.workspace"].value),
-            sum(int(f.attributes["nova.work"].value) for f in kernels.values()),
+                number = order[op.callee.value]
+                launches.append(LaunchSpec(number, ids, reads[number]))
+        specs = [_kernel_spec(f) for f in kernels.values()]
+        tables = Tables(
+            buffers=tuple(self.buffers),
+            kernels=tuple(specs),
+            launches=tuple(launches),
+            workspace_size=int(attributes["nova.workspace"].value),
+            work=sum(specs[launch.kernel].flops for launch in launches),
+            tasks=make_tasks(list(kernels.values()), launches, list(self.buffers)),
         )
+        return tables, bytes(self.constants)
 
     def _buffer(self, value: Any) -> int:
         root = buffer_root(value)
@@ -111,24 +106,28 @@ class _Reader:
             for op in self.module.body.operations:
                 if op.operation.name == "memref.global" and op.sym_name.value == name:
                     data = dense_bytes(op.operation.attributes["initial_value"])
-                    self.constants += bytes(-len(self.constants) % _ALIGN)
+                    self.constants += bytes(-len(self.constants) % ALIGN)
                     self.constant_at[name] = len(self.constants)
                     self.constants += data or b"\0"  # an empty one has an address as well
         return self.constant_at[name]
 
 
+def _count_reads(function: Any) -> int:
+    """How many arguments stand before the first one that the kernel writes."""
+    if "nova.writes" not in function.attributes:
+        return 0
+    return next((i for i, w in enumerate(function.attributes["nova.writes"]) if len(w)), 0)
+
+
 def _kernel_spec(function: Any) -> KernelSpec:
     attributes = function.attributes
-    moved = sum(
-        nbytes(a.type) for a in function.entry_block.arguments if isinstance(a.type, ir.MemRefType)
-    )
     return KernelSpec(
         name=function.name.value,
         symbol=function.name.value,
         grid=int(attributes["nova.tiles"].value),
         core=attributes["nova.core"].value,
         flops=int(attributes["nova.work"].value),
-        bytes=moved,
+        bytes=moved_bytes(function),
         location=_location_text(function.location),
     )
 
@@ -145,13 +144,13 @@ def _constant_index(value: Any) -> int:
 def dense_bytes(attr: Any) -> bytes:
     """The elements of a dense attribute, as they lie in memory."""
     type_ = attr.type
-    dtype = nova_dtype(type_.element_type)
+    dtype = memory_dtype(type_.element_type)
     shape = tuple(type_.shape)
     if prod(shape) == 0:
         return b""
     if attr.is_splat:
-        return np.full(shape, attr.get_splat_value().value).astype(dtype.numpy).tobytes()
+        return np.full(shape, attr.get_splat_value().value).astype(dtype).tobytes()
     try:
-        return np.array(attr).astype(dtype.numpy, copy=False).reshape(shape).tobytes()
+        return np.array(attr).astype(dtype, copy=False).reshape(shape).tobytes()
     except (ValueError, TypeError):
-        return np.asarray(list(attr)).astype(dtype.numpy).tobytes()
+        return np.asarray(list(attr)).astype(dtype).tobytes()

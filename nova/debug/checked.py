@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.compiler import Compiled
+from nova.compiled import Compiled
 from nova.debug.compare import (
     Difference,
     Spread,
@@ -43,6 +43,7 @@ from nova.debug.surgery import Program, all_slots, prefix
 from nova.dlpack import as_numpy
 from nova.errors import NovaError
 from nova.plan import Arg, Derivation, Plan, Slot, parse_plan
+from nova.runtime.futures import EndedRun
 from nova.settings import Settings, current_settings
 
 _NOISY_RUNS = 4
@@ -182,16 +183,29 @@ class CheckedProgram:
         self._program = program
         self._mode = mode
         self._plan = plan
-        self._checker = Checker(plan, Settings.of(executable.manifest.options), executable.program)
+        self._checker = Checker(plan, Settings.of(executable.spec.options), executable.program)
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         self._check(arrays)
         return self._program(*arrays, out=out)
 
-    def run(self, inputs: Sequence[Any], params: Sequence[Any] = (), out: Any = None) -> Any:
+    def run(
+        self,
+        inputs: Sequence[Any],
+        params: Sequence[Any] = (),
+        out: Any = None,
+        timeout: float | None = None,
+    ) -> Any:
         if isinstance(inputs, list | tuple) and isinstance(params, list | tuple):
             self._check([*inputs, *params])
-        return self._program.run(inputs, params, out)
+        return self._program.run(inputs, params, out, timeout)
+
+    def submit(self, arrays: Sequence[Any], out: Any, stream: Any, timeout: float | None) -> Any:
+        """Checks are Python, so the run is over when this returns: in any stream, in order."""
+        try:
+            return EndedRun(self.run(arrays, (), out, timeout), None)
+        except Exception as error:
+            return EndedRun(None, error)
 
     @property
     def last_failure(self) -> Finding | None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nova.compiler import Compiled, compile
+from nova.compiled import Compiled
+from nova.compiler import compile
 from nova.dtypes import bool_, f64
 from nova.errors import AttributeValueError, GradcheckError, GradientError
 from nova.graph.functions import FUNCTIONS

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from nova import knobs
-from nova.compiler import Compiled, compile_plan
+from nova.compiled import Compiled
+from nova.compiler import compile_plan
 from nova.dtypes import TensorType, bool_
 from nova.plan import Arg, Input, Param, Plan
 from nova.settings import Settings

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.compiler import Compiled
+from nova.compiled import Compiled
 from nova.debug.checked import Checker
 from nova.debug.derivatives import all_derivations
 from nova.debug.finding import Finding, error_of
@@ -85,7 +85,7 @@ def _start(program: Any, inputs: Sequence[Any] | None) -> tuple[Program, Setting
     settings = current_settings()
     finding: Finding | None = getattr(program, "finding", None)
     if isinstance(program, Compiled):
-        settings = Settings.of(program._executable.manifest.options)
+        settings = Settings.of(program._executable.spec.options)
         finding = getattr(program._program, "last_failure", None)
         plan = program.plan
     elif isinstance(program, Plan):

@@ -116,7 +116,7 @@ class CheckpointFile:
         )
 
 
-def _pack(saved: Saved) -> bytearray:
+def _pack(saved: Saved) -> bytes:
     tensors: dict[str, np.ndarray] = {}
     first: dict[int, str] = {}
     for name, array in saved.state.items():

@@ -2,13 +2,13 @@
 
 The file is the length of the header (8 bytes, little endian), the header, and the arrays one after
 the other without gaps. Nothing in a file is trusted: what does not add up is an ArtifactError.
-`Module.save`, `Module.load` and checkpoints come here.
+`Module.save`, `Module.load`, checkpoints and programs with weights beside them come here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedReader
 from math import prod
@@ -81,45 +81,66 @@ def read_metadata(path: str | Path) -> dict[str, str]:
         raise error.located(str(path)) from None
 
 
+@dataclass(frozen=True)
+class Layout:
+    """A file that is to be written: its header, and the arrays in the order of their data.
+
+    `offsets` says where each array begins behind the header.
+    """
+
+    header: bytes
+    arrays: dict[str, np.ndarray]
+    offsets: dict[str, int]
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The bytes of the file, one array after the other; nothing is copied."""
+        yield self.header
+        for array in self.arrays.values():
+            yield array.reshape(-1).view(np.uint8).data
+
+
 def write_safetensors(
     path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write arrays under names, and texts under keys; the file appears whole or not at all."""
-    data = pack_safetensors(tensors, metadata)
+    write_layout(path, lay_out(tensors, metadata))
+
+
+def write_layout(path: str | Path, layout: Layout) -> None:
+    """Write a file that was laid out; it appears whole or not at all."""
     try:
-        write_atomically(Path(path), memoryview(data))
+        write_atomically(Path(path), layout.pieces())
     except OSError as error:
         raise _cannot("write", path, error) from error
 
 
 def pack_safetensors(
     tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None
-) -> bytearray:
+) -> bytes:
     """The bytes of a file with these arrays and texts."""
+    return b"".join(lay_out(tensors, metadata).pieces())
+
+
+def lay_out(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Layout:
+    """The file with these arrays and texts."""
     arrays = {name: _storable(name, value) for name, value in tensors.items()}
     # Wide types first, as the format's own writer does: every array is aligned for its type.
     order = sorted(arrays, key=lambda n: (-arrays[n].itemsize, n))
     header: dict[str, Any] = {_METADATA: _checked_metadata(metadata)} if metadata else {}
-    end = 0
+    offsets, end = {}, 0
     for name in order:
         array = arrays[name]
-        start, end = end, end + array.nbytes
+        offsets[name], end = end, end + array.nbytes
         header[name] = {
             "dtype": _NAMES[array.dtype],
             "shape": list(array.shape),
-            "data_offsets": [start, end],
+            "data_offsets": [offsets[name], end],
         }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    data = bytearray(8 + len(text) + end)
-    data[:8] = len(text).to_bytes(8, "little")
-    data[8 : 8 + len(text)] = text
-    at = 8 + len(text)
-    for name in order:
-        bits = arrays[name].reshape(-1).view(np.uint8)
-        data[at : at + bits.size] = bits.data
-        at += bits.size
-    return data
+    return Layout(
+        len(text).to_bytes(8, "little") + text, {name: arrays[name] for name in order}, offsets
+    )
 
 
 def _storable(name: Any, value: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 
 from torch_mlir import ir, passmanager, rewrite
+from torch_mlir._mlir_libs import _stablehlo as stablehlo
 from torch_mlir.dialects import (
     arith,
     bufferization,
@@ -27,6 +28,9 @@ from torch_mlir.dialects import (
 # op classes register themselves, and an empty module ends the search.
 sys.modules.setdefault("torch_mlir.dialects.nova", ModuleType("torch_mlir.dialects.nova"))
 
+# Its passes are known to every pass manager from here on; a dialect is registered per context.
+stablehlo.register_stablehlo_passes()
+
 __all__ = [
     "arith",
     "bufferization",
@@ -41,6 +45,7 @@ __all__ = [
     "passmanager",
     "rewrite",
     "scf",
+    "stablehlo",
     "tensor",
     "vector",
 ]

@@ -6,7 +6,6 @@ from math import prod
 from typing import Any
 
 from nova.mlir.bindings import ir, linalg, memref
-from nova.mlir.types import nova_dtype
 
 VIEWS = {"memref.expand_shape", "memref.collapse_shape", "memref.cast", "memref.reinterpret_cast"}
 
@@ -30,8 +29,11 @@ def view_as(value: Any, type_: Any) -> Any:
 
 
 def nbytes(type_: Any) -> int:
-    """The size of a static memref, in bytes."""
-    return prod(type_.shape) * nova_dtype(type_.element_type).itemsize
+    """The size of a static memref, in bytes; a bool takes one."""
+    element = type_.element_type
+    return prod(type_.shape) * (
+        8 if isinstance(element, ir.IndexType) else (element.width + 7) // 8
+    )
 
 
 def emit_copy(source: Any, target: Any) -> None:

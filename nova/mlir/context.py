@@ -10,7 +10,7 @@ import dataclasses
 import re
 
 from nova.errors import MLIRSyntaxError
-from nova.mlir.bindings import ir
+from nova.mlir.bindings import ir, stablehlo
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
 from nova.mlir.dialect import load_dialect
 
@@ -23,11 +23,12 @@ _BRACKETS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|->|[<>=]=|([(\[{<])|([)\]}
 
 
 def make_context() -> ir.Context:
-    """A context with every upstream dialect and the nova dialect; not shared between threads."""
+    """A context with every upstream dialect, StableHLO and nova; not shared between threads."""
     context = ir.Context()
     # One compile is one thread of work; kernels are compiled in parallel at the LLVM level.
     context.enable_multithreading(False)
     load_dialect(context)
+    stablehlo.register_dialect(context, load=False)
     return context
 
 
@@ -48,6 +49,19 @@ def verify_module(module: ir.Module) -> None:
             module.operation.verify()
         except ir.MLIRError as error:
             raise _syntax_error(said, str(error), "", "") from None
+
+
+def decode_source(data: bytes, filename: str) -> str:
+    """The text of a file that MLIR can be given without danger."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        raise MLIRSyntaxError(
+            "this is not MLIR text: the byte here is not UTF-8", where=place_after(filename, before)
+        ) from None
+    check_nesting(text, filename)
+    return text
 
 
 def check_nesting(text: str, filename: str) -> None:

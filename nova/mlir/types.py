@@ -55,6 +55,15 @@ def nova_dtype(element: ir.Type) -> DType:
         ) from None
 
 
+def memory_dtype(element: ir.Type) -> np.dtype:
+    """The numpy type of elements in memory, also of those inside of programs that Nova imports."""
+    if isinstance(element, ir.IndexType):
+        return np.dtype(np.int64)
+    if isinstance(element, ir.IntegerType) and element.width in (16, 32, 64):
+        return np.dtype(f"i{element.width // 8}")
+    return nova_dtype(element).numpy
+
+
 def nova_type(type_: ir.Type) -> TensorType:
     """The TensorType of a ranked, static MLIR tensor or memref type."""
     if not isinstance(type_, ir.ShapedType):

@@ -62,3 +62,29 @@ def function_ops(module: ir.Module, prefix: str = "") -> list[Any]:
         for op in function.entry_block.operations
         if op.operation.name.startswith(prefix)
     ]
+
+
+def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
+    """All ops at any depth of a module or function, and itself; inner ones come first.
+
+    Not MLIR's own walk: that makes a RuntimeError of what its callback raises, also of Ctrl-C.
+    """
+    found: list[Any] = []
+
+    def visit(op: Any) -> None:
+        if outer_first:
+            found.append(op)
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    visit(inner.operation)
+        if not outer_first:
+            found.append(op)
+
+    visit(within.operation)
+    return found
+
+
+def find_ops(within: Any, *names: str) -> list[Any]:
+    """Every op of these names in a module or function, at any depth; inner ones come first."""
+    return [op for op in every_op(within) if op.name in names]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, memref
-from nova.mlir.walk import functions
+from nova.mlir.walk import every_op, functions
 
 
 def store_bools_as_bytes(module: ir.Module) -> None:
@@ -22,18 +22,16 @@ def store_bools_as_bytes(module: ir.Module) -> None:
     for function in functions(module):
         if function.is_external:
             continue
-        for argument in function.entry_block.arguments:
-            _retype(argument)
         accesses: list[Any] = []
-
-        def visit(op: Any, accesses: list[Any] = accesses) -> Any:
+        for op in every_op(function):
             for result in op.results:
                 _retype(result)
+            for region in op.regions:
+                for block in region.blocks:
+                    for argument in block.arguments:
+                        _retype(argument)
             if op.name in ("memref.load", "memref.store"):
                 accesses.append(op)
-            return ir.WalkResult.ADVANCE
-
-        function.operation.walk(visit)
         for op in accesses:
             _convert(op)
         types = [a.type for a in function.entry_block.arguments]

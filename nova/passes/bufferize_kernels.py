@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir, memref, tensor
-from nova.mlir.buffers import buffer_root, emit_copy, view_as
+from nova.mlir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import Structured, is_structured
-from nova.mlir.walk import find_function, functions, main_function
+from nova.mlir.walk import find_function, find_ops, functions, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.form_kernels import root as reshaped_root
+from nova.passes.loop_buffers import yield_in_place
 
 _ONE_SHOT = (
     "one-shot-bufferize{bufferize-function-boundaries=true "
@@ -40,6 +40,8 @@ class BufferizeKernels(Pass):
         main = main_function(module)
         for function in functions(module):
             _protect_arguments(function)
+        for loop in find_ops(module, "scf.for", "scf.while"):
+            yield_in_place(loop)
         _separate_updates(module, main)
         UpstreamPass(_ONE_SHOT).run(module)
         main = main_function(module)
@@ -110,6 +112,8 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     block = kernel.entry_block
     returned = block.operations[len(block.operations) - 1]
     inputs = len(block.arguments)
+    _own_results(returned)
+    _hoist_large_buffers(kernel)
     allocs = [op for op in block.operations if op.operation.name == "memref.alloc"]
     roots = [buffer_root(v) for v in returned.operands]
     outs = list(dict.fromkeys(r for r in roots if r in [a.operation.results[0] for a in allocs]))
@@ -141,6 +145,31 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     kernel.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
     kernel.attributes["nova.outs"] = ir.IntegerAttr.get(i64, len(outs))
     return _Destinations(results, tuple(added))
+
+
+def _own_results(returned: Any) -> None:
+    """Copy what a kernel returns and no op of its own allocated: the result of a loop or branch."""
+    for i, value in enumerate(returned.operands):
+        root = buffer_root(value)
+        if isinstance(root, ir.OpResult) and root.owner.operation.name.startswith("scf."):
+            with ir.InsertionPoint(returned.operation), returned.location:
+                own = memref.AllocOp(value.type, [], []).result
+                emit_copy(value, own)
+            returned.operands[i] = own
+
+
+def _hoist_large_buffers(kernel: Any) -> None:
+    """Buffers that a loop makes in every turn, and that are no matter of the stack, are made once.
+
+    No turn sees what another left in them: what a loop carries is in the buffers it started with
+    (see `yield_in_place`).
+    """
+    block = kernel.entry_block
+    top = {op.operation for op in block.operations}
+    for op in find_ops(kernel, "memref.alloc"):
+        type_ = op.results[0].type
+        if op not in top and type_.has_static_shape and nbytes(type_) > _STACK_LIMIT:
+            op.move_before(block.operations[0].operation)
 
 
 def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
@@ -184,17 +213,9 @@ def _set_type(function: Any) -> None:
 
 def _allocate_on_stack(kernel: Any) -> None:
     """Allocations inside of loops (from upstream's bufferization) must be small: on the stack."""
-    nested: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name == "memref.alloc":
-            nested.append(op)
-        return ir.WalkResult.ADVANCE
-
-    kernel.operation.walk(visit)
-    for op in nested:
+    for op in find_ops(kernel, "memref.alloc"):
         type_ = op.results[0].type
-        if not type_.has_static_shape or prod(type_.shape) * 8 > _STACK_LIMIT:
+        if not type_.has_static_shape or nbytes(type_) > _STACK_LIMIT:
             raise LoweringError(
                 f"{kernel.name.value} would allocate {type_} in a loop", where=place_of(op.location)
             )
@@ -206,12 +227,10 @@ def _allocate_on_stack(kernel: Any) -> None:
 
 def _structure_copies(kernel: Any) -> None:
     """Copies that upstream found necessary, as linalg: so that they are tiled like the rest."""
-    for op in list(kernel.entry_block.operations):
-        op = op.operation
-        if op.name == "memref.copy":
-            with ir.InsertionPoint(op), op.location:
-                emit_copy(*op.operands)
-            op.erase()
+    for op in find_ops(kernel, "memref.copy"):
+        with ir.InsertionPoint(op), op.location:
+            emit_copy(*op.operands)
+        op.erase()
 
 
 def _rewrite_call(call: Any, destinations: _Destinations) -> None:

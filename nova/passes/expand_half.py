@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.mathlib.builder import Builder, Float, Int
+from nova.mlir.walk import every_op
 from nova.passes.base import Pass
 
 
@@ -23,15 +24,11 @@ class ExpandHalf(Pass):
 
     def run(self, module: ir.Module) -> None:
         found: list[tuple[Any, Any]] = []
-
-        def collect(op: Any) -> Any:
+        for op in every_op(module):
             if op.name == "arith.extf" and _is_half(op.operands[0].type):
                 found.append((op, _widened))
             elif op.name == "arith.truncf" and _is_half(op.results[0].type):
                 found.append((op, _narrowed))
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(collect)
         for op, expand in found:
             with op.location, ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(expand(op))

@@ -14,6 +14,7 @@ from nova.errors import LoweringError
 from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
 from nova.mlir.mathlib import EXPANSIONS, ROUNDING, Builder
+from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
 
 
@@ -37,14 +38,7 @@ class ExpandMath(Pass):
 
     def run(self, module: ir.Module) -> None:
         table = EXPANSIONS if self.native_rounding else EXPANSIONS | ROUNDING
-        found: list[ir.Operation] = []
-
-        def collect(op: ir.Operation) -> ir.WalkResult:
-            if op.name in table:
-                found.append(op)
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(collect)
+        found = find_ops(module, *table)
         builders: dict[ir.Type, Builder] = {}
         with module.context:
             for op in found:

@@ -250,11 +250,18 @@ def _delay_updates(module: ir.Module, main: Any) -> None:
 
 
 def _users(value: Any) -> list[Any]:
-    """The ops of main that use `value`, directly or through reshapes."""
+    """The ops of main that use `value`, directly or through reshapes and numbers read from it.
+
+    Those are made again in every kernel that needs them.
+    """
     users: list[Any] = []
     for use in value.uses:
         user = _in_main(use.owner.operation)
-        users += _users(user.results[0]) if user.name in _VIEWS else [user]
+        if user.name in _VIEWS or (len(user.results) and _is_scalar(user)):
+            for result in user.results:
+                users += _users(result)
+        else:
+            users.append(user)
     return users
 
 

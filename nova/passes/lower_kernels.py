@@ -12,6 +12,7 @@ from nova.mlir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.bools import store_bools_as_bytes
 from nova.schedules.cpu import KernelSchedule
+from nova.schedules.footprint import store_footprint
 from nova.schedules.loops import index
 from nova.targets import parse_target
 
@@ -23,7 +24,8 @@ class LowerKernels(Pass):
     A kernel gains two arguments, the range of tiles to compute, and loses its linalg ops; `main`
     passes (0, number of tiles). The number is also the kernel's attribute `nova.tiles`, and
     `nova.core` says what it mostly does: `matrix`, `vector`, or `host` for what has one tile and
-    no structure. Bools are bytes in memory from here on.
+    no structure. `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` say what a tile touches
+    (see nova/schedules/footprint.py). Bools are bytes in memory from here on.
     """
 
     name: ClassVar[str] = "lower-kernels"
@@ -77,4 +79,5 @@ def _lower(kernel: Any, target: Any, tile_work: int) -> int:
         ir.IntegerType.get_signless(64), schedule.tiles
     )
     kernel.attributes["nova.core"] = ir.StringAttr.get(schedule.core)
+    store_footprint(kernel, schedule.footprint)
     return schedule.tiles

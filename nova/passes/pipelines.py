@@ -10,6 +10,7 @@ from collections.abc import Callable
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.bufferize_kernels import BufferizeKernels
 from nova.passes.canonicalize_nova import CanonicalizeNova
+from nova.passes.contract_products import ContractProducts
 from nova.passes.convert_nova_to_linalg import ConvertNovaToLinalg
 from nova.passes.decompose_composites import DecomposeComposites
 from nova.passes.expand_half import ExpandHalf
@@ -17,11 +18,19 @@ from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
 from nova.passes.fold_transposes import FoldTransposes
 from nova.passes.form_kernels import FormKernels
+from nova.passes.lower_control_flow import LowerControlFlow
 from nova.passes.lower_kernels import LowerKernels
+from nova.passes.lower_scatter import LowerScatter
+from nova.passes.lower_sort import LowerSort
+from nova.passes.make_signless import MakeSignless
+from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
 from nova.passes.share_kernels import ShareKernels
+from nova.passes.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.strip_host import StripHost
+from nova.passes.structure_tensors import StructureTensors
+from nova.passes.unfold_convolutions import UnfoldConvolutions
 from nova.passes.widen_conversions import WidenConversions
 from nova.targets import parse_target
 
@@ -39,8 +48,54 @@ def nova_to_linalg() -> list[Pass]:
     ]
 
 
+def stablehlo_to_linalg() -> list[Pass]:
+    """StableHLO to fused linalg on tensors."""
+    return [
+        # jax writes functions that other compilers have built in as composites.
+        UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
+        UpstreamPass("inline,symbol-dce"),
+        UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
+        SimplifyStablehlo(),
+        UpstreamPass("stablehlo-legalize-to-linalg,canonicalize,cse"),
+        # What upstream leaves: its regions are linalg by now.
+        LowerScatter(),
+        LowerSort(),
+        LowerControlFlow(),
+        *import_linalg(),
+    ]
+
+
+def tosa_to_linalg() -> list[Pass]:
+    """TOSA to fused linalg on tensors."""
+    return [
+        UpstreamPass("inline,symbol-dce"),
+        UpstreamPass("func.func(tosa-infer-shapes,tosa-make-broadcastable)"),
+        # Loops first: what is inside of them is converted with the rest.
+        UpstreamPass("tosa-to-scf"),
+        UpstreamPass("func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor)"),
+        *import_linalg(),
+    ]
+
+
+def import_linalg() -> list[Pass]:
+    """Linalg as other compilers write it to what the stages behind know, fused."""
+    return [
+        MakeSignless(),
+        UpstreamPass("inline,symbol-dce,canonicalize,cse"),
+        StructureTensors(),
+        UpstreamPass("convert-elementwise-to-linalg"),
+        UpstreamPass("linalg-generalize-named-ops"),
+        UnfoldConvolutions(),
+        ContractProducts(),
+        # Kernels compute in f32 and f64; behind the products, whose sums are rounded once.
+        UpstreamPass("arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32}"),
+        UpstreamPass("math-extend-to-supported-types{extra-types=f64 target-type=f32}"),
+        *linalg_fusion(),
+    ]
+
+
 def linalg_fusion() -> list[Pass]:
-    """Elementwise fusion; imported linalg programs join here."""
+    """Elementwise fusion."""
     return [
         UpstreamPass("canonicalize,cse"),
         # Before fusion, which would make a transpose part of other elementwise work.
@@ -57,14 +112,16 @@ def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
     return [FormKernels(serial_work)]
 
 
-def kernels_to_buffers() -> list[Pass]:
+def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Kernels to destination passing over one planned workspace."""
-    return [BufferizeKernels(), PlanWorkspace(), ShareKernels()]
+    return [BufferizeKernels(), PlanWorkspace(max_workspace), ShareKernels()]
 
 
-def buffers_to_loops(target: str = "cpu", tile_work: int = 65_536) -> list[Pass]:
-    """Kernels to loops over their tiles, by the target's schedules."""
-    return [LowerKernels(target, tile_work), UpstreamPass("canonicalize,cse")]
+def buffers_to_loops(
+    target: str = "cpu", tile_work: int = 65_536, task_ns: int = 50_000
+) -> list[Pass]:
+    """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
+    return [LowerKernels(target, tile_work), UpstreamPass("canonicalize,cse"), PlanTasks(task_ns)]
 
 
 def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
@@ -94,6 +151,9 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
 
 PIPELINES: dict[str, Callable[..., list[Pass]]] = {
     "nova-to-linalg": nova_to_linalg,
+    "stablehlo-to-linalg": stablehlo_to_linalg,
+    "tosa-to-linalg": tosa_to_linalg,
+    "import-linalg": import_linalg,
     "linalg-fusion": linalg_fusion,
     "linalg-to-kernels": linalg_to_kernels,
     "kernels-to-buffers": kernels_to_buffers,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
-from nova.errors import LoweringError
+from nova.errors import LoweringError, WorkspaceError
 from nova.mlir.bindings import arith, func, ir, memref
 from nova.mlir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.mlir.diagnostics import place_of
-from nova.mlir.walk import find_function, main_function
+from nova.mlir.walk import find_function, kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.donation import can_write_in_place, delay_updates
-
-_ALIGN = 64
+from nova.passes.recompute import Call, Recompute
+from nova.passes.workspace_layout import Layout, Lifetime, lay_out, order_calls
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,23 @@ class PlanWorkspace(Pass):
     """Turn `main` into `main(arguments, outputs, workspace)`.
 
     Results are written straight into the output buffers; an updated parameter straight into the
-    parameter when no later kernel reads its old value. Other buffers get offsets in one
-    workspace by lifetime (largest first, lowest offset that is free while they live), aligned to
-    64 bytes. The size is the attribute `nova.workspace`; `nova.outputs` counts the outputs.
+    parameter when no later kernel reads its old value. Other buffers get offsets in one workspace,
+    aligned to 64 bytes: they share memory by lifetime, and as little as `max_workspace` allows
+    where sharing would order kernels that are independent (nova/passes/workspace_layout.py). What
+    still does not fit is computed again instead of kept (nova/passes/recompute.py). The size is the
+    attribute `nova.workspace`; `nova.outputs` counts the outputs.
     A result that is an argument, a constant or given twice is copied by a kernel of its own.
     """
 
     name: ClassVar[str] = "plan-workspace"
+    max_workspace: int | None = None
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
         if "nova.workspace" in main.attributes:
             raise LoweringError("@main has a workspace already", where=place_of(main.location))
         _require_buffer_results(main)
-        _Planner(module, main).plan()
+        _Planner(module, main, self.max_workspace).plan()
 
 
 def _require_buffer_results(main: Any) -> None:
@@ -54,19 +57,9 @@ def _require_buffer_results(main: Any) -> None:
     raise LoweringError(f"@main {wrong}", where=place_of(main.location), hint=hint)
 
 
-@dataclass
-class _Buffer:
-    """A buffer of main with the calls between which it lives."""
-
-    value: Any
-    nbytes: int
-    first: int
-    last: int
-    offset: int = field(default=-1)
-
-
 class _Planner:
-    def __init__(self, module: ir.Module, main: Any):
+    def __init__(self, module: ir.Module, main: Any, limit: int | None):
+        self.limit = limit
         self.module = module
         self.main = main
         self.block = main.entry_block
@@ -174,39 +167,73 @@ class _Planner:
     # --- workspace ------------------------------------------------------------------------------
 
     def _place_buffers(self) -> int:
-        buffers = self._lifetimes()
-        placed: list[_Buffer] = []
-        for buffer in sorted(buffers, key=lambda b: (-b.nbytes, b.first)):
-            buffer.offset = _lowest_free(buffer, placed)
-            placed.append(buffer)
-        size = max((b.offset + _aligned(b.nbytes) for b in placed), default=0)
+        buffers, layout = self._fit()
         i8 = ir.IntegerType.get_signless(8)
-        workspace_type = ir.MemRefType.get([size], i8)
+        workspace_type = ir.MemRefType.get([layout.size], i8)
         workspace = self.block.add_argument(workspace_type, self.main.location)
         index = ir.IndexType.get()
-        for buffer in buffers:
-            op = buffer.value.owner.operation
+        for buffer, offset in zip(buffers, layout.offsets, strict=True):
+            op = buffer.owner.operation
             with ir.InsertionPoint(op), op.location:
-                at = arith.ConstantOp(index, ir.IntegerAttr.get(index, buffer.offset)).result
-                view = memref.ViewOp(buffer.value.type, workspace, at, []).result
-            buffer.value.replace_all_uses_with(view)
+                at = arith.ConstantOp(index, ir.IntegerAttr.get(index, offset)).result
+                view = memref.ViewOp(buffer.type, workspace, at, []).result
+            buffer.replace_all_uses_with(view)
             op.erase()
-        return size
+        return layout.size
 
-    def _lifetimes(self) -> list[_Buffer]:
-        buffers: dict[Any, _Buffer] = {}
-        for time, op in enumerate(self.block.operations):
-            op = op.operation
-            if op.name == "memref.alloc":
-                value = op.results[0]
-                buffers[value] = _Buffer(value, nbytes(value.type), -1, -1)
-            elif op.name == "func.call":
-                for operand in op.operands:
-                    used = buffers.get(buffer_root(operand))
-                    if used is not None:
-                        used.first = time if used.first < 0 else used.first
-                        used.last = time
-        return list(buffers.values())
+    def _fit(self) -> tuple[list[Any], Layout]:
+        """The buffers and where they lie; what does not fit is computed again instead of kept."""
+        again = None
+        found: list[int] = []
+        while True:
+            buffers, lifetimes, before = self._lifetimes()
+            layout = lay_out(lifetimes, before, self.limit)
+            found.append(layout.size)
+            if self.limit is None or layout.size <= self.limit:
+                return buffers, layout
+            again = again or Recompute(self._calls)
+            if not again.step():
+                raise WorkspaceError(
+                    f"the program needs {min(found)} bytes of scratch memory, and max_workspace "
+                    f"allows {self.limit}",
+                    hint=f"max_workspace={min(found)} is the least that works",
+                )
+
+    def _calls(self) -> list[Call]:
+        known = {
+            k.name.value: [int(k.attributes[f"nova.{a}"].value) for a in ("inputs", "work")]
+            for k in kernels(self.module)
+        }
+        return [
+            Call(
+                op.operation,
+                tuple(map(buffer_root, op.operation.operands)),
+                *known[op.callee.value],
+            )
+            for op in self.block.operations
+            if op.operation.name == "func.call"
+        ]
+
+    def _lifetimes(self) -> tuple[list[Any], list[Lifetime], list[int]]:
+        """Allocations, the calls that use each, and the order that values give to the calls."""
+        uses: dict[Any, list[int]] = {
+            op.operation.results[0]: []
+            for op in self.block.operations
+            if op.operation.name == "memref.alloc"
+        }
+        calls = self._calls()
+        number: dict[Any, int] = {}
+        for time, call in enumerate(calls):
+            for root in dict.fromkeys(call.roots):
+                number.setdefault(root, len(number))
+                if root in uses:
+                    uses[root].append(time)
+        buffers = [buffer for buffer, times in uses.items() if times]
+        for unused in [buffer for buffer, times in uses.items() if not times]:
+            _erase(unused.owner.operation)
+        lifetimes = [Lifetime(nbytes(b.type), tuple(uses[b])) for b in buffers]
+        touched = [([number[r] for r in c.read], [number[r] for r in c.written]) for c in calls]
+        return buffers, lifetimes, order_calls(touched)
 
     def _set_argument_attributes(self, count: int) -> None:
         given = list(self.main.arg_attrs) if len(self.arguments) else []
@@ -214,21 +241,11 @@ class _Planner:
         self.main.arg_attrs = [*given, *[empty] * (count - len(given))]
 
 
-def _lowest_free(buffer: _Buffer, placed: list[_Buffer]) -> int:
-    alive = sorted(
-        (b for b in placed if b.first <= buffer.last and buffer.first <= b.last),
-        key=lambda b: b.offset,
-    )
-    offset = 0
-    for other in alive:
-        if other.offset - offset >= _aligned(buffer.nbytes):
-            break
-        offset = max(offset, other.offset + _aligned(other.nbytes))
-    return offset
-
-
-def _aligned(size: int) -> int:
-    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
+def _erase(op: Any) -> None:
+    """Erase a buffer or view that no call uses, and the views of it."""
+    for user in [use.owner.operation for use in op.results[0].uses]:
+        _erase(user)
+    op.erase()
 
 
 def _is_alloc(value: Any) -> bool:

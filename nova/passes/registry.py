@@ -15,6 +15,7 @@ from nova.passes.base import Pass
 PASS_MODULES: dict[str, str] = {
     "bufferize-kernels": "nova.passes.bufferize_kernels",
     "canonicalize-nova": "nova.passes.canonicalize_nova",
+    "contract-products": "nova.passes.contract_products",
     "convert-nova-to-linalg": "nova.passes.convert_nova_to_linalg",
     "decompose-composites": "nova.passes.decompose_composites",
     "expand-half": "nova.passes.expand_half",
@@ -22,11 +23,19 @@ PASS_MODULES: dict[str, str] = {
     "export-kernels": "nova.passes.export_kernels",
     "fold-transposes": "nova.passes.fold_transposes",
     "form-kernels": "nova.passes.form_kernels",
+    "lower-control-flow": "nova.passes.lower_control_flow",
     "lower-kernels": "nova.passes.lower_kernels",
+    "lower-scatter": "nova.passes.lower_scatter",
+    "lower-sort": "nova.passes.lower_sort",
+    "make-signless": "nova.passes.make_signless",
+    "plan-tasks": "nova.passes.plan_tasks",
     "plan-workspace": "nova.passes.plan_workspace",
     "relax-math": "nova.passes.relax_math",
     "share-kernels": "nova.passes.share_kernels",
+    "simplify-stablehlo": "nova.passes.simplify_stablehlo",
     "strip-host": "nova.passes.strip_host",
+    "structure-tensors": "nova.passes.structure_tensors",
+    "unfold-convolutions": "nova.passes.unfold_convolutions",
     "widen-conversions": "nova.passes.widen_conversions",
 }
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from nova.mlir.bindings import ir
+from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
 
 _FLAGS = "#arith.fastmath<reassoc,nsz,arcp,contract,afn>"
@@ -25,10 +26,5 @@ class RelaxMath(Pass):
 
     def run(self, module: ir.Module) -> None:
         flags = ir.Attribute.parse(_FLAGS)
-
-        def relax(op: Any) -> Any:
-            if op.name in _OPS:
-                op.attributes["fastmath"] = flags
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(relax)
+        for op in find_ops(module, *_OPS):
+            op.attributes["fastmath"] = flags

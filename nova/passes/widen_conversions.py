@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import arith, ir
+from nova.mlir.walk import every_op
 from nova.passes.base import Pass
 
 _FROM_INTEGER = {"arith.sitofp": arith.sitofp, "arith.uitofp": arith.uitofp}
@@ -23,16 +24,12 @@ class WidenConversions(Pass):
     name: ClassVar[str] = "widen-conversions"
 
     def run(self, module: ir.Module) -> None:
-        found: list[Any] = []
-
-        def collect(op: Any) -> Any:
-            if (op.name in _FROM_INTEGER and _is_short(op.results[0].type)) or (
-                op.name in _TO_INTEGER and _is_short(op.operands[0].type)
-            ):
-                found.append(op)
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(collect)
+        found = [
+            op
+            for op in every_op(module)
+            if (op.name in _FROM_INTEGER and _is_short(op.results[0].type))
+            or (op.name in _TO_INTEGER and _is_short(op.operands[0].type))
+        ]
         single = ir.F32Type.get()
         for op in found:
             source, target = op.operands[0], op.results[0].type

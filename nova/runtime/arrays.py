@@ -20,13 +20,14 @@ from nova.errors import (
     ArgumentDTypeError,
     ArgumentShapeError,
     ArgumentTypeError,
+    ArrayInUseError,
     DonationError,
     NovaError,
     OutputError,
 )
 from nova.graph.location import user_location
 
-_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE = -1, -2, -3
+_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE = -1, -2, -3, -4
 
 
 def make_converter(
@@ -49,7 +50,16 @@ def make_converter(
                     f"run() takes lists or tuples of arrays, not a {type(value).__name__}",
                     hint="run([x, y], [w]), or call the program: compiled(x, y, w)",
                 )
-            return _output(outputs[index], value) if is_output else _argument(args[index], value)
+            if index == _IN_USE:
+                title = _title((outputs if is_output else args)[value])
+                raise ArrayInUseError(
+                    f"{title} shares memory with an array of a submitted run that has not ended, "
+                    "and one of the two is written",
+                    hint="wait for its future, or submit both to one nova.NovaStream",
+                )
+            if is_output:
+                return _output(outputs[index], value)
+            return take_argument(args[index], value)
         except NovaError as error:
             raise error.located(str(user_location())) from None
 
@@ -62,7 +72,8 @@ def _count_error(specs: Sequence[TensorSpec], given: int, is_output: bool) -> Ar
     return ArgumentCountError(f"{given} {what} given, {len(specs)} wanted: {names or 'none'}")
 
 
-def _argument(spec: TensorSpec, value: Any) -> np.ndarray:
+def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
+    """`value` as an array that a run, or a file with weights, can use for this argument."""
     title = _title(spec)
     wanted = dtype(spec.dtype)
     if type(value) in (bool, int, float) and not spec.shape and not spec.donated:

@@ -1,4 +1,4 @@
-"""An artifact made runnable: mapped code, bound tables, one native program.
+"""An artifact made runnable: the best variant chosen, its code mapped, one native program.
 
 Needs neither MLIR nor LLVM. `Executable.program` is the native object; calling it is the hot path.
 """
@@ -7,58 +7,72 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
+from nova import _native
+from nova.artifact.choose import choose_variant, explain_variant
 from nova.artifact.format import Artifact
+from nova.artifact.manifest import VariantSpec
+from nova.artifact.tables import Tables, read_header
 from nova.dtypes import dtype
 from nova.errors import ArtifactError
-from nova.log import log
-from nova.runtime import _native
+from nova.log import enabled, log
 from nova.runtime.arrays import make_converter
-from nova.targets import parse_target
+from nova.runtime.failures import make_reporter
 
 # Below this many scalar operations a run is shorter than giving the interpreter lock away.
 _KEEP_GIL_WORK = 200_000
-_KINDS = {
-    "arg": _native.ARGUMENT,
-    "output": _native.OUTPUT,
-    "workspace": _native.WORKSPACE,
-    "constant": _native.CONSTANT,
-}
 
 
 class Executable:
-    """A loaded artifact."""
+    """A loaded artifact: `variant` is the index of the one that runs."""
 
     def __init__(self, artifact: Artifact):
-        manifest = artifact.manifest
-        check_features(manifest.target, manifest.features)
+        manifest, file = artifact.manifest, artifact.file
         self.artifact = artifact
         self.manifest = manifest
-        image = _native.Image(artifact.data, artifact.segments)
-        artifact.shared.relocate(image.base)
-        buffers = [
-            (
-                _KINDS[b.kind],
-                b.value + artifact.constant_vaddr if b.kind == "constant" else b.value,
-            )
-            for b in manifest.buffers
-        ]
-        kernels = manifest.kernels
-        launches = [
-            (artifact.symbols[kernels[la.kernel].symbol], kernels[la.kernel].grid, la.buffers)
-            for la in manifest.launches
-        ]
+        self.variant = choose_variant(artifact)
+        if enabled("load"):
+            log("load", self.why)
+        block = file.tables(self.variant)
+        self.workspace_size, work = read_header(block)
+        try:
+            image = file.load(self.variant)
+        except _native.FileError as error:
+            raise ArtifactError(f"check '{error.check}' failed: {error.text}") from None
         self.program = _native.Program(
             image,
+            block,
+            file.constants_vaddr(self.variant),
             [(a.shape, dtype(a.dtype).numpy, a.donated) for a in manifest.args],
             [(o.shape, dtype(o.dtype).numpy, o.alias) for o in manifest.outputs],
-            buffers,
-            launches,
-            manifest.workspace_size,
             make_converter(manifest.args, manifest.outputs),
-            int(manifest.options.get("work", 0)) > _KEEP_GIL_WORK,
+            work > _KEEP_GIL_WORK,
+            make_reporter(artifact, self.variant),
         )
+
+    @property
+    def spec(self) -> VariantSpec:
+        """What the manifest says about the variant that runs."""
+        return self.manifest.variants[self.variant]
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Kernels, launches and buffers of the variant that runs, for people and tools."""
+        return self.artifact.tables(self.variant)
+
+    @property
+    def why(self) -> str:
+        """Which variant runs, and why those before it do not: one line."""
+        return explain_variant(self.artifact, self.variant)
+
+
+def in_order(executable: Executable, order: Any) -> Executable:
+    """The same program with its tasks in the order of a simulation, on the calling thread."""
+    made = Executable(executable.artifact)
+    made.program.set_order(order)
+    return made
 
 
 class LoggedProgram:
@@ -71,7 +85,7 @@ class LoggedProgram:
     def __init__(self, executable: Executable, name: str):
         self._program = executable.program
         self._name = name
-        launches = len(executable.manifest.launches)
+        launches = len(executable.tables.launches)
         self._size = f"{launches} kernel{'s' if launches != 1 else ''}"
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
@@ -80,24 +94,23 @@ class LoggedProgram:
         self._log(started)
         return result
 
-    def run(self, inputs: Sequence[Any], params: Sequence[Any] = (), out: Any = None) -> Any:
+    def run(
+        self,
+        inputs: Sequence[Any],
+        params: Sequence[Any] = (),
+        out: Any = None,
+        timeout: float | None = None,
+    ) -> Any:
         started = time.perf_counter()
-        result = self._program.run(inputs, params, out)
+        result = self._program.run(inputs, params, out, timeout)
         self._log(started)
         return result
+
+    def submit(self, arrays: Sequence[Any], out: Any, stream: Any, timeout: float | None) -> Any:
+        run = self._program.submit(arrays, out, stream, timeout)
+        log("run", f"{self._name}: {self._size}, submitted")
+        return run
 
     def _log(self, started: float) -> None:
         seconds = time.perf_counter() - started
         log("run", f"{self._name}: {self._size}, {seconds * 1e6:.1f} us")
-
-
-def check_features(target: str, features: tuple[str, ...]) -> None:
-    """ArtifactError unless this CPU has every feature that the code was generated for."""
-    host = parse_target("cpu")
-    missing = sorted(set(features) - set(host.features))
-    if missing:
-        raise ArtifactError(
-            f"the code is for {target} and needs CPU features that are not here: "
-            f"{', '.join(missing)}",
-            hint="compile it for this machine, or for a smaller target such as x86_64",
-        )

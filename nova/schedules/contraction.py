@@ -126,6 +126,13 @@ def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     return rows, columns
 
 
+def register_shape(target: Target, spec: Contraction) -> tuple[int, int]:
+    """Rows and columns of C that are held in registers: a tile is a multiple of both."""
+    inner = _with_unit_columns(spec)
+    tiling = _tiling(target, inner)
+    return (tiling.mr, tiling.nr) if inner is spec else (tiling.nr, tiling.mr)
+
+
 def emit_block(
     target: Target,
     spec: Contraction,

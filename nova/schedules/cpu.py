@@ -7,6 +7,7 @@ and one tile is the kernel's ops in order, each restricted to the tile.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any
 
@@ -14,11 +15,21 @@ from nova.mlir.bindings import arith, ir, memref, scf
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.clone import clone_into
 from nova.mlir.structured import is_structured
-from nova.schedules.contraction import emit_block, is_worth_packing, tile_shape
+from nova.mlir.walk import find_ops
+from nova.schedules.contraction import (
+    emit_block,
+    is_worth_packing,
+    register_shape,
+    tile_shape,
+)
+from nova.schedules.footprint import find_footprint
 from nova.schedules.loops import LoopEmitter, Range, index
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.products import Product, find_product
 from nova.targets import Target
+
+_FEW_TILES, _LARGE_TILE, _SHORT = 16, 32_000_000, 64
+"""A kernel with products gets this many tiles, none below so many operations or so short a side."""
 
 
 class KernelSchedule:
@@ -44,8 +55,9 @@ class KernelSchedule:
         self.skipped: set[Any] = set()
         self.products = self._find_products()
         self.tile = self._choose_tile()
-        self.tiles = prod(ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True))
+        self.tiles = _count(self.grid, self.tile)
         self.core = "matrix" if self.products else "host" if others else "vector"
+        self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
 
     # --- analysis -------------------------------------------------------------------------------
 
@@ -66,13 +78,17 @@ class KernelSchedule:
     def _choose_tile(self) -> tuple[int, ...]:
         tile = [1] * len(self.grid)
         wanted: dict[int, int] = {}
+        unit: dict[int, int] = {}
         for product in self.products.values():
-            rows, columns = tile_shape(self.target, product.spec)
-            for loop, size in ((product.m, rows), (product.n, columns)):
+            sizes = tile_shape(self.target, product.spec)
+            units = register_shape(self.target, product.spec)
+            for loop, size, least in zip((product.m, product.n), sizes, units, strict=True):
                 if loop < len(self.grid):
                     wanted[loop] = max(wanted.get(loop, 1), size)
+                    unit[loop] = max(unit.get(loop, 1), least)
         for loop, size in wanted.items():
             tile[loop] = min(size, max(1, self.grid[loop]))
+        self._share_out(tile, unit)
         points = max(1, prod(self.grid))
         budget = max(1, int(self.tile_work / max(1.0, self.work / points)) // prod(tile))
         for i in reversed(range(len(self.grid))):
@@ -81,12 +97,28 @@ class KernelSchedule:
                 budget = max(1, budget // tile[i])
         return tuple(tile)
 
+    def _share_out(self, tile: list[int], unit: dict[int, int]) -> None:
+        """Halve the sides of a product's tile while there are few tiles with a lot of work each.
+
+        A tile packs its operands by itself, which a short side does not pay for.
+        """
+        while True:
+            tiles = _count(self.grid, tile)
+            if tiles >= _FEW_TILES or self.work < 2 * _LARGE_TILE * tiles:
+                return
+            half = {i: -(-tile[i] // 2 // u) * u for i, u in unit.items() if tile[i] >= 2 * _SHORT}
+            if not half:
+                return
+            longest = max(half, key=lambda i: tile[i])
+            tile[longest] = half[longest]
+
     # --- emission -------------------------------------------------------------------------------
 
     def emit_tile(self, tile: Any) -> None:
         """The code of tile number `tile`, at the insertion point."""
         ranges = self._tile_ranges(tile)
         self.flat: dict[Any, Any] = {}
+        # Numbers that ops are given or use inside: computed here, behind what they are read from.
         mapping: dict[Any, Any] = {}
         for op in self.ops:
             if op in self.skipped or op.name in VIEWS or op.name == "arith.constant":
@@ -96,11 +128,20 @@ class KernelSchedule:
                     self._emit_product(self.nests[op], self.products[op], ranges)
                 elif op in self.nests:
                     nest = self.nests[op]
-                    buffers = [self._flat(v) for v in op.operands]
+                    buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
                     own = [ranges[i] if i < len(ranges) else None for i in range(len(nest.loops))]
-                    LoopEmitter(nest, buffers, own).emit()
+                    LoopEmitter(nest, buffers, own, mapping).emit()
                 else:
-                    clone_into(op, mapping)
+                    self._emit_nested(clone_into(op, mapping))
+
+    def _emit_nested(self, op: Any) -> None:
+        """Write out the structured ops inside of a loop or branch, where they stand."""
+        for inner in find_ops(op, "linalg.generic"):
+            nest = merge_inner(make_nest(inner), 0)
+            with ir.InsertionPoint(inner), inner.location:
+                buffers = [_flatten(buffer_root(v)) for v in inner.operands]
+                LoopEmitter(nest, buffers, [None] * len(nest.loops)).emit()
+            inner.erase()
 
     def _tile_ranges(self, tile: Any) -> list[Range | None]:
         counts = [ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True)]
@@ -126,11 +167,7 @@ class KernelSchedule:
             return value
         root = buffer_root(value)
         if root not in self.flat:
-            size = prod(root.type.shape)
-            flat = ir.MemRefType.get([size], root.type.element_type)
-            self.flat[root] = memref.ReinterpretCastOp(
-                flat, root, [], [], [], static_offsets=[0], static_sizes=[size], static_strides=[1]
-            ).result
+            self.flat[root] = _flatten(root)
         return self.flat[root]
 
     def _emit_product(self, nest: Nest, product: Product, ranges: list[Range | None]) -> None:
@@ -160,6 +197,21 @@ class KernelSchedule:
                 scf.YieldOp([])
 
         around(product.around, offsets)
+
+
+def _count(grid: Sequence[int], tile: Sequence[int]) -> int:
+    return prod(ceil(g / t) for g, t in zip(grid, tile, strict=True))
+
+
+def _flatten(value: Any) -> Any:
+    """A buffer as one dimension; numbers as they are."""
+    if not isinstance(value.type, ir.MemRefType):
+        return value
+    size = prod(value.type.shape)
+    flat = ir.MemRefType.get([size], value.type.element_type)
+    return memref.ReinterpretCastOp(
+        flat, value, [], [], [], static_offsets=[0], static_sizes=[size], static_strides=[1]
+    ).result
 
 
 def _zeroes(op: Any) -> bool:

@@ -7,7 +7,7 @@ sums of reductions (and nothing else: NaN and infinity stay right).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,18 @@ class Placed:
 class LoopEmitter:
     """Emits one nest at the insertion point."""
 
-    def __init__(self, nest: Nest, buffers: Sequence[Any], ranges: Sequence[Range | None]):
-        """`buffers` are flat memrefs (or scalars) per operand; `ranges` per loop, None for all."""
+    def __init__(
+        self,
+        nest: Nest,
+        buffers: Sequence[Any],
+        ranges: Sequence[Range | None],
+        captured: Mapping[Any, Any] | None = None,
+    ):
+        """`buffers` are flat memrefs (or scalars) per operand; `ranges` per loop, None for all.
+
+        `captured` gives the values to use for those from outside that the body uses.
+        """
+        self.captured = captured or {}
         self.nest = nest
         self.buffers = buffers
         self.ranges = ranges
@@ -118,7 +128,8 @@ class LoopEmitter:
 
     def _body(self, elements: list[Any], ivs: dict[int, Any]) -> list[Any]:
         block = self.generic.block
-        mapping = {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}
+        mapping = dict(self.captured)
+        mapping |= {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}
         reduction = not all(loop.parallel for loop in self.nest.loops)
         for op in block.operations:
             op = op.operation

@@ -1,7 +1,7 @@
-"""MLIR text on its way into a tool, and its lines on the way out in messages.
+"""MLIR text in a tool: its parts, and its lines on the way out in messages.
 
-In: the bytes of a file. Out: checked text, split at `// -----` with line numbers kept, and
-diagnostics printed with the source line and a caret. Called by `nova-opt`.
+In: the text of a file. Out: its parts, split at `// -----` with line numbers kept, and
+diagnostics printed with the source line and a caret. Called by `nova-opt` and `nova-translate`.
 """
 
 from __future__ import annotations
@@ -9,25 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nova.errors import MLIRSyntaxError, NovaError
-from nova.mlir.context import check_nesting, place_after, show_place
+from nova.errors import NovaError
+from nova.mlir.context import show_place
 from nova.mlir.diagnostics import Diagnostic
 
 SEPARATOR = "// -----"
 _PLACE = re.compile(r"(.*?):(\d+)(?::(\d+))?")
-
-
-def decode_source(data: bytes, filename: str) -> str:
-    """The text of a file that MLIR can be given without danger."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode()
-        raise MLIRSyntaxError(
-            "this is not MLIR text: the byte here is not UTF-8", where=place_after(filename, before)
-        ) from None
-    check_nesting(text, filename)
-    return text
 
 
 def split_input(text: str) -> Iterator[str]:
@@ -49,13 +36,18 @@ def render_diagnostic(diagnostic: Diagnostic, filename: str, text: str) -> str:
     return output + "".join(render_diagnostic(note, filename, text) for note in diagnostic.notes)
 
 
-def describe_error(error: NovaError) -> Diagnostic:
-    """An error that Nova raised, in the form of those that MLIR emits."""
+def describe_error(error: NovaError, filename: str = "") -> Diagnostic:
+    """An error that Nova raised, in the form of those that MLIR emits.
+
+    A place that is all of `filename` is not said again: whoever prints the error names the file.
+    """
     place = _PLACE.fullmatch(error.where or "")
     notes = [*getattr(error, "__notes__", ())] + ([error.hint] if error.hint else [])
     return Diagnostic(
         severity="error",
-        message=error.what if place or not error.where else f"{error.what} at {error.where}",
+        message=error.what
+        if place or error.where in (None, "", filename)
+        else f"{error.what} at {error.where}",
         file=place.group(1) if place else "",
         line=int(place.group(2)) if place else 0,
         col=int(place.group(3) or 0) if place else 0,

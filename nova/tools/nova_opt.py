@@ -16,18 +16,12 @@ from pathlib import Path
 
 from nova.errors import NovaError, PipelineError
 from nova.mlir.bindings import ir
-from nova.mlir.context import in_file, make_context
+from nova.mlir.context import decode_source, in_file, make_context
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
 from nova.passes.base import Pass, option_name, run_pipeline
 from nova.passes.pipeline_parser import parse_pipeline
 from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
-from nova.tools.mlir_source import (
-    SEPARATOR,
-    decode_source,
-    describe_error,
-    render_diagnostic,
-    split_input,
-)
+from nova.tools.mlir_source import SEPARATOR, describe_error, render_diagnostic, split_input
 from nova.tools.verify_diagnostics import check_diagnostics
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import nova
+from nova import _native
 from nova.artifact import cache as disk
 from nova.compiler import cache_statistics, clear_memory_cache
 from nova.errors import CacheWarning
-from nova.runtime import _native
 
 ROOT = Path(nova.__file__).parent.parent
 A = np.arange(6, dtype="f4").reshape(2, 3)
@@ -62,8 +62,10 @@ def package(tmp_path_factory):
     """A copy of Nova that nobody edits while the processes of a test use it."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(ROOT / "nova", folder / "nova", ignore=shutil.ignore_patterns("__pycache__"))
-    # An editable install keeps the extension module elsewhere.
-    shutil.copy(_native.__file__, folder / "nova" / "runtime")
+    # An editable install keeps what was built elsewhere.
+    built = Path(_native.__file__)
+    shutil.copy(built, folder / "nova")
+    shutil.copytree(built.parent / "embedded", folder / "nova/embedded", dirs_exist_ok=True)
     return folder
 
 
@@ -87,9 +89,9 @@ def test_across_processes(package, tmp_path):
     first, log = child(package, folder, NOVA_LOG="compile,cache,run")
     first = json.loads(first)
     assert first["origin"] == "compiled" and set(first["heavy"]) == {"torch_mlir", "llvmlite"}
-    assert [p.suffix for p in folder.iterdir()] == [".nova"]
+    assert len(list(folder.glob("*.nova"))) == 1
     lines = log.splitlines()
-    assert any(line.startswith("[cache] miss ") and "first compile" in line for line in lines)
+    assert any(line.startswith("[cache] miss ") and "the cache is empty" in line for line in lines)
     assert any(line.startswith("[compile] ") and "2 steps for cpu" in line for line in lines)
     assert any(line.startswith("[compile] linalg: ") and line.endswith(" bytes") for line in lines)
     assert any(line.startswith("[run] ") and "1 kernel, " in line for line in lines)
@@ -102,7 +104,7 @@ def test_across_processes(package, tmp_path):
     assert "[cache] hit " in log and "on disk" in log and "[compile]" not in log
     off, log = child(package, folder, NOVA_CACHE="0")
     assert json.loads(off)["origin"] == "compiled" and log == ""
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.glob("*.nova"))) == 1
 
 
 def test_memory_then_disk(folder):
@@ -125,22 +127,42 @@ def test_locations_and_data_do_not_matter_but_literals_do(folder):
 
 
 def test_a_miss_is_explained(folder, capsys):
+    """By the nearest entry on disk, which another process may have written."""
     build()
-    with nova.knobs.override(log="cache"):
-        build()
-        build(2.5)
-        build(2.5, fast_math=True)
-        build(2.5, fast_math=True, target="x86_64")
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("[cache] hit ") and lines[0].endswith("in memory")
-    assert "plan differs: line" in lines[1] and "2.5" in lines[1]
-    assert "differs" in lines[2] and "fast_math=True" in lines[2]
-    assert any("target" in line and "x86_64" in line for line in lines[3:])
+    build(7.0, target="x86_64")
+    clear_memory_cache()
+
+    def explain(*args, **options):
+        capsys.readouterr()
+        with nova.knobs.override(log="cache"):
+            build(*args, **options)
+        return capsys.readouterr().err.splitlines()
+
+    assert explain()[0].endswith("on disk") and explain()[0].endswith("in memory")
+    miss, *why = explain(2.5)
+    assert miss.startswith("[cache] miss ") and "the nearest entry is" in miss
+    assert why == ["[cache] plan differs: line 4: 'slot[1] = add(slot[0], f32[]<1.5>) : f32[2,3]' "
+                   "became 'slot[1] = add(slot[0], f32[]<2.5>) : f32[2,3]'"]  # fmt: skip
+    miss, *why = explain(2.5, fast_math=True)
+    assert why == ["[cache] options differs: 'fast_math=False' became 'fast_math=True'"]
+    miss, *why = explain(2.5, fast_math=True, target="x86_64")
+    assert "the nearest entry is" in miss and len(why) == 2
+    assert why[0] == "[cache] options differs: 'target=cpu' became 'target=x86_64'"
+    assert why[1].startswith("[cache] target differs: 'cpu-")
+    assert [line for line in explain(7.0) if "target differs: 'x86_64-" in line], "not the last one"
+
+
+def test_a_miss_without_disk_is_explained_by_the_last_compile(folder, capsys):
+    with nova.knobs.override(cache=False, log="cache"):
+        build(81.5)
+        build(82.5)
+    assert "<81.5>) : f32[2,3]' became" in capsys.readouterr().err
+    assert not folder.exists()
 
 
 def test_damaged_entries_are_built_again(folder):
     build()
-    [entry] = folder.iterdir()
+    [entry] = folder.glob("*.nova")
     whole = entry.read_bytes()
     for damage in (whole[:100], b"", whole[:-50] + bytes(50)):
         clear_memory_cache()
@@ -149,9 +171,20 @@ def test_damaged_entries_are_built_again(folder):
             program = build()
         assert len(caught) == 1 and program.origin == "compiled"
         np.testing.assert_allclose(program(A), np.tanh(A) + 1.5, rtol=1e-6)
-        assert [p.name for p in folder.iterdir()] == [entry.name]
+        assert list(folder.glob("*.nova")) == [entry]
     clear_memory_cache()
     assert build().origin == "disk"
+
+
+def test_ctrl_c_while_another_process_compiles(folder, monkeypatch):
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(disk, "try_lock", interrupt)
+    with pytest.raises(nova.errors.CompileInterrupted, match="nothing was cached"):
+        build(91.5)
+    monkeypatch.undo()
+    assert build(91.5).origin == "compiled"
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -14,11 +15,13 @@ import pytest
 
 import nova
 from nova import errors
+from nova.artifact.locks import is_any_locked
 from nova.codegen import stages
 from nova.codegen.llvm import check_text
 from nova.compiler import cache_statistics
 from nova.graph.build import apply
 from nova.graph.interpret import evaluate
+from nova.mlir import walk
 from nova.mlir.context import make_context, parse_module
 from nova.ops import Op
 from nova.ops.table import op
@@ -83,7 +86,7 @@ MISTAKES = [
     (errors.AxisError, lambda: tensor().transpose((0, 7)), "axis 7", HERE),
     (errors.AxisError, lambda: tensor()[0, 5], "5 is out of range for axis 1 of size 3", HERE),
     (errors.AttributeValueError, lambda: tensor()[::0], "a step of 0", HERE),
-    (errors.AttributeValueError, lambda: nova.jit(abs, run_mode="sim"), "'sim'", HERE),
+    (errors.AttributeValueError, lambda: nova.jit(abs, run_mode="fast"), "'fast'", HERE),
     (errors.UnknownKeywordError, lambda: tensor().sum(axes=0), "did you mean 'axis'", HERE),
     (errors.UnknownKeywordError, lambda: tensor().squeeze(axes=0), "squeeze: has no", HERE),
     (errors.UnknownKeywordError, lambda: nova.compile(tensor(), input=[]), "'inputs'", HERE),
@@ -122,13 +125,25 @@ MISTAKES = [
     (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cuda:sm_80"), "device code", HERE),
     (errors.MLIRSyntaxError, lambda: parse("func.func @f(\n"), "expected", "m.mlir:1:14"),
+    (errors.ImportedProgramError, lambda: nova.translate("gone.mlir"), "cannot read", "gone.mlir"),
+    (errors.ImportedProgramError, lambda: imported("<?xf32>", "abs"), "%arg0|'arg0'", "<text>:1:"),
+    (errors.UnsupportedOpError, lambda: imported("<2x2xf32>", "cholesky"), "cholesky", "<text>:2:"),
+    (errors.EntryError, lambda: imported("<2xf32>", "abs", entry="f"), "it has @main", "<text>"),
     (errors.PassError, lambda: bufferize(FAILING_MODULE), "one-shot-bufferize", ":2:8"),
     (errors.PipelineError, lambda: run_pipeline(parse(""), [UpstreamPass("csee")]), "csee", None),
     (errors.LoweringError, lambda: evaluate([mystery()]), "'mystery' has no numpy", "test_errors"),
+    (errors.WorkspaceError, lambda: cramped(), "max_workspace=.* is the least", "test_errors.py"),
     (errors.CodegenError, lambda: check_text("declare float @sinf(float)\n"), "sinf", None),
     (errors.ArtifactError, lambda: nova.load(__file__), "", __file__),
+    (errors.WeightsError, lambda: program().save("x", params=[A]), "not where to put", HERE),
+    (errors.TrustError, lambda: program().save("x", key="k.pem"), "cannot read the key", "k.pem"),
     (errors.KnobError, lambda: nova.knobs.override(cahce=False).__enter__(), "did you mean", None),
 ]
+
+
+def cramped():
+    x = tensor()
+    return nova.compile(nova.softmax(x @ A.T, axis=0) @ A, inputs=[x], max_workspace=0)
 
 
 def linear():
@@ -141,6 +156,15 @@ def mystery_of(x):
 
 def parse(text):
     return parse_module(text, "m.mlir", make_context())
+
+
+def imported(shape, op, **options):
+    type_ = f"tensor{shape}"
+    text = f"""func.func @main(%a: {type_}) -> {type_} {{
+  %0 = "stablehlo.{op}"(%a) : ({type_}) -> {type_}
+  return %0 : {type_}
+}}"""
+    return nova.translate(text, **options)
 
 
 def bufferize(text):
@@ -179,14 +203,21 @@ def test_every_class_has_a_mistake():
         if issubclass(c, BaseException) and c.__module__ == errors.__name__
     }
     bases = {errors.NovaError, errors.SignatureError}
-    # Below, in test_cache.py, tests/debug and tests/fit.
-    elsewhere = {errors.CompileInterrupted, errors.CacheWarning}
+    warnings_ = {errors.CacheWarning, errors.RecompileWarning}
+    # Below, in test_cache.py, tests/artifact, tests/debug, tests/fit and tests/tools.
+    elsewhere = {errors.CompileInterrupted, *warnings_}
     elsewhere |= {errors.CheckError, errors.NonFiniteError, errors.GradcheckError}
     elsewhere |= {errors.MinimizeError, errors.DumpError}
     elsewhere |= {errors.CheckpointError, errors.TrainingError, errors.TrainingInterrupted}
+    elsewhere |= {errors.ArgumentNameError, errors.ArrayFileError}
+    elsewhere |= {errors.CacheKeyError, errors.CacheFolderError, errors.TraceError}
+    # In tests/api/test_submit.py.
+    elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
+    elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}
+    elsewhere |= {errors.ArrayInUseError, errors.SubmitError}
     assert {case[0] for case in MISTAKES} == classes - bases - elsewhere
-    for c in classes - {errors.CacheWarning}:
-        assert issubclass(c, errors.NovaError)
+    for c in classes:
+        assert issubclass(c, UserWarning if c in warnings_ else errors.NovaError)
     for c in classes:
         assert c.__doc__
 
@@ -239,7 +270,8 @@ def test_ctrl_c_during_a_compile(tmp_path, monkeypatch, moment):
         assert isinstance(caught.value, KeyboardInterrupt) and isinstance(
             caught.value, nova.NovaError
         )
-        assert not list(folder.glob("*")) and cache_statistics()["compiled"] == before
+        assert not list(folder.glob("*.nova")) and cache_statistics()["compiled"] == before
+        assert not is_any_locked(folder)
         monkeypatch.undo()
         again = long_program(moment)
     assert again.origin == "compiled"
@@ -264,6 +296,22 @@ def test_ctrl_c_at_any_time():
         assert np.isfinite(
             long_program(1000.5 + number)(np.ones((8, 16), "f4"), np.ones((16, 8), "f4"))[0]
         )
+
+
+def test_ctrl_c_while_ops_are_listed():
+    """MLIR makes a RuntimeError of what is raised in a callback of its own walk."""
+
+    def interrupt(frame, event, arg):
+        if event == "call" and frame.f_code.co_filename == walk.__file__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(errors.CompileInterrupted):
+            long_program(77.5)
+    finally:
+        sys.setprofile(None)
 
 
 def test_ctrl_c_while_another_thread_compiles():

@@ -56,14 +56,14 @@ def test_plain_and_with_options():
         result = f(A, V)
         assert type(result) is np.ndarray
         np.testing.assert_array_equal(result, A + V)
-        assert f.cache_info() == (0, 1, 1)
+        assert f.cache_info()[:3] == (0, 1, 1)
 
 
 def test_bad_options():
     with pytest.raises(TargetError, match="did you mean 'cpu'") as caught:
         nova.jit(lambda x: x, target="cpus")
     assert __file__ in caught.value.where
-    with pytest.raises(AttributeValueError, match="run_mode 'fast'"):
+    with pytest.raises(AttributeValueError, match="run_mode is 'fast'"):
         nova.jit(run_mode="fast")(lambda x: x)
     with pytest.raises(TypeError):
         nova.jit(lambda x: x, mode="native")
@@ -91,7 +91,7 @@ def test_nested_arguments_and_results():
     f(batch, extra=None, scale=3.0)
     assert f.cache_info().misses == 2 and "nested differently" in f.explain()
     f(batch, scale=3.0, extra=None)
-    assert f.cache_info() == (1, 2, 2)
+    assert f.cache_info()[:3] == (1, 2, 2)
     np.testing.assert_array_equal(f(batch, scale=1.0, extra=V)["z"], A + V + V)
 
 
@@ -99,7 +99,7 @@ def test_the_order_of_dict_keys_does_not_matter():
     f = nova.jit(lambda d: d["x"] - d["y"])
     one, two = {"x": A, "y": V, 1: V}, {1: V, "y": V, "x": A}
     np.testing.assert_array_equal(f(one), f(two))
-    assert f.cache_info() == (1, 1, 1)
+    assert f.cache_info()[:3] == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ def test_recompiles_only_for_a_new_signature():
             x, y = np.ones(shape, kind), np.ones((3, 2), kind)
             result = f(x, y)
             assert result.dtype == kind and result.shape == (shape[0], 2)
-    assert len(traces) == 4 and f.cache_info() == (4, 4, 4)
+    assert len(traces) == 4 and f.cache_info()[:3] == (4, 4, 4)
     for _ in range(5):
         f(np.ones((4, 3)), np.ones((3, 2)))
-    assert f.cache_info() == (9, 4, 4)
+    assert f.cache_info()[:3] == (9, 4, 4)
 
 
 def test_explain_says_what_changed():
@@ -227,9 +227,9 @@ def test_lower_compiles_without_running():
     program = f.lower(A, V)
     assert [str(a.type) for a in program.signature.inputs] == ["f32[2,3]", "f32[3]"]
     assert "nova.sub" in program.mlir_source
-    assert f.cache_info() == (0, 1, 1)
+    assert f.cache_info()[:3] == (0, 1, 1)
     np.testing.assert_array_equal(f(A, V), program(A, V))
-    assert f.cache_info() == (1, 1, 1)
+    assert f.cache_info()[:3] == (1, 1, 1)
 
 
 # --- tensors, transforms --------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_grad_of_jit():
     expected = 2 * A.T @ (A @ w)
     for _ in range(2):
         np.testing.assert_allclose(dw(w, A), expected, rtol=1e-5)
-    assert dw.cache_info() == (1, 1, 1)
+    assert dw.cache_info()[:3] == (1, 1, 1)
     value, (gx, gw) = nova.value_and_grad(loss, argnums=(1, 0))(w, A)
     np.testing.assert_allclose(value, ((A @ w) ** 2).sum(), rtol=1e-5)
     np.testing.assert_allclose(gw, expected, rtol=1e-5)

@@ -142,7 +142,7 @@ def test_knobs_of_each_thread(tmp_path):
 
     programs = in_threads(work, 4)
     assert [len(list(f.glob("*.nova"))) for f in folders] == [1, 1, 1, 1]
-    key = [p._executable.manifest.options["fast_math"] for p in programs]
+    key = [p._executable.spec.options["fast_math"] for p in programs]
     assert key == ["False", "False", "False", "True"]
     assert nova.knobs.get("fast_math") is False
 

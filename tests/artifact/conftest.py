@@ -8,15 +8,10 @@ from collections.abc import Callable
 import llvmlite.binding as llvm
 import pytest
 
-from nova.artifact.format import (
-    FORMAT_VERSION,
-    BufferSpec,
-    KernelSpec,
-    LaunchSpec,
-    Manifest,
-    TensorSpec,
-    write_artifact,
-)
+from nova.artifact.manifest import TensorSpec
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables
+from nova.artifact.write import Contents, Variant, write_artifact
+from nova.targets import parse_target
 
 # First object: vector constants, a jump table, calls inside and across objects, addresses of
 # functions and data, a table of pointers, a shared name that is local to both objects.
@@ -139,39 +134,47 @@ def call() -> Callable[..., bytes]:
     return call
 
 
+CONSTANTS = bytes(range(100))
+STAGES = {"plan": "input X\n", "llvm": "define void @k()\n" * 50}
+TABLES = Tables(
+    buffers=(
+        BufferSpec("arg", 0, 32),
+        BufferSpec("output", 1, 32),
+        BufferSpec("workspace", 64, 192),
+        BufferSpec("constant", 64, 36),
+    ),
+    kernels=tuple(KernelSpec(s, s, 4, "vector", 8, 64, "model.py:3") for s in SYMBOLS),
+    launches=(LaunchSpec(0, (0, 3, 2)), LaunchSpec(1, (2, 1))),
+    workspace_size=256,
+    work=1234,
+)
+
+
 @pytest.fixture(scope="session")
-def manifest() -> Manifest:
-    """A manifest over the two kernels, with every kind of buffer."""
-    return Manifest(
-        format_version=FORMAT_VERSION,
-        producer="nova tests",
-        target="x86_64",
+def contents(objects: list[bytes]) -> Contents:
+    """A file over the two kernels, with every kind of buffer."""
+    variant = Variant(
+        target=parse_target("x86_64"),
         cpu="x86-64",
-        features=("sse2",),
+        objects=tuple(objects),
+        tables=TABLES,
+        constants=CONSTANTS,
+        options={"fast_math": "False", "threads": "2"},
+    )
+    return Contents(
+        variants=(variant,),
         args=(TensorSpec("X", (2, 4), "f32", "input"), TensorSpec("W", (8,), "f32", "param", True)),
         outputs=(
             TensorSpec("Y", (2, 4), "f32", "output"),
             TensorSpec("W", (8,), "f32", "output", alias=1),
         ),
-        buffers=(
-            BufferSpec("arg", 0, 32),
-            BufferSpec("output", 1, 32),
-            BufferSpec("workspace", 64, 192),
-            BufferSpec("constant", 64, 36),
-        ),
-        kernels=tuple(KernelSpec(s, s, 4, "vector", 8, 64, "model.py:3") for s in SYMBOLS),
-        launches=(LaunchSpec(0, (0, 3, 2)), LaunchSpec(1, (2, 1))),
-        workspace_size=256,
-        options={"fast_math": False, "threads": 2},
+        stages=STAGES,
+        source="plan",
         key={"text": "abc", "target": "x86_64"},
     )
 
 
-CONSTANTS = bytes(range(100))
-STAGES = {"plan": "input X\n", "llvm": "define void @k()\n" * 50}
-
-
 @pytest.fixture(scope="session")
-def artifact_bytes(manifest: Manifest, objects: list[bytes]) -> bytes:
-    """A whole artifact over all of the above."""
-    return write_artifact(manifest, objects, CONSTANTS, STAGES)
+def artifact_bytes(contents: Contents) -> bytes:
+    """A whole file of all of the above."""
+    return write_artifact(contents)

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import os
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nova.artifact import cache as module
+from nova.artifact import entries, files
 from nova.artifact.cache import CacheStats, DiskCache, cache_key, default_folder, explain
-from nova.artifact.format import write_artifact
+from nova.artifact.files import write_atomically
+from nova.artifact.write import write_artifact
 from nova.errors import CacheWarning
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def entry(manifest, objects):
-    """Makes (key, artifact bytes) that differ by one part of the key."""
+def entry(contents):
+    """Makes (key, artifact bytes) that differ by one part of the key; None is without key."""
 
     def make(number=0):
-        parts = {"text": "module", "number": str(number)}
-        data = write_artifact(dataclasses.replace(manifest, key=parts), objects, bytes(100), {})
+        parts = {} if number is None else {"text": "module", "number": str(number)}
+        data = write_artifact(dataclasses.replace(contents, key=parts, stages={}))
         return cache_key(parts), data
 
     return make
@@ -52,6 +55,13 @@ def test_key_and_explain():
         "text differs: line 2: 'b' became 'B'",
         "versions is new: '1'",
     ]
+    listed = {"options": "fast_math=False," + "x" * 70, "versions": "nova=1 llvm=2"}
+    assert explain(
+        listed, {"options": "fast_math=True," + "x" * 70, "versions": "nova=2 llvm=2"}
+    ) == (
+        "options differs: 'fast_math=False' became 'fast_math=True'\n"
+        "versions differs: 'nova=1' became 'nova=2'"
+    )
     assert "2 lines became 3" in explain({"text": "a\nb"}, {"text": "a\nb\nc"})
 
 
@@ -73,12 +83,12 @@ def test_hit_and_miss(cache, entry):
 
 
 def test_keys_are_hashes(cache):
-    for key in ("", "../escape", "A" * 64, "0" * 63):
+    for key in ("", "../escape", "A" * 64, "0" * 63, "0" * 64 + "\n"):
         with pytest.raises(ValueError, match="64 hexadecimal"):
             cache.get(key)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "swap", "link", "foreign"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "swap", "nameless", "link", "foreign"])
 def test_damaged_entry_is_rebuilt(cache, entry, damage, tmp_path):
     key, data = entry()
     cache.put(key, data)
@@ -91,6 +101,8 @@ def test_damaged_entry_is_rebuilt(cache, entry, damage, tmp_path):
         path.write_bytes(b"")
     elif damage == "swap":
         path.write_bytes(entry(1)[1])
+    elif damage == "nameless":
+        path.write_bytes(entry(None)[1])
     elif damage == "foreign":
         path.write_bytes(b"#!/bin/sh\n" * 99)
     else:
@@ -126,7 +138,7 @@ def test_folder_that_cannot_be_made(tmp_path, entry, monkeypatch):
     assert cache.stats == CacheStats(misses=2)
 
 
-@pytest.mark.parametrize("why", ["a file", "writable by others", "another owner"])
+@pytest.mark.parametrize("why", ["a file", "open to others", "another owner"])
 def test_folder_that_cannot_be_trusted(cache, entry, why, monkeypatch):
     key, data = entry()
     cache.put(key, data)
@@ -134,8 +146,9 @@ def test_folder_that_cannot_be_trusted(cache, entry, why, monkeypatch):
     if why == "a file":
         folder.rename(folder.with_name("moved"))
         folder.write_text("")
-    elif why == "writable by others":
-        folder.chmod(0o777)
+    elif why == "open to others":
+        (folder / "CACHEDIR.TAG").unlink()
+        folder.chmod(0o750)
     else:
         monkeypatch.setattr("os.geteuid", lambda: 123456)
     fresh = DiskCache(folder, 1 << 30)
@@ -144,7 +157,33 @@ def test_folder_that_cannot_be_trusted(cache, entry, why, monkeypatch):
         fresh.put(key, data)
         assert fresh.get(key) is None
         assert fresh.entries() == []
+        with fresh.building(key) as found:
+            assert found is None
     assert len(caught) == 1
+    assert fresh.problem() in str(caught[0].message)
+    if folder.is_dir():
+        assert folder.stat().st_mode & 0o777 == (0o750 if why == "open to others" else 0o700)
+
+
+def test_own_folder_is_made_private_again(cache, entry):
+    key, data = entry()
+    cache.put(key, data)
+    cache.folder.chmod(0o777)
+    fresh = DiskCache(cache.folder, 1 << 30)
+    assert fresh.get(key) is not None
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_files_of_the_folder_are_private(cache, entry):
+    key, data = entry()
+    with cache.building(key) as found:
+        assert found is None
+        cache.put(key, data)
+    names = {path.name: path.stat() for path in cache.folder.iterdir()}
+    assert set(names) == {".lock", "CACHEDIR.TAG", f"{key}.nova"}
+    assert {stat.st_mode & 0o777 for stat in names.values()} == {0o600}
+    assert names[".lock"].st_size == 0
+    assert (cache.folder / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f")
 
 
 def test_reads_where_it_cannot_write(cache, entry, monkeypatch):
@@ -171,7 +210,7 @@ def test_unreadable_entry_is_kept(cache, entry, monkeypatch):
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_open_here", refuse)
+        patch.setattr(entries, "_open_here", refuse)
         with pytest.warns(CacheWarning, match="Too many open files"):
             assert cache.get(key) is None
     assert cache.get(key) is not None
@@ -203,14 +242,35 @@ def test_entry_above_the_bound(cache, entry):
 
 def test_abandoned_temporary_files_go(cache, entry):
     cache.put(*entry(0))
-    old, young = cache.folder / ".tmp-1-old", cache.folder / ".tmp-2-young"
-    for path in (old, young):
+    abandoned, alive, foreign = (
+        cache.folder / name for name in (".nova-tmp-" + "0" * 16, ".nova-tmp-" + "1" * 16, ".tmp-1")
+    )
+    for path in (abandoned, alive, foreign):
         path.write_bytes(b"half")
-    os.utime(old, (time.time() - 7200,) * 2)
-    cache.put(*entry(1))
-    assert not old.exists()
-    assert young.exists()
-    assert len(cache.entries()) == 2
+    with open(alive, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as its writer does
+        cache.put(*entry(1))
+        assert not abandoned.exists()
+        assert alive.exists() and foreign.exists()
+    cache.put(*entry(2))
+    assert not alive.exists() and foreign.exists()
+    assert len(cache.entries()) == 3
+
+
+def test_writer_that_loses_its_new_file_makes_another(tmp_path, monkeypatch):
+    """Another process may see the temporary file in the moment before it is locked."""
+    stolen = []
+
+    def steal(descriptor, operation):
+        if not stolen:
+            stolen.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            os.unlink(stolen[0])
+        fcntl.flock(descriptor, operation)
+
+    monkeypatch.setattr(files, "fcntl", SimpleNamespace(flock=steal, LOCK_EX=fcntl.LOCK_EX))
+    write_atomically(tmp_path / "a", b"whole")
+    assert stolen and (tmp_path / "a").read_bytes() == b"whole"
+    assert os.listdir(tmp_path) == ["a"]
 
 
 WORKER = """
@@ -219,10 +279,10 @@ from pathlib import Path
 from nova.artifact.cache import DiskCache
 import warnings
 warnings.simplefilter("error")
-folder, source, key, seed = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-data = source.read_bytes()
+folder, source, seed = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+data, key = (source / "shared").read_bytes(), (source / "shared.key").read_text()
 cache = DiskCache(folder, len(data) + 10)  # room for one: everybody evicts everybody
-other = format(seed, "064x")
+other = (source / f"{seed}.key").read_text(), (source / seed).read_bytes()
 hits = 0
 for turn in range(60):
     cache.put(key, data)
@@ -231,18 +291,19 @@ for turn in range(60):
         assert bytes(found.data) == data
         hits += 1
     if turn % 10 == 9:
-        cache.put(other, data)
+        cache.put(*other)
         if turn % 20 == 19:
             cache.clear()
 print(hits)
 """
 
 
-def test_many_processes(tmp_path, manifest, objects):
-    source = tmp_path / "source"
-    anonymous = dataclasses.replace(manifest, key={})
-    source.write_bytes(write_artifact(anonymous, objects, bytes(100), {}))
-    arguments = [sys.executable, "-c", WORKER, str(tmp_path / "cache"), str(source), "a" * 64]
+def test_many_processes(tmp_path, entry):
+    for number, name in enumerate(["shared", "0", "1", "2", "3"]):
+        key, data = entry(number)
+        (tmp_path / name).write_bytes(data)
+        (tmp_path / f"{name}.key").write_text(key)
+    arguments = [sys.executable, "-c", WORKER, str(tmp_path / "cache"), str(tmp_path)]
     workers = [
         subprocess.Popen(
             [*arguments, str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
@@ -253,7 +314,8 @@ def test_many_processes(tmp_path, manifest, objects):
         out, err = worker.communicate(timeout=120)
         assert worker.returncode == 0, err.decode()
         assert int(out) > 0
-    assert all(path.suffix == ".nova" for path in (tmp_path / "cache").iterdir())
+    left = {path.name for path in (tmp_path / "cache").iterdir() if path.suffix != ".nova"}
+    assert left == {"CACHEDIR.TAG"}
 
 
 def test_many_threads(cache, entry):

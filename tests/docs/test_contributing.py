@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from page_blocks import ROOT, Block, read_blocks
 
-import nova.runtime._native
+from nova import _native
 
 _CREATE = re.compile(r"Create `([^`]+)`:")
 _INSERT = re.compile(r"In `([^`]+)`, below `([^`]+)`:")
@@ -31,11 +31,12 @@ assert nova.__file__.startswith({root!r}), nova.__file__
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A tree with the package and nothing built but the native module."""
+    """A tree with the package and nothing built but its native parts."""
     shutil.copytree(ROOT / "nova", tmp_path / "nova", ignore=shutil.ignore_patterns("*.pyc"))
-    native = Path(nova.runtime._native.__file__)
-    if not (tmp_path / "nova/runtime" / native.name).exists():
-        shutil.copy(native, tmp_path / "nova/runtime")
+    native = Path(_native.__file__)
+    if not (tmp_path / "nova" / native.name).exists():
+        shutil.copy(native, tmp_path / "nova")
+        shutil.copytree(native.parent / "embedded", tmp_path / "nova/embedded")
     return tmp_path
 
 

@@ -40,8 +40,31 @@ def test_training_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_python("docs/training.md")
 
 
+def test_deploying_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_python("docs/deploying.md")
+    losses = done["losses"]
+    assert isinstance(losses, list) and losses[-1] < losses[0]
+    assert {p.name for p in tmp_path.iterdir()} >= {"large.safetensors", "release.public.pem"}
+
+
+def test_running_page() -> None:
+    done = run_python("docs/running.md")
+    assert (done["weights"] > 1).all(), "the updates of the stream"
+
+
 def test_debugging_page() -> None:
     run_python("docs/debugging.md")
+
+
+def test_tracing_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_python("docs/tracing.md")
+    said = capsys.readouterr().out
+    assert "time by kernel" in said and "on 64 simulated cores" in said
+    assert (tmp_path / "run.json").exists()
 
 
 def test_how_it_works(

@@ -1,11 +1,15 @@
-"""Fixtures of the runtime's tests: the kernels of `machine.KERNELS`, compiled once a session."""
+"""Fixtures of the runtime's tests: what gcc compiles once a session."""
 
 from __future__ import annotations
 
-import pytest
-from machine import build_image, compile_text
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
-from nova.runtime import _native
+import pytest
+from machine import build_image, build_runtime, compile_text
+
+from nova import _native
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +20,9 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, int
 @pytest.fixture(scope="session")
 def kernels(text: tuple[bytes, dict[str, int]]) -> tuple[_native.Image, dict[str, int]]:
     return build_image(text[0]), text[1]
+
+
+@pytest.fixture(scope="session")
+def compile_runtime(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The runtime with sanitizers, by their names."""
+    return cache(lambda names: build_runtime(tmp_path_factory.mktemp("sanitized"), names))

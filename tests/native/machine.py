@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nova.runtime import _native
+from nova import _native
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables, TaskSpec, pack_tables
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
+MEMORY, THREADS = "address,undefined", "thread"
+"""Sanitizers that the C tests are built with."""
+
+_FLAGS = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+_FLAGS += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}"]
 
 READ, WRITE, EXECUTE = 4, 2, 1
-ARGUMENT, OUTPUT, WORKSPACE, CONSTANT = 0, 1, 2, 3
+ARGUMENT, OUTPUT, WORKSPACE, CONSTANT = "arg", "output", "workspace", "constant"
 F32 = np.dtype("f4")
 # Vaddr of the constants that `build_image` puts behind the code.
 CONSTANT_VADDR = 1 << 16
@@ -47,6 +55,22 @@ void spin(B b, int64_t lo, int64_t hi) {
         for (int64_t i = lo; i < hi; i++) t[i] = x[i] + (float)n;
     for (int64_t i = lo; i < hi; i++) y[i] = t[i];
 }
+int32_t refuse_negative(B b, int64_t lo, int64_t hi) {
+    float *x = b[0], *y = b[1];
+    for (int64_t i = lo; i < hi; i++) {
+        if (x[i] < 0) return 7;
+        y[i] = x[i];
+    }
+    return 0;
+}
+void slow(B b, int64_t lo, int64_t hi) { /* about a millisecond a tile */
+    float *x = b[0], *y = b[1];
+    for (int64_t i = lo; i < hi; i++) {
+        volatile int one = 1; /* not a constant, which would need a relocation */
+        for (int64_t n = 0; n < 400000; n++) one = one;
+        y[i] = x[i] + (float)one;
+    }
+}
 """
 
 
@@ -75,6 +99,25 @@ def compile_text(folder: Path, source: str = KERNELS) -> tuple[bytes, dict[str, 
     return body(sections[".text"]), functions
 
 
+def build_runtime(folder: Path, sanitizers: str) -> Path:
+    """The runtime as an archive: what a test defines itself is not taken from it."""
+    folders = (NATIVE / "src", NATIVE / "src" / "scheduler")
+    sources = [path for f in folders for path in f.glob("*.c") if path.name != "self.c"]
+    command = ["gcc", *_FLAGS, f"-fsanitize={sanitizers}", "-c", *map(str, sorted(sources))]
+    subprocess.run(command, cwd=folder, check=True)
+    objects = sorted(path.name for path in folder.glob("*.o"))
+    subprocess.run(["ar", "rcs", "runtime.a", *objects], cwd=folder, check=True)
+    return folder / "runtime.a"
+
+
+def build_test(source: Path, runtime: Path, sanitizers: str, folder: Path, *flags: str) -> Path:
+    """A C test linked with the archive of `build_runtime`."""
+    program = folder / source.stem
+    command = ["gcc", *_FLAGS, f"-fsanitize={sanitizers}", str(source), str(runtime)]
+    subprocess.run([*command, *flags, "-o", str(program)], check=True)
+    return program
+
+
 def build_image(text: bytes, constants: bytes = b"") -> _native.Image:
     """Maps the code at vaddr 0 and, when there are any, the constants at CONSTANT_VADDR."""
     segments = [(0, len(text), 0, len(text), READ | EXECUTE)]
@@ -92,6 +135,65 @@ def refuse(index: int, obj: object, is_output: bool) -> np.ndarray:
     raise Refused(index, obj, is_output)
 
 
+def make_tables(
+    args: Sequence[tuple[Any, ...]],
+    outputs: Sequence[tuple[Any, ...]],
+    buffers: Sequence[tuple[Any, ...]] = (),
+    launches: Sequence[tuple[int, int, tuple[int, ...]]] = (),
+    workspace_size: int = 0,
+    tasks: Sequence[TaskSpec] = (),
+    flops: int = 0,
+    reports: bool = False,
+) -> bytes:
+    """A block of tables from short rows.
+
+    Args and outputs are the rows of Program; a buffer is (kind, value), where the bytes of an
+    argument or output are known, or (kind, value, nbytes); a launch is (code vaddr, grid, buffers)
+    and gets a kernel of its own, of `flops` operations. `reports` is of all kernels.
+    """
+    rows = {ARGUMENT: args, OUTPUT: outputs}
+    specs = []
+    for kind, value, *nbytes in buffers:
+        if not nbytes:
+            shape, dtype, _ = rows[kind][value]
+            nbytes = [int(np.prod(shape)) * dtype.itemsize]
+        specs.append(BufferSpec(kind, value, *nbytes))
+    kernels = [
+        KernelSpec(f"k{i}", f"k{i}", grid, "vector", flops, 0, f"user.py:{i + 1}", reports)
+        for i, (_, grid, _) in enumerate(launches)
+    ]
+    tables = Tables(
+        buffers=tuple(specs),
+        kernels=tuple(kernels),
+        launches=tuple(LaunchSpec(i, operands) for i, (_, _, operands) in enumerate(launches)),
+        workspace_size=workspace_size,
+        work=0,
+        tasks=tuple(tasks),
+    )
+    return pack_tables(tables, {f"k{i}": code for i, (code, _, _) in enumerate(launches)})
+
+
+def make_program(
+    image: _native.Image,
+    args: Sequence[tuple[Any, ...]],
+    outputs: Sequence[tuple[Any, ...]],
+    buffers: Sequence[tuple[Any, ...]] = (),
+    launches: Sequence[tuple[int, int, tuple[int, ...]]] = (),
+    workspace_size: int = 0,
+    convert: Callable[..., Any] = refuse,
+    release_gil: bool = False,
+    tasks: Sequence[TaskSpec] = (),
+    flops: int = 0,
+    reports: bool = False,
+    report: Callable[..., BaseException] | None = None,
+) -> _native.Program:
+    """A program whose constants are those of `build_image`."""
+    tables = make_tables(args, outputs, buffers, launches, workspace_size, tasks, flops, reports)
+    return _native.Program(
+        image, tables, CONSTANT_VADDR, args, outputs, convert, release_gil, report
+    )
+
+
 def make_add(
     kernels: tuple[_native.Image, dict[str, int]],
     shape: tuple[int, ...] = (8,),
@@ -100,14 +202,12 @@ def make_add(
 ) -> _native.Program:
     """z = x + y over f32 arrays of one shape."""
     image, at = kernels
-    size = int(np.prod(shape))
-    return _native.Program(
+    return make_program(
         image,
         [(shape, F32, False), (shape, F32, False)],
         [(shape, F32, -1)],
         [(ARGUMENT, 0), (ARGUMENT, 1), (OUTPUT, 0)],
-        [(at["add"], size, (0, 1, 2))],
-        0,
-        convert,
-        release_gil,
+        [(at["add"], int(np.prod(shape)), (0, 1, 2))],
+        convert=convert,
+        release_gil=release_gil,
     )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from machine import EXECUTE, READ, WRITE, make_add
 
-from nova.runtime import _native
+from nova import _native
 
 PAGE = mmap.PAGESIZE
 

@@ -8,17 +8,15 @@ import pytest
 from machine import (
     ARGUMENT,
     CONSTANT,
-    CONSTANT_VADDR,
     F32,
     OUTPUT,
     WORKSPACE,
     Refused,
     build_image,
     make_add,
+    make_program,
     refuse,
 )
-
-from nova.runtime import _native
 
 X = np.arange(8, dtype="f4")
 Y = np.full(8, 10, "f4")
@@ -28,15 +26,13 @@ def make_update(kernels, convert=refuse, shape=(8,)):
     """w += g in place; returns w itself and w + g."""
     image, at = kernels
     size = int(np.prod(shape))
-    return _native.Program(
+    return make_program(
         image,
         [(shape, F32, False), (shape, F32, True)],
         [(shape, F32, 1), (shape, F32, -1)],
         [(ARGUMENT, 0), (OUTPUT, 0), (OUTPUT, 1)],
         [(at["accumulate"], size, (0, 1)), (at["add"], size, (0, 1, 2))],
-        0,
-        convert,
-        False,
+        convert=convert,
     )
 
 
@@ -70,11 +66,11 @@ def test_shapes(kernels, shape):
 def test_workspace_constants_and_several_launches(text):
     constant = np.arange(8, dtype="f4") * 100
     image, at = build_image(text[0], constant.tobytes()), text[1]
-    program = _native.Program(
+    program = make_program(
         image,
         [((8,), F32, False)],
         [((8,), F32, -1), ((8,), F32, -1)],
-        [(ARGUMENT, 0), (CONSTANT, CONSTANT_VADDR), (WORKSPACE, 64), (OUTPUT, 0), (OUTPUT, 1)],
+        [(ARGUMENT, 0), (CONSTANT, 0, 32), (WORKSPACE, 64, 32), (OUTPUT, 0), (OUTPUT, 1)],
         [
             (at["add"], 8, (0, 1, 2)),
             (at["add"], 0, (2, 2, 2)),
@@ -82,8 +78,6 @@ def test_workspace_constants_and_several_launches(text):
             (at["add"], 8, (3, 0, 4)),
         ],
         96,
-        refuse,
-        False,
     )
     for _ in range(3):
         first, second = program(X)
@@ -94,15 +88,13 @@ def test_workspace_constants_and_several_launches(text):
 @pytest.mark.parametrize("workspace", [1, 5 << 20])
 def test_workspace_alignment(kernels, workspace):
     image, at = kernels
-    program = _native.Program(
+    program = make_program(
         image,
         [],
         [((2,), np.dtype("i8"), -1)],
-        [(OUTPUT, 0), (WORKSPACE, 0)],
+        [(OUTPUT, 0), (WORKSPACE, 0, 1)],
         [(at["pointers"], 2, (0, 1))],
         workspace,
-        refuse,
-        False,
     )
     output, block = program()[0], program()[1]
     assert output != 0
@@ -112,15 +104,12 @@ def test_workspace_alignment(kernels, workspace):
 @pytest.mark.parametrize("count", [100, 1000])
 def test_many_arguments(kernels, count):
     image, at = kernels
-    program = _native.Program(
+    program = make_program(
         image,
         [((), F32, False)] * count,
         [((count + 1,), np.dtype("i8"), -1)],
         [(OUTPUT, 0), *((ARGUMENT, i) for i in range(count))],
         [(at["pointers"], count + 1, tuple(range(count + 1)))],
-        0,
-        refuse,
-        False,
     )
     arrays = [np.array(i, "f4") for i in range(count)]
     expected = [a.ctypes.data for a in arrays]
@@ -131,20 +120,17 @@ def test_many_arguments(kernels, count):
 
 
 def test_no_outputs_is_an_empty_tuple(kernels):
-    assert _native.Program(kernels[0], [], [], [], [], 0, refuse, False)() == ()
+    assert make_program(kernels[0], [], [])() == ()
 
 
 def test_empty_arrays_and_workspace_have_an_address(kernels):
     image, at = kernels
-    program = _native.Program(
+    program = make_program(
         image,
         [((0,), F32, False)],
         [((4,), np.dtype("i8"), -1), ((0,), F32, -1)],
-        [(OUTPUT, 0), (ARGUMENT, 0), (OUTPUT, 1), (WORKSPACE, 0)],
+        [(OUTPUT, 0), (ARGUMENT, 0), (OUTPUT, 1), (WORKSPACE, 0, 0)],
         [(at["pointers"], 4, (0, 1, 2, 3))],
-        0,
-        refuse,
-        False,
     )
     pointers, empty = program(np.empty(0, "f4"))
     assert (pointers != 0).all()
@@ -190,9 +176,7 @@ def test_read_only_and_equivalent_types_conform(kernels):
 
 def test_registered_types_conform(kernels):
     bf16 = np.dtype(ml_dtypes.bfloat16)
-    program = _native.Program(
-        kernels[0], [((2,), bf16, True)], [((2,), bf16, 0)], [], [], 0, refuse, False
-    )
+    program = make_program(kernels[0], [((2,), bf16, True)], [((2,), bf16, 0)])
     x = np.zeros(2, bf16)
     assert program(x) is x
     with pytest.raises(Refused):
@@ -240,7 +224,7 @@ def test_wrong_keywords_and_containers(kernels):
         lambda: program.run(params=[X]),
         lambda: program.run([X, Y], where=1),
         lambda: program.run([X, Y], inputs=[]),
-        lambda: program.run([X, Y], (), None, 4),
+        lambda: program.run([X, Y], (), None, None, 4),
     ]
     for case in cases:
         with pytest.raises(TypeError):
@@ -341,7 +325,7 @@ def test_out_beside_an_argument_is_fine(kernels):
 
 def test_two_outs_over_each_other_are_refused(kernels):
     outputs = [((8,), F32, -1)] * 2
-    program = _native.Program(kernels[0], [], outputs, [], [], 0, refuse, False)
+    program = make_program(kernels[0], [], outputs)
     memory = np.zeros(12, "f4")
     with pytest.raises(Refused) as caught:
         program(out=[memory[:8], memory[4:]])

@@ -9,9 +9,9 @@ import threading
 
 import numpy as np
 import pytest
-from machine import ARGUMENT, F32, OUTPUT, WORKSPACE, Refused, make_add, refuse
+from machine import ARGUMENT, F32, OUTPUT, WORKSPACE, Refused, make_add, make_program, refuse
 
-from nova.runtime import _native
+from nova import _native
 
 
 def resident_kib() -> int:
@@ -24,15 +24,14 @@ def resident_kib() -> int:
 def test_threads_call_one_program_at_once(kernels, release_gil):
     image, at = kernels
     size = 256
-    program = _native.Program(
+    program = make_program(
         image,
         [((size,), F32, False)],
         [((size,), F32, -1)],
-        [(ARGUMENT, 0), (WORKSPACE, 0), (OUTPUT, 0)],
+        [(ARGUMENT, 0), (WORKSPACE, 0, 4 * size), (OUTPUT, 0)],
         [(at["spin"], size, (0, 1, 2))],
         4 * size,
-        refuse,
-        release_gil,
+        release_gil=release_gil,
     )
     failures = []
 
@@ -99,9 +98,9 @@ def test_memory_is_flat_over_constructions(kernels, text):
     def build() -> None:
         make_add((_native.Image(text[0], [(0, len(text[0]), 0, len(text[0]), 5)]), text[1]))
         with pytest.raises(ValueError):
-            _native.Program(
-                kernels[0], [((8,), F32, False)], [((8,), F32, 0)], [], [], 0, refuse, False
-            )
+            make_program(kernels[0], [((8,), F32, False)], [((8,), F32, 0)])
+        with pytest.raises(ValueError):
+            make_program(kernels[0], [], [], launches=[(1 << 40, 1, ())])
 
     for _ in range(500):
         build()

@@ -1,4 +1,7 @@
-"""The C tests of the runtime, built and run under the sanitizers of gcc."""
+"""The C tests of the runtime, built and run under the sanitizers of gcc.
+
+A test that plays a .nova file defines `nova_self` itself; the others get the one of libnova.a.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,29 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from machine import MEMORY, NATIVE, THREADS, build_test
 
-NATIVE = Path(__file__).resolve().parents[2] / "native"
+# A count of allocations, in test_executions.c.
+WRAP = ["-Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc,--wrap=realloc"]
 
 
 @pytest.mark.parametrize(
     ("test", "sanitizers"),
     [
-        ("test_runtime.c", "address,undefined"),
-        ("test_threads.c", "thread"),
-        ("test_threads.c", "address,undefined"),
+        ("test_runtime.c", MEMORY),
+        ("test_threads.c", THREADS),
+        ("test_threads.c", MEMORY),
+        ("test_executions.c", THREADS),
+        ("test_executions.c", MEMORY),
+        ("test_model.c", MEMORY),
+        ("test_model.c", THREADS),
+        ("test_ciface.c", MEMORY),
+        ("test_ciface.c", THREADS),
     ],
 )
-def test_c_program(tmp_path: Path, test: str, sanitizers: str):
-    program = tmp_path / "program"
-    flags = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    flags += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}"]
-    sources = [NATIVE / "tests" / test, *sorted((NATIVE / "src").glob("*.c"))]
-    subprocess.run(["gcc", *flags, *map(str, sources), "-o", str(program)], check=True)
+def test_c_program(tmp_path: Path, compile_runtime, test: str, sanitizers: str):
+    runtime = compile_runtime(sanitizers)
+    flags = WRAP if test == "test_executions.c" else ()
+    program = build_test(NATIVE / "tests" / test, runtime, sanitizers, tmp_path, *flags)
     result = subprocess.run([str(program)], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr

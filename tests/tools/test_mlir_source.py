@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from nova.errors import LoweringError, MLIRSyntaxError
-from nova.mlir.context import LINE_WINDOW, MAX_NESTING
+from nova.mlir.context import LINE_WINDOW, MAX_NESTING, decode_source
 from nova.mlir.diagnostics import Diagnostic
 from nova.tools import nova_opt
-from nova.tools.mlir_source import decode_source, describe_error, render_diagnostic, split_input
+from nova.tools.mlir_source import describe_error, render_diagnostic, split_input
 
 
 def test_nesting_that_would_overflow_the_stack() -> None:

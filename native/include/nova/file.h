@@ -10,28 +10,29 @@
 #include "nova/image.h"
 #include "nova/status.h"
 #include "nova/tables.h"
+#include "nova/tensor.h"
 
 typedef struct nova_file nova_file;
 
-enum { NOVA_INPUT = 0, NOVA_PARAM = 1, NOVA_RESULT = 2 };
-
-/* One argument or output; everything is owned by the file. */
-typedef struct nova_tensor_info {
+/* A section of the file; `kind` and `flags` are ELF's sh_type and sh_flags. */
+typedef struct nova_section {
     const char *name;
-    const char *dtype; /* "f32", ... */
-    const int64_t *shape;
-    int32_t rank;
-    uint32_t role;
-    int64_t element_size;
-    int64_t nbytes;
-    int64_t alias;   /* outputs: the donated argument that this output is, or -1 */
-    uint32_t donated;
+    uint64_t vaddr; /* 0 when it is not loaded */
+    uint64_t offset;
+    uint64_t size;
+    uint64_t flags;
+    uint32_t kind;
     uint32_t reserved;
-    uint64_t weight; /* params: offset of the value in .nova.weights, or UINT64_MAX */
-} nova_tensor_info;
+} nova_section;
+
+typedef struct nova_symbol {
+    const char *name;
+    uint64_t vaddr;
+} nova_symbol;
 
 typedef struct nova_variant {
     const char *target;
+    const char *cpu;
     const char *const *features; /* LLVM's names */
     size_t feature_count;
     nova_tables tables; /* checked */
@@ -46,6 +47,23 @@ nova_status nova_file_open(const char *path, nova_file **file, nova_error *error
 /* The same checks for bytes in memory, which the caller keeps unchanged until nova_file_close. */
 nova_status nova_file_view(const void *data, size_t size, nova_file **file, nova_error *error);
 
+/* A file that the dynamic linker has mapped: where its parts lie in this process. */
+typedef struct nova_mapped {
+    const void *start; /* its ELF header: vaddr 0 */
+    const void *manifest;
+    size_t manifest_size;
+    const void *tables;
+    size_t tables_size;
+    const void *constants; /* of all variants */
+    size_t constants_size;
+    const void *weights;
+    size_t weights_size;
+} nova_mapped;
+
+/* A file over mapped parts, which stay mapped until nova_file_close. Checks the manifest and the
+ * tables; there is no seal to check, and code of this file is running already. Thread-safe. */
+nova_status nova_file_adopt(const nova_mapped *mapped, nova_file **file, nova_error *error);
+
 /* NULL is fine. Images that were loaded stay valid. */
 void nova_file_close(nova_file *file);
 
@@ -57,13 +75,20 @@ const nova_tensor_info *nova_file_outputs(const nova_file *file);
 size_t nova_file_variant_count(const nova_file *file);
 const nova_variant *nova_file_variants(const nova_file *file); /* best first */
 
-/* A section's bytes; false when there is none of that name. */
+/* The whole file; NULL and 0 for an adopted one. */
+const void *nova_file_data(const nova_file *file, size_t *size);
+
+const nova_section *nova_file_sections(const nova_file *file, size_t *count);
+const nova_symbol *nova_file_symbols(const nova_file *file, size_t *count); /* exported */
+const char *const *nova_file_imports(const nova_file *file, size_t *count); /* libc's functions */
+
+/* A section's bytes; false when there is none of that name in the file. */
 bool nova_file_section(const nova_file *file, const char *name, const void **data, size_t *size);
 
 /* Where a section is loaded; 0 when it is not. */
 uint64_t nova_file_section_vaddr(const nova_file *file, const char *name);
 
-/* SHA-256 of the seal's records, and the signature block (NULL when unsigned). */
+/* SHA-256 of the seal's records (32), and the signature block (NULL when unsigned). */
 const unsigned char *nova_file_digest(const nova_file *file);
 const unsigned char *nova_file_signature(const nova_file *file); /* public key 32, signature 64 */
 
@@ -75,7 +100,10 @@ void nova_file_missing(const nova_file *file, size_t variant, char *text, size_t
 nova_status nova_file_choose(const nova_file *file, size_t *variant, nova_error *error);
 
 /* Maps the code and data of all variants, with relative relocations applied; refuses a variant that
- * does not run here. The caller owns *image, which may outlive the file. */
+ * does not run here. Imports stay unbound: only the runtime inside of the file has any, and it
+ * serves those who dlopen. Large read-only data of a file from nova_file_open is shared, not copied;
+ * an adopted file gives an image over its mapping. The caller owns *image, which may outlive a file
+ * that was not adopted. */
 nova_status nova_file_load(const nova_file *file, size_t variant, nova_image **image,
                            nova_error *error);
 

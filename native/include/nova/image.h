@@ -4,6 +4,7 @@
 #ifndef NOVA_IMAGE_H
 #define NOVA_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,11 +22,39 @@ typedef struct nova_segment {
     uint32_t flags;
 } nova_segment;
 
+/* Eight bytes that are stored before the protections are set. */
+typedef struct nova_relocation {
+    uint64_t vaddr;
+    uint64_t value;
+    bool relative; /* the image's base is added */
+} nova_relocation;
+
+/* What an image is made of; the caller keeps all of it. */
+typedef struct nova_image_source {
+    const void *data;
+    size_t size;
+    int fd; /* a memfd of the same bytes that nobody can change, or -1 */
+    const nova_segment *segments;
+    size_t segment_count;
+    const nova_relocation *relocations; /* into writable segments */
+    size_t relocation_count;
+    uint64_t relro_vaddr; /* part of a writable segment that is read-only after relocation */
+    uint64_t relro_size;
+} nova_image_source;
+
 typedef struct nova_image nova_image;
 
 /* Maps copies of the segments of `data`, which the caller keeps; it owns *image. Thread-safe. */
 nova_status nova_image_create(const void *data, size_t size, const nova_segment *segments,
                               size_t segment_count, nova_image **image);
+
+/* The same with relocations. Whole pages of read-only segments are mapped from `fd` where vaddr and
+ * file offset allow it, so that they take no memory of their own. Thread-safe. */
+nova_status nova_image_create_from(const nova_image_source *source, nova_image **image);
+
+/* An image over segments that others have mapped at `base` and keep mapped. Thread-safe. */
+nova_status nova_image_adopt(const void *base, const nova_segment *segments, size_t segment_count,
+                             nova_image **image);
 
 /* Unmaps; no pointer into the image may be used any more. NULL is fine. Not while others use it. */
 void nova_image_destroy(nova_image *image);

@@ -7,7 +7,7 @@
  *     nova_run(model, arguments, outputs, NULL, &error);
  *     nova_close(model);
  *
- * These functions are exported by every .nova file and are in libnova.a. */
+ * These functions and nova_status_text are exported by every .nova file and are in libnova.a. */
 #ifndef NOVA_MODEL_H
 #define NOVA_MODEL_H
 
@@ -18,19 +18,20 @@
 #include "nova/file.h"
 #include "nova/status.h"
 
-#define NOVA_API __attribute__((visibility("default")))
-
 typedef struct nova_model nova_model;
 
 /* Opens and checks a file and picks the best variant for this CPU. `path` NULL means the file that
- * holds this code, mapped by dlopen. The caller owns *model. Refuses when NOVA_TRUSTED_KEYS is set:
- * signatures are checked by the Python loader. Thread-safe. */
+ * holds this code, mapped by dlopen. The caller owns *model; *error (NULL is fine) says why not.
+ * Refuses when NOVA_TRUSTED_KEYS is set: signatures are checked by the Python loader. NOVA_THREADS is
+ * the number of threads that runs share, by default one for each core of the process.
+ * Thread-safe. */
 NOVA_API nova_status nova_open(const char *path, nova_model **model, nova_error *error);
 
-/* Waits for runs in flight. NULL is fine. */
+/* Waits for runs in flight; none may begin any more. The last one ends the threads of the pool, so
+ * that a file can be unloaded. NULL is fine. In a child of fork() it waits for no run of the parent. */
 NOVA_API void nova_close(nova_model *model);
 
-/* The signature, owned by the model. Thread-safe. */
+/* The signature, owned by the model; NULL for an index that there is not. Thread-safe. */
 NOVA_API size_t nova_argument_count(const nova_model *model);
 NOVA_API size_t nova_output_count(const nova_model *model);
 NOVA_API const nova_tensor_info *nova_argument(const nova_model *model, size_t index);
@@ -42,14 +43,12 @@ NOVA_API const char *nova_target(const nova_model *model);
 /* Bytes of scratch memory that a run needs. Thread-safe. */
 NOVA_API uint64_t nova_workspace_size(const nova_model *model);
 
-/* Runs once. Dense row-major arrays, element-aligned; arguments[i] may be NULL for a param whose
- * value is in the file and that is not donated. `workspace` is 64-byte aligned and as large as
- * nova_workspace_size says, or NULL to take it from the model's pool. Thread-safe as long as no two
- * runs share a workspace or anything that is written. */
+/* Runs once, on this thread and those of the pool. Dense row-major arrays, element-aligned, all owned by the caller; what is written
+ * overlaps nothing else. arguments[i] may be NULL for a param whose value is in the file and that
+ * is not donated, outputs[i] for an output that is a donated argument. `workspace` is 64-byte
+ * aligned and as large as nova_workspace_size says, or NULL to take it from the model's pool.
+ * Thread-safe as long as no two runs share a workspace or anything that is written. */
 NOVA_API nova_status nova_run(nova_model *model, void *const *arguments, void *const *outputs,
                               void *workspace, nova_error *error);
-
-/* One line of English for a status; never freed. Thread-safe. */
-NOVA_API const char *nova_status_text(nova_status status);
 
 #endif

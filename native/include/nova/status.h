@@ -2,6 +2,9 @@
 #ifndef NOVA_STATUS_H
 #define NOVA_STATUS_H
 
+/* What a .nova file exports; everything else of the runtime inside of it is hidden. */
+#define NOVA_API __attribute__((visibility("default")))
+
 typedef enum nova_status {
     NOVA_OK = 0,
     NOVA_INVALID_ARGUMENT = 1, /* a NULL pointer, or a value that means nothing */
@@ -10,9 +13,17 @@ typedef enum nova_status {
     NOVA_BAD_PROTECTION = 4,   /* writable and executable at once, or a page with two protections */
     NOVA_OUT_OF_MEMORY = 5,    /* the system has no memory left, or not in one piece */
     NOVA_SYSTEM_ERROR = 6,     /* the system refused a call; errno says why */
+    NOVA_UNSUPPORTED = 7,      /* code for another CPU */
+    NOVA_REFUSED = 8,          /* a file failed a check */
+    NOVA_CANCELLED = 20,       /* a run was stopped by its owner, or belongs to the parent process */
+    NOVA_TIMEOUT = 21,         /* a run took longer than it was allowed to */
+    NOVA_STALLED = 22,         /* tasks remain that nothing will ever make ready */
+    NOVA_BUSY = 23,            /* the instance is in a run already */
+    NOVA_NOT_FINISHED = 24,    /* the run that was waited for goes on */
+    NOVA_TASK_REPORTED = 25,   /* a kernel reported an error */
 } nova_status;
 
 /* One line of English for a status. The text is static: never free it. Thread-safe. */
-const char *nova_status_text(nova_status status);
+NOVA_API const char *nova_status_text(nova_status status);
 
 #endif

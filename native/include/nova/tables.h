@@ -39,12 +39,15 @@ typedef struct nova_buffer {
 
 enum { NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2 };
 
+/* In `core`: the kernel returns an int32_t, where anything but 0 is an error that ends the run. */
+enum { NOVA_REPORTS = 0x100 };
+
 typedef struct nova_kernel_record {
     uint64_t code; /* virtual address */
     int64_t grid;  /* tiles */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core;
+    uint32_t core; /* one of the three kinds, and NOVA_REPORTS */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;
@@ -54,7 +57,7 @@ typedef struct nova_launch_record {
     uint32_t kernel;
     uint32_t first_operand;
     uint32_t operand_count;
-    uint32_t reserved; /* 0 */
+    uint32_t reads; /* operands that the kernel only reads: they stand before the others */
 } nova_launch_record;
 
 typedef struct nova_task {

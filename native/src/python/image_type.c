@@ -122,7 +122,7 @@ static PyType_Slot image_slots[] = {
 };
 
 PyType_Spec image_spec = {
-    .name = "nova.runtime._native.Image",
+    .name = "nova._native.Image",
     .basicsize = sizeof(ImageObject),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = image_slots,

@@ -1,17 +1,27 @@
-/* The module `nova.runtime._native`: its two types, and the names of the buffer kinds. */
+/* The module `nova._native`: its types and functions. */
 #define NOVA_IMPORTS_NUMPY
 #include "native.h"
 
 PyTypeObject *image_type;
+PyTypeObject *program_type;
+PyTypeObject *run_type;
+PyTypeObject *stream_type;
+
+static PyObject *exception_for(nova_status status)
+{
+    if (status == NOVA_OUT_OF_MEMORY)
+        return PyExc_MemoryError;
+    return status == NOVA_SYSTEM_ERROR ? PyExc_OSError : PyExc_ValueError;
+}
 
 void raise_status(nova_status status, const char *what)
 {
-    PyObject *type = PyExc_ValueError;
-    if (status == NOVA_OUT_OF_MEMORY)
-        type = PyExc_MemoryError;
-    else if (status == NOVA_SYSTEM_ERROR)
-        type = PyExc_OSError;
-    PyErr_Format(type, "%s: %s", what, nova_status_text(status));
+    PyErr_Format(exception_for(status), "%s: %s", what, nova_status_text(status));
+}
+
+void raise_error(const nova_error *error)
+{
+    PyErr_SetString(exception_for(error->status), error->text);
 }
 
 static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **keep)
@@ -27,11 +37,43 @@ static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTyp
     return result;
 }
 
+static PyMethodDef functions[] = {
+    {"cpu_features", module_cpu_features, METH_NOARGS,
+     "cpu_features()\n--\n\nWhat this processor and system have, by LLVM's names."},
+    {"allowed_imports", module_allowed_imports, METH_NOARGS,
+     "allowed_imports()\n--\n\nFunctions of the C library that a file may import, sorted."},
+    {"simulate", module_simulate, METH_VARARGS,
+     "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nPlays a task graph on "
+     "virtual cores: (timeline, makespan, critical cost, lower bound)."},
+    {"measure_flops", module_measure_flops, METH_VARARGS,
+     "measure_flops(seconds)\n--\n\nOperations a second of one core, at best."},
+    {"measure_copy", module_measure_copy, METH_VARARGS,
+     "measure_copy(nbytes, seconds)\n--\n\nBytes read and written a second by one core."},
+    {"trace_into", module_trace_into, METH_O,
+     "trace_into(lists)\n--\n\nHas every run append (program, start, end, workers, policy, lost, "
+     "records) to these lists."},
+    {"configure", module_configure, METH_VARARGS,
+     "configure(threads, policy, pin)\n--\n\nSets the threads of the process and how they pick "
+     "tasks."},
+    {"override", module_override, METH_VARARGS,
+     "override(threads, policy, pin)\n--\n\nOther values for runs of this thread; 0 and -1: none."},
+    {"await_finished", module_await_finished, METH_NOARGS,
+     "await_finished()\n--\n\nWaits for submitted runs that ended and that nobody waits for: a "
+     "list."},
+    {"reap", module_reap, METH_NOARGS,
+     "reap()\n--\n\nLets go of the arrays of all submitted runs that ended."},
+    {"drain", module_drain, METH_NOARGS,
+     "drain()\n--\n\nWaits for all submitted runs; none can be submitted any more."},
+    {0},
+};
+
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "nova.runtime._native",
-    .m_doc = "Native half of the runtime: mapped code (Image) and its fast call path (Program).",
+    .m_name = "nova._native",
+    .m_doc = "Native half of the runtime: checked files (File), mapped code (Image) and its fast "
+             "call path (Program).",
     .m_size = -1, /* one per process, as numpy itself */
+    .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit__native(void)
@@ -40,15 +82,26 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if (add_type(module, &image_spec, "Image", &image_type) < 0 ||
-        add_type(module, &program_spec, "Program", NULL) < 0 ||
-        PyModule_AddIntConstant(module, "ARGUMENT", NOVA_ARGUMENT) < 0 ||
-        PyModule_AddIntConstant(module, "OUTPUT", NOVA_OUTPUT) < 0 ||
-        PyModule_AddIntConstant(module, "WORKSPACE", NOVA_WORKSPACE) < 0 ||
-        PyModule_AddIntConstant(module, "CONSTANT", NOVA_CONSTANT) < 0 ||
-        PyModule_AddIntConstant(module, "EXECUTE", NOVA_EXECUTE) < 0 ||
-        PyModule_AddIntConstant(module, "WRITE", NOVA_WRITE) < 0 ||
-        PyModule_AddIntConstant(module, "READ", NOVA_READ) < 0) {
+    PyObject *file_error = make_file_error();
+    static const struct {
+        const char *name;
+        int value;
+    } numbers[] = {
+        {"CANCELLED", NOVA_CANCELLED}, {"TIMEOUT", NOVA_TIMEOUT}, {"STALLED", NOVA_STALLED},
+        {"TASK_REPORTED", NOVA_TASK_REPORTED}, {"MAX_THREADS", NOVA_MAX_WORKERS},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0) {
+            Py_XDECREF(file_error);
+            Py_DECREF(module);
+            return NULL;
+        }
+    if (file_error == NULL || PyModule_AddObjectRef(module, "FileError", file_error) < 0 ||
+        add_type(module, &file_spec, "File", NULL) < 0 ||
+        add_type(module, &image_spec, "Image", &image_type) < 0 ||
+        add_type(module, &program_spec, "Program", &program_type) < 0 ||
+        add_type(module, &run_spec, "Run", &run_type) < 0 ||
+        add_type(module, &stream_spec, "Stream", &stream_type) < 0 || !init_runs()) {
         Py_DECREF(module);
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* What the files of the extension module `nova.runtime._native` share.
+/* What the files of the extension module `nova._native` share.
  *
  * Limited API of Python 3.11 and the C API of numpy 2: one build serves every later version. */
 #ifndef NOVA_PYTHON_NATIVE_H
@@ -8,6 +8,7 @@
 #include <Python.h>
 
 #include <stdbool.h>
+#include <stdio.h> /* numpy's headers leave it to us */
 #include <string.h>
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
@@ -30,7 +31,7 @@ typedef struct {
 /* An argument or output as the call path compares it with what it is given. */
 typedef struct {
     PyArray_Descr *descr; /* owned */
-    const npy_intp *dims; /* in the tables of the program */
+    const npy_intp *dims; /* among the program's extents */
     size_t nbytes;
     int rank;
     int flags; /* NPY_ARRAY_* that an array must have */
@@ -46,7 +47,11 @@ typedef struct {
     PyObject_HEAD
     Vectorcall vectorcall;
     PyObject *image;   /* keeps the code mapped */
+    Py_buffer tables;  /* the block that the program uses in place; obj is NULL before it is held */
+    int64_t *extents;  /* of all arguments and outputs */
     PyObject *convert; /* convert(index, object, is_output) -> ndarray */
+    PyObject *label;   /* what traces call it; a str or None */
+    PyObject *report;  /* report(status, task, running, states, number, cause) -> exception, or None */
     nova_program *program;
     nova_pool *pool; /* NULL when no workspace is needed */
     Spec *args;
@@ -58,15 +63,88 @@ typedef struct {
      * are fixed, so the same pointers need no second look. Guarded by the GIL. */
     void **disjoint;
     bool release_gil;
+    uint32_t *order; /* in which its tasks run, on the calling thread; NULL: on the pool */
+    uint32_t order_count;
 } ProgramObject;
+
+/* Calls with at most this many arguments and outputs need no heap. */
+enum { STACK_SLOTS = 24 };
+
+/* The arrays of one run; all references in it are owned. Must not be moved. */
+typedef struct {
+    PyObject **given;  /* argument objects as passed by the caller, then outputs as returned */
+    PyObject **arrays; /* the arrays they stand for; NULL where that is `given` itself */
+    void **data;       /* base pointers of the arguments, then of the outputs */
+    Py_ssize_t filled; /* slots of `given` and `arrays` that hold references or NULL */
+    PyObject *stack_given[STACK_SLOTS];
+    PyObject *stack_arrays[STACK_SLOTS];
+    void *stack_data[STACK_SLOTS];
+} Call;
+
+/* A submitted run in flight is in a list, which the GIL guards; run_type.c has the rest. */
+typedef struct Run Run;
+extern Run *runs_in_flight;
 
 /* Set once by the module's initialisation, and never changed. */
 extern PyTypeObject *image_type;
+extern PyTypeObject *program_type;
+extern PyTypeObject *run_type;
+extern PyTypeObject *stream_type;
+extern PyType_Spec run_spec;
+extern PyType_Spec stream_spec;
+extern PyType_Spec file_spec;
 extern PyType_Spec image_spec;
 extern PyType_Spec program_spec;
 
 /* Turns a status into the Python exception that fits, with `what` in front. */
 void raise_status(nova_status status, const char *what);
+
+/* The exception for a function that has filled an error. */
+void raise_error(const nova_error *error);
+
+/* Makes the class FileError; called once by the module's initialisation. */
+PyObject *make_file_error(void);
+
+/* cpu_features() and allowed_imports() */
+PyObject *module_cpu_features(PyObject *module, PyObject *unused);
+PyObject *module_allowed_imports(PyObject *module, PyObject *unused);
+
+/* simulate(), measure_flops() and measure_copy() of the module; simulate.c, peaks.c */
+PyObject *module_simulate(PyObject *module, PyObject *args);
+PyObject *module_measure_flops(PyObject *module, PyObject *args);
+PyObject *module_measure_copy(PyObject *module, PyObject *args);
+
+/* Lists that get an item for every run, in a tuple; NULL when nobody traces. Guarded by the GIL. */
+extern PyObject *trace_sinks;
+PyObject *module_trace_into(PyObject *module, PyObject *sinks);
+
+/* Records that each worker may leave in a run that begins now; 0 when nobody traces. */
+uint32_t trace_capacity(const ProgramObject *self);
+
+/* Adds a run that has ended to the open traces, when it has records. A `start_ns` of 0: begin and end
+ * are those of the records. With the GIL; an exception that is set stays. */
+void trace_add(ProgramObject *self, const nova_execution *execution, nova_policy policy,
+               const nova_run_result *result, uint64_t start_ns, uint64_t end_ns);
+
+/* program.set_order(order): u32 numbers of all tasks, as a simulation starts them. */
+PyObject *program_set_order(PyObject *self, PyObject *order);
+
+/* Runs the tasks in that order on this thread, in place of nova_instance_run. Without the GIL. */
+nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
+                         const nova_run_options *options, nova_run_result *result);
+
+/* The signature of a program while it is read; freed by `signature_free`. */
+typedef struct {
+    PyObject *args, *outputs;  /* tuples */
+    nova_tensor_info *tensors; /* arguments, then outputs */
+    int64_t *nbytes;           /* of the tensors, in the same order */
+    size_t arg_count, output_count;
+} Signature;
+
+/* Fills *signature and the specs of `self` from rows (shape, dtype, donated) and (shape, dtype,
+ * alias); false with an exception, when both keep what is there to be freed. */
+bool read_signature(ProgramObject *self, PyObject *args, PyObject *outputs, Signature *signature);
+void signature_free(Signature *signature);
 
 /* program(*arrays, out=None) */
 PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
@@ -75,7 +153,49 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
 /* The same, for callers that come with a tuple and a dict. */
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs);
 
-/* program.run(inputs, params=(), out=None) */
+/* Collects and checks the arrays of a run: those of the tuple or list `arrays`, in order, and `out`
+ * (NULL: all outputs are made). False with an exception, and nothing to end. */
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out);
+
+/* The result for the caller: one array or a tuple. The call still has to be ended. */
+PyObject *call_result(ProgramObject *self, Call *call);
+void call_end(Call *call);
+
+/* Whether two runs may be in flight together: neither writes what the other one uses. The index of the
+ * first argument, or of arguments and outputs, of `call` that is in the way; -1: none. */
+Py_ssize_t call_conflict(ProgramObject *self, const Call *call, ProgramObject *other,
+                         const Call *other_call);
+
+/* Raises for slot `index` of a call that a submitted run uses. */
+void raise_in_use(ProgramObject *self, Py_ssize_t index);
+
+/* Whether no submitted run is in the way of a call, but for those of `stream` (NULL: none); false with
+ * an exception. */
+bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream);
+
+/* Seconds as nanoseconds, 0 for None; false with an exception. */
+bool read_timeout(PyObject *object, uint64_t *timeout_ns);
+
+/* Threads and policy of a run that this thread starts; settings.c. */
+void apply_settings(const nova_execution *execution, nova_run_options *options);
+PyObject *module_configure(PyObject *module, PyObject *args);
+PyObject *module_override(PyObject *module, PyObject *args);
+
+/* The exception for a run that ended with `result`, as `report` makes it; `cause` is an exception that
+ * stopped it, or NULL; `dropped` when it was that of a run before it in the stream. A new reference; NULL with an exception. */
+PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
+                         const nova_run_result *result, PyObject *cause, bool dropped);
+
+/* await_finished(), drain() and reap() of the module. */
+PyObject *module_await_finished(PyObject *module, PyObject *unused);
+PyObject *module_drain(PyObject *module, PyObject *unused);
+PyObject *module_reap(PyObject *module, PyObject *unused);
+bool init_runs(void);
+
+/* program.submit(arrays, out=None, stream=None, timeout=None) */
+PyObject *program_submit(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* program.run(inputs, params=(), out=None, timeout=None) */
 PyObject *program_run(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
 #endif

@@ -5,20 +5,6 @@
  */
 #include "native.h"
 
-/* Calls with at most this many arguments and outputs need no heap. */
-enum { STACK_SLOTS = 24 };
-
-/* One call in flight; all references in it are owned. */
-typedef struct {
-    PyObject **given;  /* argument objects as passed by the caller, then outputs as returned */
-    PyObject **arrays; /* the arrays they stand for; NULL where that is `given` itself */
-    void **data;       /* base pointers of the arguments, then of the outputs */
-    Py_ssize_t filled; /* slots of `given` and `arrays` that hold references or NULL */
-    PyObject *stack_given[STACK_SLOTS];
-    PyObject *stack_arrays[STACK_SLOTS];
-    void *stack_data[STACK_SLOTS];
-} Call;
-
 static bool call_begin(Call *call, Py_ssize_t slots)
 {
     call->filled = 0;
@@ -38,7 +24,7 @@ static bool call_begin(Call *call, Py_ssize_t slots)
     return true;
 }
 
-static void call_end(Call *call)
+void call_end(Call *call)
 {
     for (Py_ssize_t i = 0; i < call->filled; i++) {
         Py_XDECREF(call->given[i]);
@@ -129,6 +115,18 @@ static inline bool add_argument(ProgramObject *self, Call *call, PyObject *objec
         object = call->arrays[index];
     }
     call->data[index] = data_of(object);
+    return true;
+}
+
+/* Adds what is in a list or tuple, which `convert` may shorten meanwhile. */
+static bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ssize_t count)
+{
+    bool is_list = PyList_Check(items);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = is_list ? PyList_GetItem(items, i) : PyTuple_GetItem(items, i);
+        if (item == NULL || !add_argument(self, call, item))
+            return false;
+    }
     return true;
 }
 
@@ -274,51 +272,185 @@ static bool add_outputs(ProgramObject *self, Call *call, PyObject *out)
 
 /* --- running --------------------------------------------------------------------------------- */
 
-static bool execute(ProgramObject *self, Call *call)
+/* A run that the calling thread works in, while it is in there without the GIL. */
+typedef struct {
+    PyThreadState *thread;
+} Caller;
+
+/* Lets Python look at signals, Ctrl-C among them; the exception stays set and stops the run. */
+static nova_status poll_signals(void *context)
+{
+    Caller *caller = ((nova_execution *)context)->owner;
+    PyEval_RestoreThread(caller->thread);
+    int result = PyErr_CheckSignals();
+    caller->thread = PyEval_SaveThread();
+    return result < 0 ? NOVA_CANCELLED : NOVA_OK;
+}
+
+/* Runs as tasks, which can be stopped between them. */
+static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint64_t timeout_ns)
+{
+    nova_execution *execution;
+    nova_status status = nova_execution_take(self->program, trace_capacity(self), &execution);
+    if (status != NOVA_OK) {
+        raise_status(status, "the run cannot be prepared");
+        return false;
+    }
+    Caller caller;
+    nova_run_options options = {.timeout_ns = timeout_ns, .poll = poll_signals};
+    nova_run_result result = {.task = NOVA_NO_TASK};
+    execution->owner = &caller;
+    apply_settings(execution, &options);
+    status = nova_execution_bind(execution, call->data, call->data + self->arg_count, workspace);
+    if (status == NOVA_OK) {
+        options.trace = execution->trace_capacity > 0 && self->order == NULL;
+        uint64_t start_ns = options.trace ? nova_clock_ns() : 0;
+        caller.thread = PyEval_SaveThread();
+        status = self->order != NULL ? run_in_order(self, execution, &options, &result)
+                                     : nova_instance_run(execution->instance, nova_execution_task,
+                                                         execution, &options, &result);
+        PyEval_RestoreThread(caller.thread);
+        if (options.trace)
+            trace_add(self, execution, options.policy, &result, start_ns, nova_clock_ns());
+    }
+    result.status = status;
+    if (status != NOVA_OK) {
+        PyObject *type, *cause, *traceback;
+        PyErr_Fetch(&type, &cause, &traceback); /* what a signal handler raised, or nothing */
+        PyErr_NormalizeException(&type, &cause, &traceback);
+        PyObject *error = make_run_error(self, execution, &result, cause, false);
+        if (error != NULL) {
+            PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+            Py_DECREF(error);
+        }
+        Py_XDECREF(type);
+        Py_XDECREF(cause);
+        Py_XDECREF(traceback);
+    }
+    nova_execution_give(execution);
+    return status == NOVA_OK;
+}
+
+static bool execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
 {
     void *workspace = NULL;
-    nova_status status = NOVA_OK;
-    if (self->pool != NULL)
-        status = nova_pool_take(self->pool, &workspace);
-    if (status == NOVA_OK) {
+    if (self->pool != NULL) {
+        nova_status status = nova_pool_take(self->pool, &workspace);
+        if (status != NOVA_OK) {
+            raise_status(status, "there is no workspace for the run");
+            return false;
+        }
+    }
+    bool ok = true;
+    /* Runs that are watched are tasks, too. */
+    if (timeout_ns != 0 || !nova_program_is_inline(self->program) || trace_sinks != NULL ||
+        self->order != NULL) {
+        ok = execute_tasks(self, call, workspace, timeout_ns);
+    } else {
+        nova_status status;
         void **outputs = call->data + self->arg_count;
         if (self->release_gil) {
             Py_BEGIN_ALLOW_THREADS
-            status = nova_program_run(self->program, call->data, outputs, workspace);
+            status = nova_program_run(self->program, call->data, outputs, workspace, NULL);
             Py_END_ALLOW_THREADS
         } else {
-            status = nova_program_run(self->program, call->data, outputs, workspace);
+            status = nova_program_run(self->program, call->data, outputs, workspace, NULL);
         }
-        if (self->pool != NULL)
-            nova_pool_give(self->pool, workspace);
+        if (status != NOVA_OK) {
+            raise_status(status, "the program did not run");
+            ok = false;
+        }
     }
-    if (status == NOVA_OK)
-        return true;
-    raise_status(status, "the program did not run");
-    return false;
+    if (self->pool != NULL)
+        nova_pool_give(self->pool, workspace);
+    return ok;
+}
+
+PyObject *call_result(ProgramObject *self, Call *call)
+{
+    PyObject **outputs = call->given + self->arg_count;
+    if (self->output_count == 1) {
+        PyObject *result = outputs[0];
+        outputs[0] = NULL;
+        return result;
+    }
+    PyObject *result = PyTuple_New(self->output_count);
+    for (Py_ssize_t i = 0; result != NULL && i < self->output_count; i++) {
+        PyTuple_SetItem(result, i, outputs[i]); /* steals */
+        outputs[i] = NULL;
+    }
+    return result;
+}
+
+/* All arguments are in `call`: checks them together, and adds the outputs. */
+static inline bool complete(ProgramObject *self, Call *call, PyObject *out)
+{
+    return (self->donated_count == 0 || check_donated(self, call)) && add_outputs(self, call, out);
 }
 
 /* All arguments are in `call`: the rest of the way. Always ends the call. */
-static PyObject *finish(ProgramObject *self, Call *call, PyObject *out)
+static PyObject *finish(ProgramObject *self, Call *call, PyObject *out, uint64_t timeout_ns)
 {
     PyObject *result = NULL;
-    if ((self->donated_count == 0 || check_donated(self, call)) && add_outputs(self, call, out) &&
-        execute(self, call)) {
-        PyObject **outputs = call->given + self->arg_count;
-        if (self->output_count == 1) {
-            result = outputs[0];
-            outputs[0] = NULL;
-        } else {
-            result = PyTuple_New(self->output_count);
-            for (Py_ssize_t i = 0; result != NULL && i < self->output_count; i++) {
-                PyTuple_SetItem(result, i, outputs[i]); /* steals */
-                outputs[i] = NULL;
-            }
-        }
-    }
+    if (complete(self, call, out) &&
+        (runs_in_flight == NULL || check_in_flight(self, call, NULL)) &&
+        execute(self, call, timeout_ns))
+        result = call_result(self, call);
     call_end(call);
     return result;
 }
+
+/* --- runs in flight -------------------------------------------------------------------------- */
+
+/* Whether a run writes slot `i`. */
+static bool is_written(const ProgramObject *self, Py_ssize_t i)
+{
+    return i >= self->arg_count || (self->args[i].flags & NPY_ARRAY_WRITEABLE) != 0;
+}
+
+static size_t slot_size(const ProgramObject *self, Py_ssize_t i)
+{
+    return i < self->arg_count ? self->args[i].nbytes : self->outputs[i - self->arg_count].nbytes;
+}
+
+Py_ssize_t call_conflict(ProgramObject *self, const Call *call, ProgramObject *other,
+                         const Call *other_call)
+{
+    Py_ssize_t count = self->arg_count + self->output_count;
+    Py_ssize_t other_count = other->arg_count + other->output_count;
+    for (Py_ssize_t i = 0; i < count; i++)
+        for (Py_ssize_t k = 0; k < other_count; k++)
+            if ((is_written(self, i) || is_written(other, k)) &&
+                overlap(call->data[i], slot_size(self, i), other_call->data[k],
+                        slot_size(other, k)))
+                return i;
+    return -1;
+}
+
+void raise_in_use(ProgramObject *self, Py_ssize_t index)
+{
+    bool is_output = index >= self->arg_count;
+    ask_to_raise(self, -4, is_output ? index - self->arg_count : index, is_output,
+                 "an array is in use by a run in flight");
+}
+
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out)
+{
+    Py_ssize_t count = PyTuple_Check(arrays) ? PyTuple_Size(arrays) : PyList_Size(arrays);
+    if (count != self->arg_count) {
+        if (count >= 0)
+            ask_to_raise(self, -1, count, false, "wrong number of arguments");
+        return false;
+    }
+    if (!call_begin(call, self->arg_count + self->output_count))
+        return false;
+    if (add_sequence(self, call, arrays, count) && complete(self, call, out))
+        return true;
+    call_end(call);
+    return false;
+}
+
+/* --- calling --------------------------------------------------------------------------------- */
 
 static void raise_unknown_keyword(const char *function, PyObject *name)
 {
@@ -350,7 +482,7 @@ static PyObject *call_positional(ProgramObject *self, PyObject *const *args, Py_
             return NULL;
         }
     }
-    return finish(self, &call, out != Py_None ? out : NULL);
+    return finish(self, &call, out != Py_None ? out : NULL, 0);
 }
 
 PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
@@ -390,18 +522,6 @@ PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return result;
 }
 
-/* Adds what is in a list or tuple, which `convert` may shorten meanwhile. */
-static bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ssize_t count)
-{
-    bool is_list = PyList_Check(items);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = is_list ? PyList_GetItem(items, i) : PyTuple_GetItem(items, i);
-        if (item == NULL || !add_argument(self, call, item))
-            return false;
-    }
-    return true;
-}
-
 static Py_ssize_t count_items(ProgramObject *self, PyObject *items, const char *name)
 {
     if (items == NULL)
@@ -421,11 +541,12 @@ static Py_ssize_t count_items(ProgramObject *self, PyObject *items, const char *
 
 PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"inputs", "params", "out"};
+    static const char *const names[] = {"inputs", "params", "out", "timeout"};
+    enum { MOST = sizeof names / sizeof *names };
     ProgramObject *self = (ProgramObject *)object;
-    PyObject *values[3] = {NULL, NULL, NULL};
-    if (nargs > 3) {
-        PyErr_Format(PyExc_TypeError, "run() takes at most 3 arguments (%zd given)", nargs);
+    PyObject *values[MOST] = {NULL};
+    if (nargs > MOST) {
+        PyErr_Format(PyExc_TypeError, "run() takes at most %d arguments (%zd given)", MOST, nargs);
         return NULL;
     }
     for (Py_ssize_t i = 0; i < nargs; i++)
@@ -434,9 +555,9 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
     for (Py_ssize_t i = 0; i < keyword_count; i++) {
         PyObject *name = PyTuple_GetItem(kwnames, i);
         int k = 0;
-        while (k < 3 && PyUnicode_CompareWithASCIIString(name, names[k]) != 0)
+        while (k < MOST && PyUnicode_CompareWithASCIIString(name, names[k]) != 0)
             k++;
-        if (k == 3) {
+        if (k == MOST) {
             raise_unknown_keyword("run", name);
             return NULL;
         }
@@ -451,6 +572,9 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
         return NULL;
     }
     PyObject *out = values[2] != Py_None ? values[2] : NULL;
+    uint64_t timeout_ns = 0;
+    if (values[3] != NULL && !read_timeout(values[3], &timeout_ns))
+        return NULL;
     Py_ssize_t input_count = count_items(self, values[0], "inputs");
     Py_ssize_t param_count = input_count < 0 ? -1 : count_items(self, values[1], "params");
     if (param_count < 0)
@@ -467,5 +591,5 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
         call_end(&call);
         return NULL;
     }
-    return finish(self, &call, out);
+    return finish(self, &call, out, timeout_ns);
 }

@@ -1,0 +1,54 @@
+/* Executions: what a run of a program needs besides its workspace, reused from run to run.
+ *
+ *     nova_execution_take(program, 0, &execution);
+ *     nova_execution_bind(execution, arguments, outputs, workspace);
+ *     nova_instance_run(execution->instance, nova_execution_task, execution, &options, &result);
+ *     nova_execution_give(execution);
+ *
+ * Or nova_instance_submit, and nova_instance_wait before giving it back. */
+#ifndef NOVA_EXECUTION_H
+#define NOVA_EXECUTION_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "nova/error.h"
+#include "nova/program.h"
+#include "nova/scheduler.h"
+#include "nova/status.h"
+
+typedef struct nova_execution {
+    nova_instance *instance; /* to run, wait for, cancel and look at */
+    nova_program *program;
+    void *owner;             /* for the holder: polls and callbacks get the execution */
+    unsigned places;         /* threads that a run of it can have */
+    _Atomic int32_t reported; /* what a kernel returned in a run that ended with NOVA_TASK_REPORTED */
+    uint32_t trace_capacity;
+    struct nova_execution *next;
+    void *pointers[]; /* one for each operand of the tables */
+} nova_execution;
+
+/* Takes an idle one, or makes one, for as many threads as there are now; runs then allocate nothing.
+ * With a `trace_capacity` its instance has trace rings. The caller holds it alone. Thread-safe. */
+nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
+                                nova_execution **execution);
+
+/* Gives it back after its run, and all waits for it, have ended. NULL is fine. Thread-safe. */
+void nova_execution_give(nova_execution *execution);
+
+/* Sets the pointers of the next run, as nova_program_run takes them. By the holder. */
+nova_status nova_execution_bind(nova_execution *execution, void *const *arguments,
+                                void *const *outputs, void *workspace);
+
+/* A nova_execute: runs a task of the execution that `context` is. */
+nova_status nova_execution_task(void *context, uint32_t task, unsigned worker);
+
+/* Threads that its next run should have: the plan, at most `limit` of them (0: those of the pool) and
+ * its places. By the holder. */
+unsigned nova_execution_workers(const nova_execution *execution, unsigned limit);
+
+/* Fills *error (NULL is fine) with what ended a run, and in which task. By the holder. */
+nova_status nova_execution_explain(const nova_execution *execution, const nova_run_result *result,
+                                   nova_error *error);
+
+#endif

@@ -1,0 +1,186 @@
+/* Runs that somebody watches: traced ones, and those in the order of a simulation.
+ *
+ * nova/runtime/trace/collect.py says with trace_into() where the records of runs go. Program.order is
+ * set once by nova/runtime/executor.py for run_mode="sim". Both take the path of tasks, also for
+ * programs that otherwise run inline. */
+#include "native.h"
+
+PyObject *trace_sinks;
+
+/* --- traces ------------------------------------------------------------------------------------ */
+
+uint32_t trace_capacity(const ProgramObject *self)
+{
+    if (trace_sinks == NULL)
+        return 0;
+    const nova_graph *graph;
+    if (nova_program_graph(self->program, &graph) != NOVA_OK)
+        return 0; /* the run itself is going to say so */
+    return nova_graph_get_facts(graph).task_count;
+}
+
+/* All records of the last run, by their places: bytes, a new reference. */
+static PyObject *read_records(const nova_execution *execution, unsigned places, uint64_t *lost)
+{
+    uint64_t kept = 0;
+    *lost = 0;
+    for (unsigned i = 0; i < places; i++) {
+        uint64_t count = nova_instance_trace(execution->instance, i, NULL, 0);
+        uint64_t room = execution->trace_capacity;
+        kept += count < room ? count : room;
+        *lost += count < room ? 0 : count - room;
+    }
+    PyObject *block = PyBytes_FromStringAndSize(
+        NULL, (Py_ssize_t)(kept * sizeof(nova_trace_record)));
+    if (block == NULL)
+        return NULL;
+    nova_trace_record *to = (nova_trace_record *)(void *)PyBytes_AsString(block);
+    for (unsigned i = 0; i < places && kept > 0; i++) {
+        uint32_t room = kept < UINT32_MAX ? (uint32_t)kept : UINT32_MAX;
+        uint64_t count = nova_instance_trace(execution->instance, i, to, room);
+        if (count > execution->trace_capacity)
+            count = execution->trace_capacity;
+        to += count;
+        kept -= count;
+    }
+    return block;
+}
+
+/* Appends to every open trace, and takes the reference; one that fails is only a run less. */
+static void add_item(ProgramObject *self, PyObject *item)
+{
+    for (Py_ssize_t i = 0; item != NULL && trace_sinks != NULL && i < PyTuple_Size(trace_sinks); i++)
+        if (PyList_Append(PyTuple_GetItem(trace_sinks, i), item) < 0)
+            break;
+    Py_XDECREF(item);
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable((PyObject *)self);
+}
+
+void trace_add(ProgramObject *self, const nova_execution *execution, nova_policy policy,
+               const nova_run_result *result, uint64_t start_ns, uint64_t end_ns)
+{
+    if (execution->trace_capacity == 0)
+        return;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback); /* of a run that failed */
+    uint64_t lost;
+    PyObject *block = read_records(execution, result->workers, &lost);
+    if (block != NULL && start_ns == 0) {
+        const nova_trace_record *records = (const void *)PyBytes_AsString(block);
+        size_t count = (size_t)PyBytes_Size(block) / sizeof *records;
+        start_ns = count > 0 ? UINT64_MAX : 0;
+        for (size_t i = 0; i < count; i++) {
+            start_ns = records[i].ready_ns < start_ns ? records[i].ready_ns : start_ns;
+            end_ns = records[i].end_ns > end_ns ? records[i].end_ns : end_ns;
+        }
+    }
+    PyObject *item = NULL;
+    if (block != NULL)
+        item = Py_BuildValue("OKKIiKO", (PyObject *)self, (unsigned long long)start_ns,
+                             (unsigned long long)end_ns, result->workers, (int)policy,
+                             (unsigned long long)lost, block);
+    Py_XDECREF(block);
+    add_item(self, item);
+    PyErr_Restore(type, value, traceback);
+}
+
+PyObject *module_trace_into(PyObject *module, PyObject *sinks)
+{
+    (void)module;
+    bool good = PyTuple_Check(sinks);
+    for (Py_ssize_t i = 0; good && i < PyTuple_Size(sinks); i++)
+        good = PyList_Check(PyTuple_GetItem(sinks, i));
+    if (!good) {
+        PyErr_SetString(PyExc_TypeError, "trace_into() takes a tuple of lists");
+        return NULL;
+    }
+    PyObject *before = trace_sinks;
+    trace_sinks = NULL;
+    if (PyTuple_Size(sinks) > 0) {
+        Py_INCREF(sinks);
+        trace_sinks = sinks;
+    }
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+/* --- the order of a simulation ------------------------------------------------------------------ */
+
+nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
+                         const nova_run_options *options, nova_run_result *result)
+{
+    uint64_t until = options->timeout_ns > 0 ? nova_clock_ns() + options->timeout_ns : UINT64_MAX;
+    *result = (nova_run_result){.task = NOVA_NO_TASK, .workers = 1};
+    uint64_t polled = nova_clock_ns(), now = polled;
+    for (uint32_t i = 0; i < self->order_count; i++) {
+        if (now >= until)
+            return NOVA_TIMEOUT;
+        if (now - polled >= NOVA_POLL_NS) {
+            polled = now;
+            nova_status status = options->poll != NULL ? options->poll(execution) : NOVA_OK;
+            if (status != NOVA_OK)
+                return status;
+        }
+        nova_status status = nova_execution_task(execution, self->order[i], 0);
+        if (status != NOVA_OK) {
+            result->task = self->order[i];
+            return status;
+        }
+        result->executed++;
+        now = nova_clock_ns();
+    }
+    return NOVA_OK;
+}
+
+/* Whether `order` has every task once, and none before one that it waits for. */
+static bool is_possible(const nova_tables *tables, const uint32_t *order, uint32_t count)
+{
+    uint32_t *waits = PyMem_Calloc((size_t)count + 1, sizeof *waits);
+    if (waits == NULL)
+        return false;
+    bool chain = tables->header->task_count == 0; /* a task a launch, each after the other */
+    bool good = count == (chain ? tables->header->launch_count : tables->header->task_count);
+    for (uint32_t i = 0; good && i < count; i++)
+        waits[i] = chain ? i > 0 : tables->tasks[i].waits;
+    for (uint32_t i = 0; good && i < count; i++) {
+        good = order[i] < count && waits[order[i]] == 0;
+        if (!good)
+            break;
+        waits[order[i]] = UINT32_MAX; /* done */
+        if (chain && order[i] + 1 < count)
+            waits[order[i] + 1]--;
+        for (uint32_t k = 0; !chain && k < tables->tasks[order[i]].successor_count; k++)
+            waits[tables->successors[tables->tasks[order[i]].first_successor + k]]--;
+    }
+    PyMem_Free(waits);
+    return good;
+}
+
+PyObject *program_set_order(PyObject *object, PyObject *given)
+{
+    ProgramObject *self = (ProgramObject *)object;
+    Py_buffer view;
+    if (self->order != NULL) {
+        PyErr_SetString(PyExc_ValueError, "the order of the tasks is set already");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(given, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    size_t count = (size_t)view.len / sizeof(uint32_t);
+    uint32_t *order = PyMem_Malloc((size_t)view.len + 1);
+    bool good = order != NULL && count < UINT32_MAX && (size_t)view.len % sizeof(uint32_t) == 0;
+    if (good) {
+        memcpy(order, view.buf, (size_t)view.len);
+        good = is_possible(nova_program_tables(self->program), order, (uint32_t)count);
+    }
+    PyBuffer_Release(&view);
+    if (!good) {
+        PyMem_Free(order);
+        PyErr_SetString(PyExc_ValueError, "the tasks cannot run in this order");
+        return NULL;
+    }
+    self->order = order;
+    self->order_count = (uint32_t)count;
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,255 @@
+#include "instance.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- making ---------------------------------------------------------------------------------- */
+
+/* Hands out parts of one allocation; with memory NULL it only adds up. */
+typedef struct arena {
+    char *memory;
+    size_t used;
+} arena;
+
+static void *carve(arena *arena, size_t count, size_t size)
+{
+    void *part = arena->memory != NULL ? arena->memory + arena->used : NULL;
+    arena->used += (count * size + 63) & ~(size_t)63;
+    return part;
+}
+
+/* Places every array; the same calls measure and lay out. */
+static void lay_out(nova_instance *run, arena *arena, const nova_graph *graph, unsigned places,
+                    uint32_t trace_capacity)
+{
+    size_t tasks = graph->facts.task_count;
+    _Atomic uint32_t *remaining = carve(arena, tasks, sizeof(uint32_t));
+    nova_place *place = carve(arena, places, sizeof *place);
+    uint32_t *running = carve(arena, places, sizeof *running);
+    _Atomic uint32_t *host = carve(arena, graph->kind_count[NOVA_HOST], sizeof(uint32_t));
+    uint64_t *ready = carve(arena, trace_capacity > 0 ? tasks : 0, sizeof *ready);
+    if (run != NULL) {
+        run->remaining = remaining;
+        run->places = place;
+        run->running = running;
+        run->host.entries = host;
+        run->ready_ns = trace_capacity > 0 ? ready : NULL;
+    }
+    for (unsigned i = 0; i < places; i++) {
+        _Atomic uint32_t *queues[2];
+        for (int kind = 0; kind < 2; kind++)
+            queues[kind] = carve(arena, graph->kind_count[kind], sizeof(uint32_t));
+        nova_trace_record *ring = carve(arena, trace_capacity, sizeof *ring);
+        if (run == NULL)
+            continue;
+        memset(&place[i], 0, sizeof place[i]);
+        place[i].index = i;
+        place[i].random = 2654435761u * (i + 1);
+        place[i].ring = ring;
+        for (int kind = 0; kind < 2; kind++)
+            place[i].deques[kind].tasks = queues[kind];
+        atomic_store_explicit(&place[i].current, NOVA_NO_TASK, memory_order_relaxed);
+    }
+}
+
+nova_status nova_instance_create(const nova_graph *graph, unsigned workers,
+                                 uint32_t trace_capacity, nova_instance **instance)
+{
+    if (graph == NULL || instance == NULL)
+        return NOVA_INVALID_ARGUMENT;
+    if (workers == 0)
+        workers = nova_workers_count();
+    if (workers > NOVA_MAX_WORKERS)
+        return NOVA_OUT_OF_RANGE;
+    arena arena = {NULL, 0};
+    carve(&arena, 1, sizeof **instance);
+    lay_out(NULL, &arena, graph, workers, trace_capacity);
+    /* Not cleared: pages of queues that no run uses are never touched. */
+    arena.memory = aligned_alloc(64, arena.used);
+    if (arena.memory == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    arena.used = 0;
+    nova_instance *made = carve(&arena, 1, sizeof *made);
+    memset(made, 0, sizeof *made);
+    made->graph = graph;
+    made->place_count = workers;
+    made->trace_capacity = trace_capacity;
+    made->planned = nova_plan_workers(&graph->facts, NOVA_COST_PER_WORKER, NOVA_MAX_WORKERS);
+    atomic_store_explicit(&made->gate.word, NOVA_GATE_CLOSED, memory_order_relaxed);
+    made->result = (nova_run_result){.task = NOVA_NO_TASK};
+    lay_out(made, &arena, graph, workers, trace_capacity);
+    *instance = made;
+    return NOVA_OK;
+}
+
+void nova_instance_destroy(nova_instance *instance)
+{
+    if (instance == NULL)
+        return;
+    (void)nova_instance_wait(instance, UINT64_MAX, NULL);
+    free(instance);
+}
+
+/* --- the start of a run ---------------------------------------------------------------------- */
+
+/* Writes every `stride`-th of `count` roots into a place's queues, so that the first one is taken
+ * first: the owner takes the newest, under NOVA_FIFO the oldest. */
+static void deal(nova_instance *run, nova_place *place, const uint32_t *roots, uint32_t count,
+                 uint32_t stride)
+{
+    int64_t bottom[2] = {0, 0};
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t task = roots[stride * (run->policy == NOVA_FIFO ? k : count - 1 - k)];
+        unsigned kind = run->graph->core[task];
+        if (kind == NOVA_HOST)
+            nova_host_queue_push(&run->host, task);
+        else
+            nova_deque_stage(&place->deques[kind], bottom[kind]++, task);
+    }
+    for (int kind = 0; kind < 2; kind++)
+        nova_deque_publish(&place->deques[kind], bottom[kind]);
+}
+
+/* By priority, in turns; or blocks of neighbours of about the same cost, so that a place gets
+ * the same tiles in every run. */
+static void deal_roots(nova_instance *run)
+{
+    const nova_graph *graph = run->graph;
+    uint32_t count = graph->facts.root_count, first = 0;
+    if (run->policy == NOVA_CRITICAL_PATH) {
+        for (uint32_t i = 0; i < run->workers && i < count; i++)
+            deal(run, &run->places[i], graph->ranked_roots + i,
+                 (count - i + run->workers - 1) / run->workers, run->workers);
+        return;
+    }
+    uint64_t total = 0, given = 0;
+    for (uint32_t i = 0; i < count; i++)
+        total += graph->cost[graph->roots[i]] + 1;
+    for (uint32_t i = 0; i < run->workers; i++) {
+        uint64_t goal = total / run->workers * (i + 1);
+        uint32_t end = first;
+        while (end < count && (given < goal || i + 1 == run->workers))
+            given += graph->cost[graph->roots[end++]] + 1;
+        deal(run, &run->places[i], graph->roots + first, end - first, 1);
+        first = end;
+    }
+}
+
+void nova_instance_reset(nova_instance *run)
+{
+    const nova_graph *graph = run->graph;
+    uint32_t count = graph->facts.task_count;
+    for (unsigned i = 0; i < run->place_count; i++) {
+        nova_place *place = &run->places[i];
+        atomic_store_explicit(&place->current, NOVA_NO_TASK, memory_order_relaxed);
+        atomic_store_explicit(&place->held, 0, memory_order_relaxed);
+        place->done = place->stolen = 0;
+        place->kept = NOVA_NO_TASK;
+        place->traced = 0;
+        place->origin = NOVA_NOT_STOLEN;
+    }
+    atomic_store_explicit(&run->left, count, memory_order_relaxed);
+    atomic_store_explicit(&run->inline_done, 0, memory_order_relaxed);
+    atomic_store_explicit(&run->busy, 0, memory_order_relaxed);
+    atomic_store_explicit(&run->bell.asleep, 0, memory_order_relaxed);
+    if (run->trace) {
+        uint64_t now = nova_clock_ns();
+        for (uint32_t i = 0; i < graph->facts.root_count; i++)
+            run->ready_ns[graph->roots[i]] = now;
+    }
+    if (run->workers == 1)
+        return; /* the tasks run in their order: nobody counts or queues */
+    for (uint32_t i = 0; i < count; i++)
+        atomic_store_explicit(&run->remaining[i], graph->tasks[i].waits, memory_order_relaxed);
+    for (uint32_t i = 0; i < graph->facts.host_count; i++)
+        atomic_store_explicit(&run->host.entries[i], 0, memory_order_relaxed);
+    nova_host_queue_reset(&run->host);
+    for (unsigned i = 0; i < run->workers; i++)
+        for (int kind = 0; kind < 2; kind++)
+            nova_deque_reset(&run->places[i].deques[kind]);
+    deal_roots(run);
+}
+
+/* --- the end of a run, and looking at it ------------------------------------------------------ */
+
+void nova_instance_conclude(nova_instance *run)
+{
+    uint32_t left = atomic_load_explicit(&run->left, memory_order_acquire);
+    uint64_t stop = atomic_load_explicit(&run->stop, memory_order_acquire);
+    nova_run_result result = {
+        .status = left == 0 ? NOVA_OK : (nova_status)(stop >> 32),
+        .task = left == 0 ? NOVA_NO_TASK : (uint32_t)stop,
+        .executed = run->graph->facts.task_count - left,
+        .workers = run->workers,
+        .running = run->running,
+    };
+    for (unsigned i = 0; i < run->workers; i++) {
+        nova_place *place = &run->places[i];
+        result.stolen += place->stolen;
+        uint32_t task = atomic_load_explicit(&place->current, memory_order_relaxed);
+        if (left > 0 && task != NOVA_NO_TASK && task != result.task)
+            run->running[result.running_count++] = task;
+        atomic_store_explicit(&place->current, NOVA_NO_TASK, memory_order_relaxed);
+    }
+    run->result = result;
+}
+
+uint32_t nova_instance_running(const nova_instance *instance, uint32_t *tasks, uint32_t count)
+{
+    uint32_t found = 0;
+    for (unsigned i = 0; i < instance->place_count; i++) {
+        uint32_t task =
+            atomic_load_explicit(&instance->places[i].current, memory_order_relaxed);
+        if (task == NOVA_NO_TASK)
+            continue;
+        if (found < count)
+            tasks[found] = task;
+        found++;
+    }
+    return found < count ? found : count;
+}
+
+static void mark_queued(const nova_instance *run, uint8_t *states)
+{
+    for (unsigned i = 0; i < run->workers; i++) {
+        if (run->places[i].kept != NOVA_NO_TASK)
+            states[run->places[i].kept] = NOVA_TASK_READY;
+        for (int kind = 0; kind < 2; kind++) {
+            nova_deque *deque = &run->places[i].deques[kind];
+            int64_t top = atomic_load_explicit(&deque->top, memory_order_relaxed);
+            int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
+            for (; top < bottom; top++)
+                states[atomic_load_explicit(&deque->tasks[top], memory_order_relaxed)] =
+                    NOVA_TASK_READY;
+        }
+    }
+    uint32_t end = atomic_load_explicit(&run->host.reserved, memory_order_relaxed);
+    for (uint32_t i = atomic_load_explicit(&run->host.taken, memory_order_relaxed); i < end; i++)
+        states[atomic_load_explicit(&run->host.entries[i], memory_order_relaxed) - 1] =
+            NOVA_TASK_READY;
+}
+
+nova_status nova_instance_states(const nova_instance *instance, uint8_t *states)
+{
+    if (instance == NULL || states == NULL)
+        return NOVA_INVALID_ARGUMENT;
+    uint32_t state = atomic_load_explicit(&instance->state, memory_order_acquire);
+    if (state != NOVA_STATE_IDLE && state != NOVA_STATE_FINISHED)
+        return NOVA_BUSY;
+    uint32_t count = instance->graph->facts.task_count;
+    uint32_t in_order = atomic_load_explicit(&instance->inline_done, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        bool done = state == NOVA_STATE_FINISHED;
+        if (done && instance->workers == 1)
+            done = i < in_order;
+        else if (done)
+            done = atomic_load_explicit(&instance->remaining[i], memory_order_relaxed) == 0;
+        states[i] = done ? NOVA_TASK_DONE : NOVA_TASK_WAITING;
+    }
+    if (state == NOVA_STATE_FINISHED && instance->workers > 1)
+        mark_queued(instance, states);
+    if (instance->result.task != NOVA_NO_TASK)
+        states[instance->result.task] = NOVA_TASK_FAILED;
+    return NOVA_OK;
+}

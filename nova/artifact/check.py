@@ -1,0 +1,26 @@
+"""What all of `nova/artifact` shares: the message of a failed check, and texts that fit a file."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from nova.errors import ArtifactError
+
+Buffer = bytes | bytearray | memoryview
+
+
+def fail(check: str, detail: str) -> NoReturn:
+    """Raise the ArtifactError of a check of docs/nova-format.md."""
+    raise ArtifactError(f"check '{check}' failed: {detail}")
+
+
+def storable(text: str) -> str:
+    """`text` as C and UTF-8 can hold it: a NUL or half of a character becomes U+FFFD.
+
+    Names of tensors and of the user's files may hold either.
+    """
+    if text.isprintable():
+        return text
+    return (
+        text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )

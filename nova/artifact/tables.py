@@ -1,0 +1,266 @@
+"""The tables of one code variant: which kernels run, in which order, on which buffers.
+
+The compiler makes `Tables`, `pack_tables` gives the block that lies in section `.nova.tables`
+(the structs of native/include/nova/tables.h), `patch_code` fills in the kernels' addresses after
+the link, and `unpack_tables` reads a block back, for people and for tests: programs run from the
+block itself. docs/nova-format.md says what the fields mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from struct import Struct
+
+from nova.artifact.check import Buffer, fail, storable
+
+MAGIC = b"NOVATBL1"
+ALIGN = 64
+"""Blocks, and the buffers inside of workspace and constants, start at multiples of this."""
+
+HEADER = Struct("<8sQQQ8I")
+BUFFER = Struct("<IIQQ")
+KERNEL = Struct("<QqQQIIII")
+LAUNCH = Struct("<IIII")
+OPERAND = Struct("<I")
+TASK = Struct("<IIqqII")
+SUCCESSOR = Struct("<I")
+# In the order of the block; the strings follow.
+ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
+
+BUFFER_KINDS = ("arg", "output", "workspace", "constant")
+CORES = ("matrix", "vector", "host")
+REPORTS = 0x100
+"""Added to the number of the core: the kernel returns an error number."""
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """Memory that kernels see: `value` is an index (arg, output) or a byte offset (the others)."""
+
+    kind: str  # of BUFFER_KINDS
+    value: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """One function of the code: `grid` counts its tiles; `flops` and `bytes` are of the whole."""
+
+    name: str
+    symbol: str
+    grid: int
+    core: str  # of CORES
+    flops: int
+    bytes: int
+    location: str
+    reports: bool = False  # whether it returns an i32, where anything but 0 is an error
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """One call of a kernel, in program order; `kernel` and `buffers` index the tables.
+
+    The kernel only reads the first `reads` buffers. 0 when nobody knows: only tools ask.
+    """
+
+    kernel: int
+    buffers: tuple[int, ...]
+    reads: int = 0
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Tiles [begin, end) of a launch: runs after `waits` tasks have named it as a successor."""
+
+    launch: int
+    waits: int
+    begin: int
+    end: int
+    successors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All of a block. `work` is the scalar operations of a run; no tasks: launches in order."""
+
+    buffers: tuple[BufferSpec, ...]
+    kernels: tuple[KernelSpec, ...]
+    launches: tuple[LaunchSpec, ...]
+    workspace_size: int
+    work: int
+    tasks: tuple[TaskSpec, ...] = ()
+
+    def renamed(self, suffix: str) -> Tables:
+        """The same tables with `suffix` behind the symbol of every kernel."""
+        kernels = tuple(replace(k, symbol=k.symbol + suffix) for k in self.kernels)
+        return replace(self, kernels=kernels)
+
+
+def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
+    """The block; the addresses of the kernels are those of `code` by symbol, or 0 for now."""
+    strings = _Strings()
+    operand_at = _starts([len(launch.buffers) for launch in tables.launches])
+    successor_at = _starts([len(task.successors) for task in tables.tasks])
+    rows: tuple[list[tuple[int, ...]], ...] = (
+        [(BUFFER_KINDS.index(b.kind), 0, b.value, b.nbytes) for b in tables.buffers],
+        [
+            (
+                code[k.symbol] if code is not None else 0,
+                k.grid,
+                k.flops,
+                k.bytes,
+                CORES.index(k.core) | (REPORTS if k.reports else 0),
+                strings.offset(k.name),
+                strings.offset(k.symbol),
+                strings.offset(k.location),
+            )
+            for k in tables.kernels
+        ],
+        [
+            (launch.kernel, at, len(launch.buffers), launch.reads)
+            for launch, at in zip(tables.launches, operand_at, strict=True)
+        ],
+        [(buffer,) for launch in tables.launches for buffer in launch.buffers],
+        [
+            (task.launch, task.waits, task.begin, task.end, at, len(task.successors))
+            for task, at in zip(tables.tasks, successor_at, strict=True)
+        ],
+        [(successor,) for task in tables.tasks for successor in task.successors],
+    )
+    body = bytearray(HEADER.size)
+    for record, table in zip(ARRAYS, rows, strict=True):
+        body += b"".join([record.pack(*row) for row in table])
+        body += bytes(-len(body) % 8)
+    body += strings.data
+    counts = (*map(len, rows), len(strings.data))
+    HEADER.pack_into(body, 0, MAGIC, len(body), tables.workspace_size, tables.work, *counts, 0)
+    return bytes(body)
+
+
+def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> None:
+    """Write the address of every kernel, by its symbol, into a block in place."""
+    view = _View(block)
+    at = view.starts[1]
+    for number in range(view.counts[1]):
+        place = at + number * KERNEL.size
+        symbol = view.string(KERNEL.unpack_from(block, place)[6])
+        Struct("<Q").pack_into(block, place, addresses[symbol])
+
+
+def kernel_addresses(block: Buffer) -> dict[str, int]:
+    """Virtual address of every kernel of a block, by symbol."""
+    view = _View(block)
+    return {view.string(row[6]): row[0] for row in view.rows(1)}
+
+
+def read_header(block: Buffer) -> tuple[int, int]:
+    """Bytes of workspace that a run needs, and its scalar operations."""
+    _, _, workspace_size, work, *_ = HEADER.unpack_from(block)
+    return workspace_size, work
+
+
+def unpack_tables(block: Buffer) -> Tables:
+    """What `pack_tables` was given; ArtifactError for a block that is none.
+
+    The native reader checks that all indices stay inside of their tables; this does not.
+    """
+    view = _View(block)
+    operands = [value for (value,) in view.rows(3)]
+    successors = [value for (value,) in view.rows(5)]
+    return Tables(
+        buffers=tuple(
+            BufferSpec(_word(BUFFER_KINDS, kind, "buffer-kind"), value, nbytes)
+            for kind, _, value, nbytes in view.rows(0)
+        ),
+        kernels=tuple(
+            KernelSpec(
+                view.string(name),
+                view.string(symbol),
+                grid,
+                _word(CORES, core & ~REPORTS, "kernel-core"),
+                flops,
+                moved,
+                view.string(location),
+                bool(core & REPORTS),
+            )
+            for _, grid, flops, moved, core, name, symbol, location in view.rows(1)
+        ),
+        launches=tuple(
+            LaunchSpec(kernel, tuple(operands[first : first + count]), reads)
+            for kernel, first, count, reads in view.rows(2)
+        ),
+        workspace_size=view.workspace_size,
+        work=view.work,
+        tasks=tuple(
+            TaskSpec(launch, waits, begin, end, tuple(successors[first : first + count]))
+            for launch, waits, begin, end, first, count in view.rows(4)
+        ),
+    )
+
+
+class _Strings:
+    """The string table: each text once, in the order of its first use."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(1)
+        self._at = {"": 0}
+
+    def offset(self, text: str) -> int:
+        if text not in self._at:
+            self._at[text] = len(self.data)
+            self.data += storable(text).encode() + b"\0"
+        return self._at[text]
+
+
+class _View:
+    """Where the arrays of a block are."""
+
+    def __init__(self, block: Buffer):
+        if len(block) < HEADER.size:
+            fail("tables-size", f"a block of {len(block)} bytes")
+        magic, size, self.workspace_size, self.work, *counts, _ = HEADER.unpack_from(block)
+        if magic != MAGIC or size != len(block):
+            fail("tables-header", f"magic {magic!r}, {size} bytes in a block of {len(block)}")
+        self.block = block
+        self.counts: list[int] = counts
+        self.starts = []
+        position = HEADER.size
+        for record, count in zip(ARRAYS, counts[:-1], strict=True):
+            self.starts.append(position)
+            position += record.size * count
+            position += -position % 8
+        if position + counts[-1] != size:
+            fail("tables-size", f"the arrays end at {position + counts[-1]} of {size}")
+        self.strings = bytes(memoryview(block)[position:])
+        # A text that many records name is decoded once, and kept once.
+        self._texts: dict[int, str] = {}
+
+    def rows(self, array: int) -> list[tuple[int, ...]]:
+        record, start = ARRAYS[array], self.starts[array]
+        end = start + record.size * self.counts[array]
+        return list(record.iter_unpack(memoryview(self.block)[start:end]))
+
+    def string(self, offset: int) -> str:
+        text = self._texts.get(offset)
+        if text is None:
+            text = self._texts[offset] = self._decode(offset)
+        return text
+
+    def _decode(self, offset: int) -> str:
+        end = self.strings.find(b"\0", offset)
+        if end < 0:
+            fail("tables-string", f"no string at {offset} of {len(self.strings)}")
+        return self.strings[offset:end].decode("utf-8", "replace")
+
+
+def _starts(lengths: list[int]) -> list[int]:
+    """Where the part of each entry begins in one list that holds them all."""
+    return list(accumulate(lengths, initial=0))[:-1]
+
+
+def _word(words: tuple[str, ...], number: int, check: str) -> str:
+    if number >= len(words):
+        fail(f"tables-{check}", f"number {number} is not one of {', '.join(words)}")
+    return words[number]

@@ -1,0 +1,211 @@
+"""Writing a `.nova` file: objects, tables, constants, weights and texts become one sealed file.
+
+The compile driver describes a file as `Contents`; `write_artifact` lays out the sections, links,
+fills the kernels' addresses into the tables and adds the seal. The bytes depend on the contents
+alone. Imports neither MLIR nor LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nova import __version__
+from nova.artifact.check import Buffer
+from nova.artifact.elf import Linked, Note, Part, link_shared
+from nova.artifact.manifest import (
+    FORMAT_VERSION,
+    DeviceSpec,
+    Manifest,
+    TensorSpec,
+    VariantSpec,
+    WeightSpec,
+    WeightsSpec,
+)
+from nova.artifact.seal import add_seal
+from nova.artifact.tables import ALIGN, Tables, pack_tables, patch_code
+from nova.artifact.texts import pack_texts
+from nova.errors import CodegenError
+from nova.targets import Target
+
+MANIFEST, TABLES, CONSTANTS = ".nova.manifest", ".nova.tables", ".nova.const"
+WEIGHTS, DEVICE, STAGES = ".nova.weights", ".nova.device", ".nova.stages"
+ENTRY = "_mlir_ciface_main"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The program compiled for one target; `cpu` is LLVM's name, `options` are for people."""
+
+    target: Target
+    cpu: str
+    objects: tuple[bytes, ...]
+    tables: Tables
+    constants: bytes
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class DeviceImage:
+    """Code for a device: `kind` is "ptx" or "cubin"."""
+
+    kind: str
+    arch: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a file is made of.
+
+    `weights` are values by the index of their param, to be embedded; or what an external file
+    holds. `entry` is the object that defines `_mlir_ciface_main`, and `runtime` the object of the
+    C runtime it calls; a file without them has no C entry points. `source` names the stage
+    that a re-compile starts from.
+    """
+
+    variants: tuple[Variant, ...]
+    args: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    stages: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    weights: Mapping[int, Buffer] | WeightsSpec = field(default_factory=WeightsSpec)
+    devices: tuple[DeviceImage, ...] = ()
+    key: Mapping[str, str] = field(default_factory=dict)
+    entry: bytes | None = None
+    runtime: bytes | None = None
+
+
+def write_artifact(contents: Contents) -> bytes:
+    """Link and seal one file; the same contents give the same bytes."""
+    variants = _ordered(contents.variants)
+    tables, constants = _Pieces(), _Pieces()
+    specs = [
+        VariantSpec(
+            variant.target.name,
+            variant.cpu,
+            variant.target.features,
+            tables.append(pack_tables(variant.tables)),
+            constants.add(variant.constants),
+            variant.options,
+        )
+        for variant in variants
+    ]
+    weights, weight_pieces = _weights(contents.weights)
+    images = _Pieces()
+    devices = tuple(DeviceSpec(d.kind, d.arch, *images.add(d.data)) for d in contents.devices)
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        producer=f"nova {__version__}",
+        arch=variants[0].target.arch,
+        args=contents.args,
+        outputs=contents.outputs,
+        variants=tuple(specs),
+        weights=weights,
+        devices=devices,
+        source=contents.source,
+        key=dict(contents.key),
+    )
+    notes: dict[str, Note] = {
+        MANIFEST: manifest.to_json(),
+        TABLES: tables.pieces,
+        CONSTANTS: constants.pieces,
+        WEIGHTS: weight_pieces.pieces,
+        DEVICE: images.pieces,
+    }
+    if contents.stages:
+        # Not sorted: the stages are read back in the order of the compile.
+        notes[STAGES] = pack_texts(contents.stages, b"".join(constants.pieces))
+    linked = _link(contents, variants, notes)
+    start, _ = linked.sections[TABLES]
+    for spec in specs:
+        at = start + spec.tables[0]
+        patch_code(memoryview(linked.data)[at : at + spec.tables[1]], linked.symbols)
+    regions = _regions(linked.sections[name] for name in notes if name in linked.sections)
+    return add_seal(linked.data, regions)
+
+
+def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
+    """Best first: the widest vectors, then the most features; kernels named for several."""
+    names = [variant.target.name for variant in variants]
+    if not names or len(set(names)) < len(names):
+        given = ", ".join(names) or "none"
+        raise CodegenError(f"a file needs variants for different targets, not {given}")
+    if len({variant.target.arch for variant in variants}) > 1:
+        raise CodegenError(
+            f"one file holds code for one architecture, not {', '.join(names)}",
+            hint="write one file for each",
+        )
+
+    def rank(variant: Variant) -> tuple[int, int, str]:
+        target = variant.target
+        return -target.vector_bits, -len(target.features), target.name
+
+    ordered = sorted(variants, key=rank)
+    if len(ordered) == 1:
+        return ordered
+    return [replace(v, tables=v.tables.renamed(_suffix(v))) for v in ordered]
+
+
+def _link(contents: Contents, variants: list[Variant], notes: Mapping[str, Note]) -> Linked:
+    parts, exports = [], []
+    for variant in variants:
+        suffix = _suffix(variant) if len(variants) > 1 else ""
+        parts += [Part(data, suffix) for data in variant.objects]
+        exports += [kernel.symbol for kernel in variant.tables.kernels]
+    if contents.entry is not None and contents.runtime is not None:
+        parts.append(Part(contents.entry))
+        exports.append(ENTRY)
+    return link_shared(
+        parts,
+        list(dict.fromkeys(exports)),
+        notes,
+        arch=variants[0].target.arch,
+        runtime=contents.runtime,
+    )
+
+
+def _suffix(variant: Variant) -> str:
+    return f".{variant.target.name}"
+
+
+def _weights(given: Mapping[int, Buffer] | WeightsSpec) -> tuple[WeightsSpec, _Pieces]:
+    pieces = _Pieces()
+    if isinstance(given, WeightsSpec):
+        return given, pieces
+    tensors = [WeightSpec(arg, *pieces.append(given[arg])) for arg in sorted(given)]
+    return WeightsSpec("embedded", "", tuple(tensors)), pieces
+
+
+def _regions(places: Iterable[tuple[int, int]]) -> list[int]:
+    """Where the regions of the seal begin: at both ends of each section."""
+    return [bound for offset, size in places for bound in (offset, offset + size)]
+
+
+class _Pieces:
+    """The bytes of a section that holds several things, each at a multiple of 64."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Buffer] = []
+        self._size = 0
+        self._known: dict[bytes, tuple[int, int]] = {}
+
+    def add(self, data: bytes) -> tuple[int, int]:
+        """Offset and size of `data`; the same bytes are kept once, and nothing is at (0, 0)."""
+        if not data:
+            return 0, 0
+        if data not in self._known:
+            self._known[data] = self.append(data)
+        return self._known[data]
+
+    def append(self, data: Buffer) -> tuple[int, int]:
+        """Offset and size of `data`, which is not copied."""
+        view = memoryview(data)
+        view = view.cast("B") if view.nbytes else memoryview(b"")  # zeros in a shape do not cast
+        padding = -self._size % ALIGN
+        if padding:
+            self.pieces.append(bytes(padding))
+        offset = self._size + padding
+        self.pieces.append(view)
+        self._size = offset + len(view)
+        return offset, len(view)

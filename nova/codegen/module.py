@@ -1,0 +1,62 @@
+"""A program that is a module and not a plan: to the contents of a file, and back from its text.
+
+`module_contents` is called by `nova.translation` with what it has built. `build_text` compiles the
+text of a stage that a file holds once more, for another machine or with weights; `nova.compiler`
+and `Compiled.save` call it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nova.artifact.key import cache_key
+from nova.artifact.tables import Tables
+from nova.artifact.write import Contents, Variant, write_artifact
+from nova.codegen.compile import Build, build_module, make_contents
+from nova.codegen.signature import ProgramSignature, read_signature
+from nova.codegen.stages import MLIR_STAGES, Recorder, start_from_text
+from nova.log import progress
+from nova.settings import Settings
+
+# The stages whose text is a whole program: behind them there are only kernels.
+WHOLE_STAGES = tuple(stage for stage in MLIR_STAGES if stage != "llvm")
+
+
+def build_text(
+    text: str, stage: str, settings: Sequence[Settings], key: Mapping[str, str], filename: str
+) -> Build:
+    """Compile the text of one of `WHOLE_STAGES` for every target of `settings`."""
+    recorder = Recorder(cache_key(key)[:12])
+    with progress("compiling", len(MLIR_STAGES) + 2) as bar:
+        started = time.perf_counter()
+        module = start_from_text(text, filename)
+        signature = read_signature(module)
+        recorder.record(stage, text, time.perf_counter() - started)
+        variants = build_module(module, settings, recorder, after=stage, bar=bar)
+        started = time.perf_counter()
+        contents = module_contents(signature, variants, recorder.texts, stage, key)
+        data = write_artifact(contents)
+        recorder.record_size("artifact", len(data), time.perf_counter() - started)
+    return Build(data, recorder, contents)
+
+
+def module_contents(
+    signature: ProgramSignature,
+    variants: Sequence[Variant],
+    texts: Mapping[str, str],
+    source: str,
+    key: Mapping[str, str],
+) -> Contents:
+    """What the file of a program holds; `source` names the stage that a re-compile starts from."""
+    numbered = [replace(v, tables=_number_outputs(v.tables, signature.returned)) for v in variants]
+    return make_contents(signature.args, signature.outputs, numbered, texts, source, key)
+
+
+def _number_outputs(tables: Tables, returned: Sequence[int]) -> Tables:
+    """Results that take the memory of an argument have no buffer, but they have a number."""
+    buffers = [
+        replace(b, value=returned[b.value]) if b.kind == "output" else b for b in tables.buffers
+    ]
+    return replace(tables, buffers=tuple(buffers))

@@ -1,0 +1,241 @@
+"""What a program from outside may hold, checked op by op before any pass sees it.
+
+In: a parsed module, and the name of its file for the places of messages. Out: the dialect it is
+written in, or an error at the line of the first op that Nova cannot take. MLIR's own passes assert
+on some of it, which ends the process, so this comes first. Called by `nova.frontends.program`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nova.errors import ImportedProgramError, LoweringError, NovaError, UnsupportedOpError
+from nova.mlir.bindings import ir
+from nova.mlir.context import in_file
+from nova.mlir.diagnostics import Diagnostic, file_position
+from nova.mlir.mathlib import EXPANSIONS, ROUNDING
+from nova.mlir.structured import Structured
+from nova.mlir.walk import every_op
+
+# The dialects that a program is written in, and those that belong to each.
+FRONTENDS = {
+    "nova": ("nova",),
+    "stablehlo": ("stablehlo", "chlo"),
+    "tosa": ("tosa",),
+    "linalg": ("linalg", "tensor", "arith", "math", "scf", "affine", "index"),
+}
+_EVERYWHERE = ("builtin", "func")
+_OWNER = {dialect: name for name, group in FRONTENDS.items() for dialect in group}
+# A program in one of these may hold linalg and what belongs to it as well.
+_MIXES_WITH_LINALG = ("stablehlo", "tosa")
+_MOST_ELEMENTS = 1 << 47
+_INTEGERS = (1, 8, 16, 32, 64)
+_FLOATS = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type)
+
+
+def find_frontend(module: ir.Module, filename: str) -> str:
+    """The dialect that a program is written in; ImportedProgramError when there are several."""
+    first: dict[str, Any] = {}
+    for op in all_ops(module):
+        name = op.name
+        if op.name == "tensor.empty" or name.partition(".")[0] in _EVERYWHERE:
+            continue
+        owner = _OWNER.get(name.partition(".")[0])
+        if owner is None:
+            raise UnsupportedOpError(
+                f"{name} is of a dialect that Nova does not import",
+                where=place(op, filename),
+                hint=f"a program is in one of {', '.join(FRONTENDS)}"
+                + _stage_hint(name.partition(".")[0]),
+            )
+        first.setdefault(owner, op)
+    found = list(first)
+    if len(found) > 1 and any(f in _MIXES_WITH_LINALG for f in found) and "linalg" in found:
+        found.remove("linalg")
+    if len(found) > 1:
+        a, b = (first[name] for name in found[:2])
+        raise ImportedProgramError(
+            f"the program mixes {a.name}, of {found[0]}, with {b.name}, of {found[1]}",
+            where=place(b, filename),
+            hint="write it in one of the two",
+        )
+    return found[0] if found else "linalg"
+
+
+def _stage_hint(dialect: str) -> str:
+    if dialect in ("memref", "llvm", "bufferization", "vector", "cf"):
+        return "; for the text of a later stage say so with start_from (--start-from)"
+    return ""
+
+
+def check_ops(module: ir.Module, filename: str) -> None:
+    """Refuse types and ops that no pass behind can work with."""
+    for op in all_ops(module):
+        values = [*op.results, *op.operands]
+        for region in op.regions:
+            for block in region.blocks:
+                values += block.arguments
+        for value in values:
+            wrong = explain_type(value.type)
+            if wrong is not None:
+                what, hint = wrong
+                raise ImportedProgramError(
+                    f"{op.name}: {what}", where=place(op, filename), hint=hint
+                )
+        if op.name in _REFUSED:
+            raise UnsupportedOpError(
+                f"{_described(op)}: {_REFUSED[op.name]}", where=place(op, filename)
+            )
+
+
+def _described(op: Any) -> str:
+    if op.name == "stablehlo.custom_call":
+        return f"stablehlo.custom_call @{op.attributes['call_target_name'].value}"
+    return op.name
+
+
+# Ops whose reason says more than that there is no code for them.
+_REFUSED = {
+    "stablehlo.custom_call": "code that is not part of the program",
+    "stablehlo.rng": "random numbers without a seed",
+    "stablehlo.infeed": "reads from outside of the program",
+    "stablehlo.outfeed": "writes outside of the program",
+    "stablehlo.send": "sends to another device",
+    "stablehlo.recv": "receives from another device",
+    "func.call_indirect": "calls a function that is not known",
+    "tosa.custom": "code that is not part of the program",
+}
+
+
+def explain_type(type_: Any) -> tuple[str, str | None] | None:
+    """What is wrong with a type (and what to do); None for those that Nova can compute with."""
+    if isinstance(type_, ir.UnrankedTensorType):
+        return f"{type_} has no rank", "Nova compiles static shapes only"
+    if isinstance(type_, ir.RankedTensorType):
+        if not type_.has_static_shape:
+            return (
+                f"{type_} has a size that is not known",
+                "Nova compiles static shapes only: export it for the sizes it will run with",
+            )
+        if type_.encoding is not None:
+            return f"{type_} has an encoding", "only plain dense tensors are compiled"
+        if prod(n or 1 for n in type_.shape) >= _MOST_ELEMENTS:
+            return f"{type_} has more elements than memory has bytes", None
+        return explain_element(type_.element_type)
+    if str(type_).startswith("!tosa.shape"):
+        return None
+    if isinstance(type_, ir.FunctionType):
+        return None
+    return explain_element(type_)
+
+
+def explain_element(type_: Any) -> tuple[str, str | None] | None:
+    """The same of an element type or a number."""
+    if isinstance(type_, (*_FLOATS, ir.IndexType)):
+        return None
+    if isinstance(type_, ir.IntegerType) and type_.width in _INTEGERS:
+        return None
+    if isinstance(type_, ir.ComplexType):
+        return f"complex numbers ({type_})", "compute with real and imaginary parts"
+    if str(type_).startswith("!quant."):
+        return f"quantized numbers ({type_})", "write it with integers and scales"
+    if isinstance(type_, ir.MemRefType | ir.UnrankedMemRefType):
+        return (
+            f"memory ({type_})",
+            "a program takes and gives tensors; the text of a later stage needs start_from",
+        )
+    return f"the type {type_}", "Nova computes with f16, bf16, f32, f64, and integers up to 64 bits"
+
+
+# --- after lowering -------------------------------------------------------------------------------
+
+_LOWERED = {
+    "func.func",
+    "func.return",
+    "linalg.generic",
+    "linalg.index",
+    "linalg.yield",
+    "scf.condition",
+    "scf.for",
+    "scf.if",
+    "scf.while",
+    "scf.yield",
+    "tensor.collapse_shape",
+    "tensor.empty",
+    "tensor.expand_shape",
+    "tensor.extract",
+    "tensor.from_elements",
+    "tensor.insert",
+    "affine.apply",
+    "affine.max",
+    "affine.min",
+}
+_MATH = {"absf", "absi", "copysign", "ctlz", "ctpop", "cttz", "fma", "sqrt"}
+_LOWERED |= {f"math.{name}" for name in _MATH} | {*EXPANSIONS, *ROUNDING}
+
+
+def check_lowered(module: ir.Module, filename: str) -> None:
+    """Refuse what the passes to linalg left and the stages behind have no code for."""
+    for op in all_ops(module):
+        if op.name == "linalg.generic":
+            _check_accesses(op, filename)
+        if op.name == "arith.constant" or (_is_known(op) and not _is_whole(op)):
+            continue
+        what, hint = f"{_described(op)} has no code in Nova", None
+        if op.name == "func.call":
+            callee = op.attributes["callee"].value
+            what = f"@{callee} is called and not part of the program"
+            hint = "functions without a body, and functions that call themselves, are not compiled"
+        elif op.name.startswith("cf."):
+            what, hint = f"{op.name}: jumps between blocks", "write loops and branches with scf"
+        raise UnsupportedOpError(what, where=place(op, filename), hint=hint)
+
+
+def _is_known(op: Any) -> bool:
+    return op.name in _LOWERED or op.name.startswith("arith.")
+
+
+def _is_whole(op: Any) -> bool:
+    """Whether an op computes with whole tensors, which only linalg ops do at this stage."""
+    if op.name.partition(".")[0] not in ("arith", "math"):
+        return False
+    return any(isinstance(v.type, ir.RankedTensorType) for v in [*op.operands, *op.results])
+
+
+def _check_accesses(op: Any, filename: str) -> None:
+    """Refuse positions that the schedules cannot work with."""
+    generic = Structured(op)
+    try:
+        written = [generic.accesses[generic.num_inputs + i] for i in range(generic.num_outputs)]
+        sizes = generic.sizes
+    except LoweringError as error:
+        raise UnsupportedOpError(
+            f"linalg.generic with {error.what}", where=place(op, filename), hint=error.hint
+        ) from None
+    for access in written:
+        loops = [access.row_dim(i) for i in range(len(access.coefficients))]
+        parallel = [d for d in range(len(sizes)) if generic.iterators[d] == "parallel"]
+        if None in loops or sorted(d for d in loops if d is not None) != parallel:
+            raise UnsupportedOpError(
+                "linalg.generic that writes elsewhere than at its parallel loops",
+                where=place(op, filename),
+            )
+
+
+def all_ops(module: ir.Module) -> list[Any]:
+    """Every op of the module but itself; those inside of an op come behind it."""
+    return every_op(module, outer_first=True)[1:]
+
+
+def place(op: Any, filename: str) -> str:
+    """`file:line:col` of an op or an argument, or the file where it has no line."""
+    here = in_file(Diagnostic("note", "", *file_position(op.location)), filename)
+    return here.where or filename
+
+
+def at_file(error: NovaError, filename: str) -> NovaError:
+    """An error of a pass, whose places call the program's own text `-`."""
+    if error.where is None or not error.where.startswith("-:"):
+        return error
+    return type(error)(error.what, where=filename + error.where[1:], hint=error.hint)

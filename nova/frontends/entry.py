@@ -1,0 +1,271 @@
+"""The function of a program to start from: it becomes `main`, with a signature of Nova's.
+
+In: a parsed module and the function's name. Out: the module with that function as `@main`, all
+others private, attributes of other compilers gone, and the signature. Called by
+`nova.frontends.program`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from nova.artifact.manifest import TensorSpec
+from nova.codegen.signature import ProgramSignature
+from nova.dtypes import ALL, TensorType
+from nova.errors import (
+    ArgumentNameError,
+    DTypeError,
+    EntryError,
+    ImportedProgramError,
+    UnsupportedOpError,
+)
+from nova.frontends.checks import explain_type, place
+from nova.mlir.bindings import func, ir
+from nova.mlir.types import nova_type
+from nova.mlir.walk import find_function, functions
+from nova.passes.base import UpstreamPass, run_pipeline
+
+# Which result an argument's memory is given to: what jax and TensorFlow write for donated ones.
+_DONATED = "tf.aliasing_output"
+_NAMES = ("nova.name", "jax.arg_info")
+_RESULT_NAMES = ("nova.name", "jax.result_info")
+_KEPT = {"function_type", "nova.inputs", "nova.signature", "nova.updates", "sym_name"}
+
+
+def take_entry(
+    module: ir.Module, entry: str, filename: str, params: Collection[str] = ()
+) -> ProgramSignature:
+    """Make the function `entry` the program; what it does not call is dropped.
+
+    Arguments whose names are in `params` become params, which stand behind the inputs.
+    """
+    for op in module.body.operations:
+        if not isinstance(op, func.FuncOp):
+            raise UnsupportedOpError(
+                f"{op.operation.name} beside the functions of the program",
+                where=place(op.operation, filename),
+            )
+    main = _find(module, entry, filename)
+    _rename(module, main)
+    for function in functions(module):
+        function.attributes["sym_visibility"] = ir.StringAttr.get(
+            "public" if function == main else "private", module.context
+        )
+    run_pipeline(module, [UpstreamPass("symbol-dce")])
+    main = find_function(module, "main")
+    with module.context, ir.Location.unknown():
+        signature = _read_signature(main, filename)
+        if params:
+            signature = _move_params(main, signature, params, filename)
+        _reorder_results(main, signature)
+        _clean(main, signature)
+    return signature
+
+
+def _find(module: ir.Module, entry: str, filename: str) -> Any:
+    entry = entry.removeprefix("@")
+    found = find_function(module, entry)
+    if found is None:
+        others = [f.name.value for f in functions(module) if not _is_private(f)]
+        listed = ", ".join(f"@{name}" for name in others)
+        raise EntryError(
+            f"the program has no function @{entry}" + (f": it has {listed}" if others else ""),
+            where=filename,
+            hint=f"entry={others[0]!r} (--entry {others[0]}) starts from it" if others else None,
+        )
+    if found.is_external:
+        raise EntryError(f"@{entry} has no body", where=place(found.operation, filename))
+    if len(found.body.blocks) != 1:
+        raise UnsupportedOpError(
+            f"@{entry} jumps between blocks",
+            where=place(found.operation, filename),
+            hint="write loops and branches with scf or StableHLO",
+        )
+    return found
+
+
+def _is_private(function: Any) -> bool:
+    attributes = function.attributes
+    return "sym_visibility" in attributes and attributes["sym_visibility"].value == "private"
+
+
+def _rename(module: ir.Module, main: Any) -> None:
+    if main.name.value == "main":
+        return
+    taken = {f.name.value for f in functions(module)}
+    with module.context:
+        other = find_function(module, "main")
+        if other is not None:
+            free = next(f"main_{i}" for i in range(len(taken) + 1) if f"main_{i}" not in taken)
+            ir.SymbolTable.replace_all_symbol_uses("main", free, module.operation)
+            ir.SymbolTable.set_symbol_name(other.operation, free)
+        ir.SymbolTable.replace_all_symbol_uses(main.name.value, "main", module.operation)
+        ir.SymbolTable.set_symbol_name(main.operation, "main")
+
+
+# --- signature ------------------------------------------------------------------------------------
+
+
+def _read_signature(main: Any, filename: str) -> ProgramSignature:
+    given = list(main.type.inputs)
+    inputs = len(given)
+    if "nova.inputs" in main.attributes:
+        inputs = int(main.attributes["nova.inputs"].value)
+    attributes = _dictionaries(main, "arg_attrs", len(given))
+    alias = _aliases(main, attributes, filename)
+    args = []
+    names: set[str] = set()
+    for i, (type_, argument) in enumerate(zip(given, main.entry_block.arguments, strict=True)):
+        name = _unique(_name_of(attributes[i], _NAMES) or _located(argument) or f"arg{i}", names)
+        kind = _nova_type(type_, f"argument {name!r}", place(argument, filename))
+        role = "input" if i < inputs else "param"
+        args.append(
+            TensorSpec(name, kind.shape, kind.dtype.name, role, donated=i in alias.values())
+        )
+    results = list(main.type.results)
+    own = _dictionaries(main, "res_attrs", len(results))
+    updates = list(main.attributes["nova.updates"]) if "nova.updates" in main.attributes else []
+    outputs = []
+    names = set()
+    for i, type_ in enumerate(results[: len(results) - len(updates)]):
+        kind = _nova_type(type_, f"result {i}", place(main.operation, filename))
+        name = _unique(_name_of(own[i], _RESULT_NAMES) or f"y{i}", names)
+        outputs.append(
+            TensorSpec(name, kind.shape, kind.dtype.name, "output", alias=alias.get(i, -1))
+        )
+    if updates:  # a program of Nova's own
+        args = [replace(a, donated=i in updates) for i, a in enumerate(args)]
+    return ProgramSignature(tuple(args), tuple(outputs))
+
+
+def _nova_type(type_: Any, what: str, at: str) -> TensorType:
+    wrong = explain_type(type_)
+    if wrong is not None:
+        raise ImportedProgramError(f"{what} of the program: {wrong[0]}", where=at, hint=wrong[1])
+    try:
+        return nova_type(type_)
+    except DTypeError:
+        raise ImportedProgramError(
+            f"{what} of the program is {type_}, which no array of Nova's holds",
+            where=at,
+            hint=f"convert inside of the program; the types are {', '.join(d.name for d in ALL)}",
+        ) from None
+
+
+def _aliases(main: Any, attributes: list[Any], filename: str) -> dict[int, int]:
+    """For each result that takes the memory of an argument, that argument."""
+    alias: dict[int, int] = {}
+    results = list(main.type.results)
+    for i, own in enumerate(attributes):
+        if own is None or _DONATED not in own:
+            continue
+        result = int(own[_DONATED].value)
+        fits = 0 <= result < len(results) and results[result] == main.type.inputs[i]
+        if not fits or result in alias:
+            raise ImportedProgramError(
+                f"argument {i} is donated to result {result}, which is not there, is of another "
+                "type, or has the memory of another argument",
+                where=place(main.operation, filename),
+            )
+        alias[result] = i
+    return alias
+
+
+def _dictionaries(main: Any, name: str, count: int) -> list[Any]:
+    if name not in main.attributes:
+        return [None] * count
+    return list(main.attributes[name])
+
+
+def _name_of(attributes: Any, names: tuple[str, ...]) -> str | None:
+    for name in names:
+        if attributes is not None and name in attributes:
+            value = attributes[name]
+            # Bytes: MLIR's strings need not be UTF-8.
+            if isinstance(value, ir.StringAttr) and value.value_bytes:
+                return value.value_bytes.decode(errors="replace")
+    return None
+
+
+def _located(argument: Any) -> str | None:
+    """The name that jax gives an argument: its location."""
+    location = argument.location
+    return str(location.name_str) if isinstance(location, ir.NameLoc) else None
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    chosen, number = name, 1
+    while chosen in taken:
+        number += 1
+        chosen = f"{name}#{number}"
+    taken.add(chosen)
+    return chosen
+
+
+# --- rewriting ------------------------------------------------------------------------------------
+
+
+def _move_params(
+    main: Any, signature: ProgramSignature, params: Collection[str], filename: str
+) -> ProgramSignature:
+    names = [a.name for a in signature.args]
+    if unknown := sorted(set(params) - set(names)):
+        raise ArgumentNameError(
+            f"the program has no argument {unknown[0]!r} to give a value to",
+            where=place(main.operation, filename),
+            hint=f"its arguments are {', '.join(map(repr, names))}",
+        )
+    is_param = [a.role == "param" or a.name in params for a in signature.args]
+    order = sorted(range(len(names)), key=lambda i: is_param[i])
+    block = main.entry_block
+    count = len(names)
+    for i in order:
+        old = block.arguments[i]
+        old.replace_all_uses_with(block.add_argument(old.type, old.location))
+    for i in reversed(range(count)):
+        block.erase_argument(i)
+    kind = ir.FunctionType.get([a.type for a in block.arguments], list(main.type.results))
+    main.attributes["function_type"] = ir.TypeAttr.get(kind)
+    if "arg_attrs" in main.attributes:
+        del main.attributes["arg_attrs"]  # `_clean` writes those of the new order
+    if "nova.updates" in main.attributes:
+        updates = [order.index(u) for u in main.attributes["nova.updates"]]
+        main.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(updates)
+    args = [replace(signature.args[i], role="param" if is_param[i] else "input") for i in order]
+    outputs = [
+        replace(o, alias=order.index(o.alias)) if o.alias >= 0 else o for o in signature.outputs
+    ]
+    return ProgramSignature(tuple(args), tuple(outputs))
+
+
+def _reorder_results(main: Any, signature: ProgramSignature) -> None:
+    """Results that take an argument's memory become updates, which stand behind the others."""
+    aliases = {i: s.alias for i, s in enumerate(signature.outputs) if s.alias >= 0}
+    if not aliases:
+        return
+    operations = main.entry_block.operations
+    returned = operations[len(operations) - 1].operation
+    order = [*signature.returned, *aliases]
+    values = [returned.operands[i] for i in order]
+    types = [main.type.results[i] for i in order]
+    for position, value in enumerate(values):
+        returned.operands[position] = value
+    kind = ir.FunctionType.get(list(main.type.inputs), types)
+    main.attributes["function_type"] = ir.TypeAttr.get(kind)
+    main.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(list(aliases.values()))
+
+
+def _clean(main: Any, signature: ProgramSignature) -> None:
+    """Attributes of other compilers go; names, and what Nova's stages read, stay."""
+    for name in list(main.attributes):
+        if name not in _KEPT:
+            del main.attributes[name]
+    if signature.args:
+        main.arg_attrs = [
+            ir.DictAttr.get({"nova.name": ir.StringAttr.get(a.name)}) for a in signature.args
+        ]
+    inputs = sum(a.role == "input" for a in signature.args)
+    i64 = ir.IntegerType.get_signless(64)
+    main.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)

@@ -1,0 +1,79 @@
+"""Programs of other compilers: from MLIR in any of four dialects to the stages of Nova.
+
+In: MLIR text or bytecode in the nova dialect, StableHLO, TOSA or linalg on tensors. Out: a module
+at the stage `nova` or `linalg`, checked, with its signature. Called by `nova.translation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from nova.codegen.signature import ProgramSignature, keep_signature, read_signature
+from nova.errors import LoweringError, NovaError, PassError, UnsupportedOpError
+from nova.frontends.checks import at_file, check_lowered, check_ops, find_frontend
+from nova.frontends.entry import take_entry
+from nova.frontends.resources import inline_resources
+from nova.frontends.source import Source, parse_source
+from nova.mlir.bindings import ir
+from nova.passes import pipelines
+from nova.passes.base import Pass, UpstreamPass, run_pipeline
+
+# What leads from each of the dialects to the stage `linalg`.
+_PIPELINES: dict[str, Callable[[], list[Pass]]] = {
+    "stablehlo": pipelines.stablehlo_to_linalg,
+    "tosa": pipelines.tosa_to_linalg,
+    "linalg": pipelines.import_linalg,
+}
+_ILLEGAL = re.compile(r"failed to legalize (?:unresolved )?operation '([\w.]+)'")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A program on Nova's road: `module` is at `stage`; `text` is what it was before."""
+
+    module: ir.Module
+    stage: str
+    signature: ProgramSignature
+    frontend: str
+    text: str
+
+
+def import_program(source: Source, entry: str = "main", params: Collection[str] = ()) -> Imported:
+    """Read, check and lower a program; its function `entry` is `main` afterwards.
+
+    The arguments named in `params` become params and stand behind the others.
+    """
+    module = parse_source(source)
+    try:
+        frontend = find_frontend(module, source.name)
+        signature = take_entry(module, entry, source.name, params)
+        inline_resources(module, source.name)
+        check_ops(module, source.name)
+        text = str(module)
+        if frontend == "nova":
+            run_pipeline(module, [UpstreamPass("inline,symbol-dce")])
+            _keep(module, signature)
+            return Imported(module, "nova", signature, frontend, text)
+        run_pipeline(module, _PIPELINES[frontend]())
+        check_lowered(module, source.name)
+        _keep(module, signature)
+    except NovaError as error:
+        raise _explained(at_file(error, source.name)) from None
+    return Imported(module, "linalg", signature, frontend, text)
+
+
+def _keep(module: ir.Module, signature: ProgramSignature) -> None:
+    with module.context, ir.Location.unknown():
+        keep_signature(module, signature)
+    assert read_signature(module) == signature
+
+
+def _explained(error: NovaError) -> NovaError:
+    """What MLIR says of an op that its conversions do not take, in words that name the op."""
+    found = _ILLEGAL.search(error.what) if isinstance(error, PassError) else None
+    if found is None and not isinstance(error, LoweringError):
+        return error
+    what = f"{found[1]} has no code in Nova in this form" if found else error.what
+    return UnsupportedOpError(what, where=error.where, hint=error.hint)

@@ -1,0 +1,65 @@
+"""A program's MLIR, wherever it comes from, as a module.
+
+In: a path, text, or bytes (text or bytecode). Out: a parsed module, or an error that says file,
+line and column. Called by `nova.frontends.program` and by `nova.translation`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from nova.errors import ImportedProgramError
+from nova.frontends.bytecode import MAGIC, text_of_bytecode
+from nova.mlir.bindings import ir
+from nova.mlir.context import decode_source, make_context, parse_module
+from nova.passes.base import UpstreamPass, run_pipeline
+
+
+@dataclass(frozen=True)
+class Source:
+    """The bytes of a program and what messages call them."""
+
+    name: str
+    data: bytes
+
+    @property
+    def is_bytecode(self) -> bool:
+        return self.data.startswith(MAGIC)
+
+    @cached_property
+    def text(self) -> str:
+        """The program as text; of bytecode, what MLIR prints it as."""
+        if self.is_bytecode:
+            return text_of_bytecode(self.data, self.name)
+        return decode_source(self.data, self.name)
+
+
+def read_source(given: str | os.PathLike[str] | bytes) -> Source:
+    """The program that `given` is or names: a str with a line end or a brace is text itself."""
+    if isinstance(given, bytes | bytearray | memoryview):
+        return Source("<bytes>", bytes(given))
+    if isinstance(given, str) and ("\n" in given or "{" in given):
+        return Source("<text>", given.encode())
+    try:
+        return Source(os.fspath(given), Path(given).read_bytes())
+    except OSError as error:
+        raise ImportedProgramError(
+            f"cannot read the program: {error.strerror}", where=os.fspath(given)
+        ) from None
+
+
+def parse_source(source: Source) -> ir.Module:
+    """The module of a program, in a context that knows all dialects Nova imports."""
+    context = make_context()
+    # CHLO becomes known to the parser when a pass that makes ops of it has been run.
+    with context, ir.Location.unknown():
+        empty = ir.Module.create()
+    run_pipeline(empty, [UpstreamPass("func.func(stablehlo-complex-math-expander)")])
+    # Ops of unknown dialects are refused by name later; unknown attributes are of no matter.
+    context.allow_unregistered_dialects = True
+    module = parse_module(source.text, source.name, context)
+    context.allow_unregistered_dialects = False
+    return module

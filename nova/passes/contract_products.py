@@ -1,0 +1,148 @@
+"""`contract-products`: sums of products, however they are written, become `linalg.contract`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.mlir.bindings import arith, ir, linalg, tensor
+from nova.mlir.structured import Structured, is_structured
+from nova.mlir.walk import find_ops
+from nova.passes.base import Pass
+
+_HALVES = (ir.F16Type, ir.BF16Type)
+
+
+@dataclass(frozen=True)
+class ContractProducts(Pass):
+    """Rewrite each linalg.generic that is `c += a * b` over floats as `linalg.contract`.
+
+    That is how Nova's own products arrive: elementwise fusion leaves a contraction alone, and
+    the schedules pack it. A sum in f16 or bf16 becomes one in f32 that is rounded once. Named ops
+    must have been generalised; sums of products at moving positions (convolutions that
+    `unfold-convolutions` left) stay.
+    """
+
+    name: ClassVar[str] = "contract-products"
+
+    def run(self, module: ir.Module) -> None:
+        for op in find_ops(module, "linalg.generic"):
+            if _is_product(Structured(op)):
+                _rewrite(Structured(op))
+
+
+def _is_product(generic: Structured) -> bool:
+    if generic.num_inputs != 2 or generic.num_outputs != 1 or len(generic.op.results) != 1:
+        return False
+    types = [o.type for o in generic.op.operands]
+    if any(not isinstance(t, ir.RankedTensorType) for t in types):
+        return False
+    a, b, c = (t.element_type for t in types)
+    if a != b or not isinstance(c, ir.FloatType) or not isinstance(a, ir.FloatType):
+        return False
+    if "reduction" not in generic.iterators or not _is_permuted(generic):
+        return False
+    return multiplies_and_adds(generic)
+
+
+def _is_permuted(generic: Structured) -> bool:
+    """Whether every operand is read at loops alone, each loop in two operands at least."""
+    used = []
+    for access in generic.accesses:
+        dims = [access.row_dim(i) for i in range(len(access.coefficients))]
+        if None in dims or len(set(dims)) != len(dims):
+            return False
+        used.append(set(dims))
+    a, b, c = used
+    for loop, kind in enumerate(generic.iterators):
+        in_inputs = (loop in a) + (loop in b)
+        if (kind == "parallel") != (loop in c) or in_inputs < (1 if loop in c else 2):
+            return False
+    return True
+
+
+def multiplies_and_adds(generic: Structured) -> bool:
+    """Whether the body is `out + widen(a) * widen(b)`, in any order."""
+    a, b, out = generic.block.arguments
+    body = [op.operation for op in generic.block.operations]
+    total = _made_by(body[-1].operands[0], "arith.addf")
+    if total is None or out not in list(total.operands):
+        return False
+    product = next((v for v in total.operands if v != out), None)
+    product = _made_by(product, "arith.mulf")
+    if product is None:
+        return False
+    factors = [_narrow(v) for v in product.operands]
+    return factors in ([a, b], [b, a])
+
+
+def _made_by(value: Any, name: str) -> Any:
+    if isinstance(value, ir.OpResult) and value.owner.operation.name == name:
+        return value.owner.operation
+    return None
+
+
+def _narrow(value: Any) -> Any:
+    widening = _made_by(value, "arith.extf")
+    return value if widening is None else widening.operands[0]
+
+
+def _rewrite(generic: Structured) -> None:
+    op = generic.op
+    a, b, c = op.operands
+    maps = [m.value for m in op.attributes["indexing_maps"]]
+    half = isinstance(c.type.element_type, _HALVES)
+    with ir.InsertionPoint(op), op.location:
+        total = _converted(c, ir.F32Type.get()) if half else c
+        value = linalg.contract(a, b, outs=[total], indexing_maps=maps)
+        if half:
+            value = _converted(value, c.type.element_type)
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def _converted(value: Any, element: Any) -> Any:
+    """`value` in another float type; what fills it with a number is made anew."""
+    type_ = ir.RankedTensorType.get(list(value.type.shape), element)
+    empty = tensor.empty(list(type_.shape), element)
+    if (number := _filled_with(value)) is not None:
+        constant = arith.ConstantOp(element, ir.FloatAttr.get(element, number)).result
+        return linalg.fill(constant, outs=[empty])
+    rank = len(type_.shape)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    generic = linalg.GenericOp(
+        [type_],
+        [value],
+        [empty],
+        ir.ArrayAttr.get([identity, identity]),
+        ir.ArrayAttr.get([parallel] * rank),
+    )
+    block = generic.regions[0].blocks.append(value.type.element_type, element)
+    wider = isinstance(value.type.element_type, _HALVES)
+    with ir.InsertionPoint(block):
+        convert = arith.extf if wider else arith.truncf
+        linalg.YieldOp([convert(element, block.arguments[0])])
+    return generic.results[0]
+
+
+def _filled_with(value: Any) -> float | None:
+    """The number that a linalg.generic (or a constant) gives every element of `value`."""
+    if not isinstance(value, ir.OpResult):
+        return None
+    op = value.owner.operation
+    if op.name == "arith.constant":
+        attr = op.attributes["value"]
+        is_splat = isinstance(attr, ir.DenseElementsAttr) and attr.is_splat
+        return float(attr.get_splat_value().value) if is_splat else None
+    if not is_structured(op):
+        return None
+    generic = Structured(op)
+    yielded = list(generic.block.operations)[-1].operands[0]
+    arguments = list(generic.block.arguments)
+    if yielded in arguments[: generic.num_inputs]:
+        yielded = op.operands[arguments.index(yielded)]
+    constant = _made_by(yielded, "arith.constant")
+    if constant is None or not isinstance(constant.attributes["value"], ir.FloatAttr):
+        return None
+    return float(constant.attributes["value"].value)

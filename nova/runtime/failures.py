@@ -1,0 +1,109 @@
+"""Why a run ended before its end: the exception, with the tasks in the user's words.
+
+In: what the native runtime knows, which is numbers of tasks. Out: an exception to raise. A program
+is made with one of these functions and calls it when a run did not succeed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from nova import _native
+from nova.artifact.format import Artifact
+from nova.artifact.tables import Tables
+from nova.errors import (
+    NovaError,
+    RunCancelled,
+    RunError,
+    RunInterrupted,
+    RunTimeoutError,
+    StalledError,
+    TaskError,
+)
+from nova.graph.location import user_location
+
+_MOST_NAMED = 8
+_DROPPED = -2
+_STATES = ("waiting", "ready", "done", "failed")
+_PARTIAL = "arrays that the run writes are part old, part new"
+
+Report = Callable[
+    [int, int, tuple[int, ...], bytes | None, int, BaseException | None], BaseException
+]
+
+
+def make_reporter(artifact: Artifact, variant: int) -> Report:
+    """The function that a program calls when a run did not succeed."""
+
+    def report(
+        status: int,
+        task: int,
+        running: tuple[int, ...],
+        states: bytes | None,
+        number: int,
+        cause: BaseException | None,
+    ) -> BaseException:
+        tables = artifact.tables(variant)
+        if task == _DROPPED:
+            error: NovaError = RunCancelled("a run before it in its stream did not succeed")
+        elif status == _native.TASK_REPORTED:
+            error = TaskError(
+                f"{describe_task(tables, task)} reported error {number}", hint=_PARTIAL
+            )
+        elif status == _native.STALLED:
+            error = StalledError(describe_stall(tables, states or b""))
+        elif status == _native.TIMEOUT:
+            error = RunTimeoutError(
+                f"the run took longer than its timeout{_at(tables, running)}", hint=_PARTIAL
+            )
+        elif status == _native.CANCELLED:
+            if cause is not None and not isinstance(cause, KeyboardInterrupt):
+                cause.add_note(f"the run was stopped{_at(tables, running)}; {_PARTIAL}")
+                return cause
+            kind = RunCancelled if cause is None else RunInterrupted
+            error = kind(f"the run was stopped{_at(tables, running)}", hint=_PARTIAL)
+        else:
+            error = RunError(f"the run could not start (status {status})")
+        error = error.located(str(user_location()))
+        if task == _DROPPED:
+            error.__cause__ = cause
+        return error
+
+    return report
+
+
+def describe_task(tables: Tables, number: int) -> str:
+    """Kernel, tiles and the user's line of a task."""
+    if tables.tasks and number < len(tables.tasks):
+        task = tables.tasks[number]
+        launch, begin, end = task.launch, task.begin, task.end
+    else:
+        launch, begin, end = number, 0, -1
+    if launch >= len(tables.launches):
+        return f"task {number}"
+    kernel = tables.kernels[tables.launches[launch].kernel]
+    end = kernel.grid if end < 0 else end
+    where = f" ({kernel.location})" if kernel.location else ""
+    return f"kernel {kernel.name}, tiles {begin} to {end} of {kernel.grid}{where}"
+
+
+def describe_stall(tables: Tables, states: bytes) -> str:
+    """How many tasks are in which state, and the first that wait."""
+    counts = Counter(_STATES[state] for state in states)
+    waiting = [i for i, state in enumerate(states) if _STATES[state] in ("waiting", "ready")]
+    lines = [f"task {i}: {_STATES[states[i]]}, {describe_task(tables, i)}" for i in waiting]
+    summary = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
+    return "\n    ".join([f"no task can run any more: {summary}", *_shortened(lines)])
+
+
+def _at(tables: Tables, running: Sequence[int]) -> str:
+    """The tasks that were running when it was stopped."""
+    if not running:
+        return " between two tasks"
+    return " at " + "; ".join(_shortened([describe_task(tables, task) for task in running]))
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    left = len(lines) - _MOST_NAMED
+    return lines if left <= 0 else [*lines[:_MOST_NAMED], f"and {left} more"]

@@ -1,0 +1,328 @@
+"""`Model`: a program from a file, with nothing of the compiler: run it, look inside, save it.
+
+`nova.load` makes one, and `nova.compile`'s `Compiled` is one that knows its plan as well. Needs
+neither MLIR nor LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nova import knobs
+from nova.artifact.format import Artifact, save_artifact
+from nova.artifact.manifest import WeightsSpec
+from nova.artifact.tables import KernelSpec
+from nova.artifact.trust import sign_artifact
+from nova.errors import AttributeValueError, NovaError, UnknownKeywordError, WeightsError
+from nova.frontends.safetensors import write_layout
+from nova.graph.location import user_location
+from nova.log import enabled
+from nova.runtime.executor import Executable, LoggedProgram
+from nova.runtime.futures import RunFuture, submit
+from nova.runtime.signature import Signature, read_signature
+from nova.runtime.streams import NovaStream, current_stream
+from nova.runtime.threads import settle
+from nova.runtime.weights import (
+    SUFFIX,
+    ParamValues,
+    bytes_of,
+    choose_values,
+    lay_out_values,
+    no_values,
+)
+
+if TYPE_CHECKING:
+    from nova.runtime.simulate import Simulation
+    from nova.runtime.trace.costs import Speeds
+
+_KINDS = {"embedded": "embed", "external": "external"}
+
+Weights = Mapping[int, memoryview] | WeightsSpec
+
+
+class Model:
+    """A program that can be called, and the values of params that it carries.
+
+    Threads may share a model; runs that update the same params must not overlap.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        origin: str,
+        name: str = "program",
+        values: ParamValues | None = None,
+    ):
+        settle()
+        self._executable = executable
+        self._values = values or no_values(executable.manifest)
+        self.name = name
+        if executable.program.label is None:
+            executable.program.label = name  # for traces; others may share the program
+        self.origin = origin
+        """Where it came from: `compiled`, `memory`, `disk` (the cache), or `file`."""
+        # Whether runs are logged or checked is decided here, so that other runs pay nothing.
+        self._program = self._observed(
+            LoggedProgram(executable, name) if enabled("run") else executable.program
+        )
+        args = executable.manifest.args
+        self._input_count = sum(spec.role == "input" for spec in args)
+        self._has_params = self._input_count < len(args)
+
+    def _observed(self, program: Any) -> Any:
+        """What is called for a run, where somebody wants to see it."""
+        return program
+
+    # --- running --------------------------------------------------------------------------------
+
+    def run(
+        self,
+        inputs: Sequence[Any] = (),
+        params: Sequence[Any] | None = None,
+        out: Any = None,
+        timeout: float | None = None,
+        **unknown: Any,
+    ) -> Any:
+        """Run: arrays in the order of the signature; one array out, or a tuple.
+
+        Without `params` the values are used that the program carries. `out` gives arrays to write
+        results into. Updated params are changed in place. After `timeout` seconds the run is
+        stopped between two tasks, with RunTimeoutError.
+        """
+        if unknown:
+            raise unknown_keyword("run()", unknown, ("inputs", "params", "out", "timeout"))
+        if params is None:
+            params = self._carried() if self._has_params else ()
+        return self._program.run(inputs, params, out, timeout)
+
+    def submit(
+        self,
+        *arrays: Any,
+        out: Any = None,
+        stream: NovaStream | None = None,
+        timeout: float | None = None,
+        **unknown: Any,
+    ) -> RunFuture:
+        """Start a run and return at once; arrays as in a call.
+
+        The arrays are kept alive until the run has ended, and must not be changed before. Runs of
+        one stream (this or that of a `with` block) run one after the other; others overlap, and an
+        array that one of them writes cannot be used by another (ArrayInUseError).
+        """
+        if unknown:
+            raise unknown_keyword("submit()", unknown, ("out", "stream", "timeout"))
+        if self.simulation is not None:
+            raise AttributeValueError(
+                "a program with run_mode='sim' runs on the calling thread: it cannot be submitted",
+                where=str(user_location()),
+                hint="call it, or compile it without run_mode",
+            )
+        if self._has_params and len(arrays) == self._input_count:
+            arrays += self._carried()
+        stream = stream if stream is not None else current_stream()
+        if stream is None:
+            return submit(self._program, arrays, out, None, timeout)
+        return stream.note(submit(self._program, arrays, out, stream._native, timeout))
+
+    def __call__(self, *arrays: Any, out: Any = None, **unknown: Any) -> Any:
+        """Run with inputs and params one after the other, or with the inputs alone."""
+        if unknown:
+            raise unknown_keyword("a program", unknown, ("out",))
+        if self._has_params and len(arrays) == self._input_count:
+            arrays += self._carried()
+        if out is None:  # a call without keywords is a third faster
+            return self._program(*arrays)
+        return self._program(*arrays, out=out)
+
+    def forward(self, *inputs: Any, out: Any = None) -> Any:
+        """Run with the values that the program carries; WeightsError when it has none."""
+        if not self._values.is_complete:
+            missing = ", ".join(map(repr, self._values.missing))
+            raise WeightsError(
+                f"the program carries no value for {missing}",
+                where=str(user_location()),
+                hint="run(inputs, params), or save it with weights='embed'",
+            )
+        if out is None:
+            return self._program(*inputs, *self._values.get())
+        return self._program(*inputs, *self._values.get(), out=out)
+
+    def _carried(self) -> tuple[Any, ...]:
+        """All values; none when some are missing, which the call reports as missing arguments."""
+        return self._values.get() if self._values.is_complete else ()
+
+    # --- looking inside -------------------------------------------------------------------------
+
+    simulation: Simulation | None = None
+    """With run_mode="sim": the timeline whose order runs follow."""
+
+    def simulate(
+        self,
+        cores: int = 64,
+        seed: int = 0,
+        policy: str | None = None,
+        speeds: Speeds | None = None,
+    ) -> Simulation:
+        """What `cores` cores would do with this program, by the cost model; nothing is run.
+
+        A seed other than 0 picks among the ready tasks at random. `speeds` are those of one core;
+        the default ones are the same on every machine.
+        """
+        from nova.runtime.simulate import simulate  # only when somebody asks
+
+        try:
+            return simulate(
+                self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds
+            )
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Names, shapes, types and roles of what goes in and comes out."""
+        return read_signature(self._executable.manifest)
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """The values that the program carries, by name.
+
+        Those of a file are read-only views of its memory, but for params that runs update: they
+        are private copies. Those of a graph are the arrays of its tensors.
+        """
+        return self._values.named()
+
+    @property
+    def artifact(self) -> Artifact:
+        """The file that the program runs from, opened; the tools describe it."""
+        return self._executable.artifact
+
+    @property
+    def workspace_size(self) -> int:
+        """Bytes of scratch memory that a run uses."""
+        return self._executable.workspace_size
+
+    @property
+    def target(self) -> str:
+        """What the code that runs was compiled for."""
+        return self._executable.spec.target
+
+    @property
+    def why(self) -> str:
+        """Which variant of the file runs, and why those before it do not: one line."""
+        return self._executable.why
+
+    @property
+    def kernels(self) -> tuple[KernelSpec, ...]:
+        """Name, tiles, core kind, cost and user's line of every kernel."""
+        return self._executable.tables.kernels
+
+    @property
+    def stages(self) -> dict[str, str]:
+        """The text of every stage, from plan to LLVM IR."""
+        return self._executable.artifact.stages()
+
+    def __repr__(self) -> str:
+        signature = self.signature
+        arguments = ", ".join(f"{a.name}: {a.type}" for a in signature.arguments)
+        results = ", ".join(str(a.type) for a in signature.outputs)
+        what = f"({arguments}) -> ({results})"
+        return f"<{type(self).__name__} {what} for {self.target}, {self.origin}>"
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    def save(
+        self,
+        path: str | Path,
+        weights: str | None = None,
+        *,
+        params: Mapping[str, Any] | Sequence[Any] | None = None,
+        key: str | Path | None = None,
+    ) -> None:
+        """Write the program as one file, which appears whole or not at all.
+
+        `weights="embed"` puts the values of the params into it, `"external"` into a safetensors
+        file beside it; a program that was loaded with weights keeps its kind. The values are
+        `params`, by name or in order, and those that the program carries. `key` is the file of a
+        private key to sign with (docs/deploying.md).
+        """
+        try:
+            data = self._file(Path(path), weights, params)
+            save_artifact(path, data if key is None else sign_artifact(data, key))
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
+
+    def _file(self, path: Path, weights: str | None, params: Any) -> bytes | memoryview:
+        """The bytes of the file; an external file with the weights is written on the way."""
+        if weights not in (None, "embed", "external"):
+            raise AttributeValueError(
+                f"weights is {weights!r}", hint="it is 'embed', 'external' or None"
+            )
+        kind = weights or _KINDS.get(self._values.kind)
+        if kind is None:
+            if params is not None:
+                raise WeightsError(
+                    "values of params are given, but not where to put them",
+                    hint="pass weights='embed' or weights='external' as well",
+                )
+            return self._executable.artifact.data
+        specs = self._values.params
+        embedded = self._executable.manifest.weights.kind == "embedded"
+        if weights is None and params is None and embedded and not any(s.donated for s in specs):
+            return self._executable.artifact.data  # as it was, with its signature
+        values = choose_values(specs, params, self._values.get())
+        return self._embed(values) if kind == "embed" else self._save_beside(path, values)
+
+    def _embed(self, values: Sequence[np.ndarray]) -> bytes | memoryview:
+        from nova.artifact.patch import replace_embedded  # imports the linker's names
+
+        artifact = self._executable.artifact
+        old = artifact.manifest.weights
+        if old.kind == "embedded" and len(old.tensors) == len(values):
+            return memoryview(replace_embedded(artifact, list(map(bytes_of, values))))
+        args = artifact.manifest.args
+        indices = [i for i, spec in enumerate(args) if spec.role == "param"]
+        return self._relink(dict(zip(indices, map(bytes_of, values), strict=True)))
+
+    def _save_beside(self, path: Path, values: Sequence[np.ndarray]) -> bytes | memoryview:
+        from nova.artifact.patch import replace_external
+
+        beside = path.with_suffix(SUFFIX)
+        if beside == path:
+            raise WeightsError(
+                f"{SUFFIX} is the file of the weights; the program needs another name",
+                where=str(path),
+            )
+        artifact = self._executable.artifact
+        layout, spec = lay_out_values(artifact.manifest, values)
+        patched = replace_external(artifact, spec)
+        data = self._relink(spec) if patched is None else memoryview(patched)
+        # First the weights: a program without them would be of no use.
+        write_layout(beside, layout)
+        return data
+
+    def _relink(self, weights: Weights) -> bytes:
+        """The file with weights in a place that it does not have: needs its objects."""
+        raise WeightsError(
+            "weights are put into a file when it is linked, and this one was loaded",
+            hint="save it where it is compiled, or give values to a run: run(inputs, params)",
+        )
+
+
+def unknown_keyword(
+    function: str, unknown: Mapping[str, Any], known: Sequence[str]
+) -> UnknownKeywordError:
+    """The error for a keyword that a function does not have."""
+    from difflib import get_close_matches  # only on the way to an error
+
+    name = next(iter(unknown))
+    close = get_close_matches(name, known, 1)
+    return UnknownKeywordError(
+        f"{function} has no keyword {name!r}",
+        where=str(user_location()),
+        hint=f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}",
+    )

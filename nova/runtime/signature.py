@@ -1,0 +1,67 @@
+"""What a program takes and gives: names, types and roles, from the manifest of its file.
+
+`Model.signature` is made here; `print(model.signature)` shows it as a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nova.artifact.manifest import Manifest, TensorSpec
+from nova.dtypes import TensorType, dtype
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input, param or output. `donated`: a run changes the array that it is given."""
+
+    name: str
+    type: TensorType
+    role: str  # "input", "param" or "output"
+    donated: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype.name
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a run must be given, in that order, and what it returns."""
+
+    inputs: tuple[Argument, ...]
+    params: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        return self.inputs + self.params
+
+    def __str__(self) -> str:
+        every = self.arguments + self.outputs
+        names = [a.name if a.name.isprintable() else repr(a.name) for a in every]
+        width = max(map(len, names), default=0)
+        return "\n".join(
+            f"{a.role:<6}  {name:<{width}}  {a.type}{'  updated in place' if a.donated else ''}"
+            for a, name in zip(every, names, strict=True)
+        )
+
+
+def read_signature(manifest: Manifest) -> Signature:
+    """The signature of the program in a file."""
+    arguments = [_argument(spec) for spec in manifest.args]
+    return Signature(
+        tuple(a for a in arguments if a.role == "input"),
+        tuple(a for a in arguments if a.role == "param"),
+        tuple(_argument(spec) for spec in manifest.outputs),
+    )
+
+
+def _argument(spec: TensorSpec) -> Argument:
+    return Argument(
+        spec.name, TensorType(tuple(spec.shape), dtype(spec.dtype)), spec.role, spec.donated
+    )

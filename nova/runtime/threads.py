@@ -1,0 +1,51 @@
+"""The threads of runs, as the knobs `threads`, `policy` and `affinity` say.
+
+In: the knobs, when a program is made and whenever one of them changes. Out: the settings of the
+native pool; an override is for runs that the thread inside of its block starts. `model` calls
+`settle`.
+"""
+
+from __future__ import annotations
+
+from nova import _native, knobs
+
+_POLICIES = {"locality": 0, "fifo": 1, "critical-path": 2}
+_NAMES = ("threads", "policy", "affinity")
+_settled: list[tuple[int, int, bool]] = []
+
+
+def settle() -> None:
+    """Bring the pool to what the knobs say; from then on, changes are followed."""
+    if not _settled:
+        _apply()
+
+
+def _apply() -> None:
+    wanted = (
+        _count(knobs.process_value("threads")),
+        _POLICIES[knobs.process_value("policy")],
+        bool(knobs.process_value("affinity")),
+    )
+    if _settled[:] != [wanted]:
+        _native.configure(*wanted)
+        _settled[:] = [wanted]
+    own = knobs.overridden()
+    _native.override(
+        _count(own["threads"]) if "threads" in own else 0,
+        _POLICIES[own["policy"]] if "policy" in own else -1,
+        bool(knobs.get("affinity")),
+    )
+
+
+def _count(threads: int) -> int:
+    return min(threads, _native.MAX_THREADS)
+
+
+def _follow(known: bool) -> None:
+    if not known:
+        _settled.clear()
+    elif _settled:
+        _apply()
+
+
+knobs.watch(_NAMES, _follow)

@@ -1,0 +1,174 @@
+"""`nova.trace`: collects the runs of a `with` block, and writes their timeline.
+
+    with nova.trace("run.json") as trace:
+        program.run([x])
+    print(trace.summary())
+
+In: every run of every program in this process that starts while a block is open. Out: `Run`s, and a
+file: a page for a name that ends in `.html`, else JSON for Perfetto. The records are written by the
+workers into memory that is there before the run starts; everything else happens when they are
+looked at. With no block open, a call reads one word more than it would.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from nova import _native
+from nova.artifact.files import write_atomically
+from nova.artifact.tables import unpack_tables
+from nova.errors import TraceError
+from nova.graph.location import user_location
+from nova.runtime.simulate import POLICIES, Simulation, play
+from nova.runtime.trace.costs import speeds_of, task_costs
+from nova.runtime.trace.graph import TaskGraph, make_graph
+from nova.runtime.trace.page import to_html
+from nova.runtime.trace.peaks import Peaks, measured_peaks
+from nova.runtime.trace.perfetto import to_json
+from nova.runtime.trace.run import Run
+from nova.runtime.trace.summary import Summary, summarize
+from nova.runtime.trace.timeline import RECORD, make_timeline
+
+_lock = threading.Lock()
+_open: list[list[Any]] = []  # where the runs of each open block go
+
+
+class Trace:
+    """The runs of a block; made by `nova.trace`."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None):
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            check_place(self._path)
+        self._items: list[Any] = []
+        self._runs: tuple[Run, ...] | None = None
+
+    def __enter__(self) -> Trace:
+        with _lock:
+            if any(items is self._items for items in _open):
+                raise TraceError(
+                    "the trace is open already", where=str(user_location()), hint="make another one"
+                )
+            _open.append(self._items)
+            _native.trace_into(tuple(_open))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop, and write the file; also when the block failed, as then it is wanted most."""
+        with _lock:
+            _open[:] = [items for items in _open if items is not self._items]
+            _native.trace_into(tuple(_open))
+        if self._path is not None:
+            self.save(self._path)
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that have ended, by their start."""
+        if self._runs is None or len(self._runs) < len(self._items):
+            self._runs = _Builder(self.peaks).build(list(self._items))
+        return self._runs
+
+    @cached_property
+    def peaks(self) -> Peaks:
+        """What this machine can do; measured when it is first asked for on a machine."""
+        return measured_peaks()
+
+    def summary(self) -> Summary:
+        """Time by kernel, idle time by reason, the critical path and what would shorten it."""
+        return summarize(self.runs, self.peaks)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline: a page for `.html`, else JSON for https://ui.perfetto.dev."""
+        save_runs(Path(path), self.runs, self.summary(), as_page=_is_page(Path(path)))
+
+
+def save_runs(path: Path, runs: Sequence[Run], summary: Summary, *, as_page: bool) -> None:
+    """Write a page or JSON; TraceError where that cannot be."""
+    text = to_html(runs, summary) if as_page else to_json(runs, str(summary))
+    try:
+        write_atomically(path, text.encode(), sync=False)
+    except OSError as error:
+        raise _cannot_write(path, error.strerror or str(error)) from None
+
+
+def trace(path: str | os.PathLike[str] | None = None) -> Trace:
+    """Trace the runs of a `with` block; `path` gets a page (`.html`) or JSON for Perfetto."""
+    return Trace(path)
+
+
+class _Builder:
+    """Turns what the native module has collected into runs."""
+
+    def __init__(self, peaks: Peaks):
+        self._speeds = speeds_of(peaks)
+        self._graphs: dict[int, TaskGraph] = {}
+        self._plans: dict[tuple[int, ...], Simulation] = {}
+
+    def build(self, items: list[Any]) -> tuple[Run, ...]:
+        base = min((start for _, start, *_ in items), default=0)
+        return tuple(self._run(base, *item) for item in sorted(items, key=lambda item: item[1]))
+
+    def _run(
+        self,
+        base: int,
+        program: Any,
+        start: int,
+        end: int,
+        workers: int,
+        policy: int,
+        lost: int,
+        block: bytes,
+    ) -> Run:
+        key = id(program)  # held by the item
+        if key not in self._graphs:
+            self._graphs[key] = make_graph(unpack_tables(program.tables))
+        graph = self._graphs[key]
+        records = np.frombuffer(block, RECORD)
+        if not graph.specs:
+            records = records[:0]  # nothing to do is a task, too, but not one of the program
+        else:
+            records = records.copy()
+            for field in ("ready", "start", "end"):
+                records[field] -= np.minimum(records[field], np.uint64(base))
+        timeline = make_timeline(graph, records, workers, start - base, end - base)
+        return Run(program.label or "program", timeline, self._plan(key, workers, policy), lost)
+
+    def _plan(self, *key: int) -> Simulation:
+        if key not in self._plans:
+            program, workers, policy = key
+            graph = self._graphs[program]
+            costs = task_costs(graph, self._speeds)
+            self._plans[key] = play(graph, costs, workers, POLICIES[policy])
+        return self._plans[key]
+
+
+def _is_page(path: Path) -> bool:
+    return path.suffix in (".html", ".htm")
+
+
+def check_place(path: Path) -> None:
+    """A block may run for hours: what is wrong with its file is said before."""
+    folder = path.parent
+    if path.is_dir():
+        raise _cannot_write(path, "it is a folder")
+    if not folder.is_dir():
+        raise _cannot_write(path, f"there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise _cannot_write(path, f"the folder {folder} is read-only")
+
+
+def _cannot_write(path: Path, why: str) -> TraceError:
+    return TraceError(f"the trace cannot be written to {path}: {why}", where=str(user_location()))

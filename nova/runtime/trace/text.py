@@ -1,0 +1,31 @@
+"""Times, shares and columns as text, for summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+def format_ns(nanoseconds: float) -> str:
+    """A time for people: `12.3 us`."""
+    for scale, unit in ((1, "ns"), (1e3, "us"), (1e6, "ms")):
+        if nanoseconds < 1000 * scale:
+            return f"{nanoseconds:.0f} ns" if scale == 1 else f"{nanoseconds / scale:.1f} {unit}"
+    return f"{nanoseconds / 1e9:.2f} s"
+
+
+def percent(part: float, whole: float) -> str:
+    """`12.3 %`, or a dash where there is no whole."""
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (1, 2)) -> list[str]:
+    """Rows with their cells aligned; the columns `right` to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    return [
+        "  "
+        + "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,235 @@
+"""The values of params that a program carries: from its file, a file beside it, or the graph.
+
+`read_values` is called by `nova.load`, `ParamValues` is asked by `Model` when a run names no
+params, and `lay_out_values` by `Model.save`. A value in a file is seen through a read-only array
+on the file's memory; params that runs change get private copies, so that a loaded training step
+trains.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nova.artifact.format import Artifact
+from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
+from nova.dtypes import dtype
+from nova.errors import WeightsError
+from nova.frontends.safetensors import Layout, lay_out, read_safetensors
+from nova.runtime.arrays import take_argument
+
+SUFFIX = ".safetensors"
+# The length of a safetensors header, which stands before it.
+_PREFIX = 8
+
+
+class ParamValues:
+    """The values of a program's params, in the order of the signature; None where there is none.
+
+    `kind` is that of the file they were read from, and "graph" for the arrays of the tensors that
+    were compiled: those are used as they are, and a run that updates params changes them.
+    """
+
+    def __init__(
+        self, params: Sequence[TensorSpec], arrays: Sequence[np.ndarray | None], kind: str
+    ):
+        self.params = tuple(params)
+        self.kind = kind
+        self._given = tuple(arrays)
+        self.is_complete = all(array is not None for array in self._given)
+        self._lock = threading.Lock()
+        self._arrays: tuple[np.ndarray | None, ...] | None = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of the params that have no value."""
+        pairs = zip(self.params, self._given, strict=True)
+        return tuple(spec.name for spec, array in pairs if array is None)
+
+    def get(self) -> tuple[np.ndarray | None, ...]:
+        """The arrays that runs use, the same ones at every call."""
+        if self._arrays is None:
+            with self._lock:
+                if self._arrays is None:
+                    self._arrays = tuple(map(self._own, self.params, self._given))
+        return self._arrays
+
+    def _own(self, spec: TensorSpec, array: np.ndarray | None) -> np.ndarray | None:
+        if array is None or self.kind == "graph" or not spec.donated:
+            return array
+        return array.copy()
+
+    def named(self) -> dict[str, np.ndarray]:
+        """The values there are, by name."""
+        pairs = zip(self.params, self.get(), strict=True)
+        return {spec.name: array for spec, array in pairs if array is not None}
+
+
+def param_specs(manifest: Manifest) -> list[TensorSpec]:
+    """The params among the arguments of a program."""
+    return [spec for spec in manifest.args if spec.role == "param"]
+
+
+def no_values(manifest: Manifest) -> ParamValues:
+    """The values of a program that carries none."""
+    params = param_specs(manifest)
+    return ParamValues(params, [None] * len(params), "none")
+
+
+# --- from files -----------------------------------------------------------------------------------
+
+
+def read_values(artifact: Artifact, path: Path | None, weights: str | Path | None) -> ParamValues:
+    """The values that belong to the file `path`; `weights` names the safetensors file with them."""
+    manifest = artifact.manifest
+    kind = manifest.weights.kind
+    if kind == "embedded":
+        if weights is not None:
+            raise WeightsError(
+                "the file has its weights inside, and others were given",
+                where=str(path),
+                hint="pass other values to a run: run(inputs, params)",
+            )
+        return _views(manifest, artifact.weights(), kind)
+    if kind == "external":
+        beside = path.with_suffix(SUFFIX) if path is not None else None
+        return _read_external(manifest, Path(weights) if weights is not None else beside)
+    return no_values(manifest) if weights is None else _read_by_name(manifest, weights)
+
+
+def _views(manifest: Manifest, pieces: Mapping[int, memoryview], kind: str) -> ParamValues:
+    arrays = [
+        _view(spec, pieces[index]) if index in pieces else None
+        for index, spec in enumerate(manifest.args)
+        if spec.role == "param"
+    ]
+    return ParamValues(param_specs(manifest), arrays, kind)
+
+
+def _view(spec: TensorSpec, piece: memoryview) -> np.ndarray:
+    array = np.frombuffer(piece, np.uint8).view(dtype(spec.dtype).numpy).reshape(spec.shape)
+    array.flags.writeable = False
+    return array
+
+
+def _read_external(manifest: Manifest, path: Path | None) -> ParamValues:
+    """Views of the whole file, read once: it cannot change between its check and its use."""
+    if path is None:
+        raise WeightsError(
+            "the values of the params are in a file of their own",
+            hint="nova.load(path, weights=...) says where it is",
+        )
+    try:
+        data = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise WeightsError(
+            f"the values of the params are in a file that cannot be read: {error.strerror}",
+            where=str(path),
+            hint="put it beside the program, or pass its path: nova.load(path, weights=...)",
+        ) from error
+    view = data.data
+    if sha256(view).hexdigest() != manifest.weights.sha256:
+        raise WeightsError(
+            "these are not the weights that the program was saved with: the SHA-256 differs",
+            where=str(path),
+            hint="copy both files again, or save both again",
+        )
+    start = _PREFIX + int.from_bytes(view[:_PREFIX], "little")
+    pieces = {}
+    for weight in manifest.weights.tensors:
+        piece = view[start + weight.offset : start + weight.offset + weight.nbytes]
+        if len(piece) != weight.nbytes:
+            raise WeightsError(
+                f"param {manifest.args[weight.arg].name!r} lies outside of the file",
+                where=str(path),
+            )
+        pieces[weight.arg] = piece
+    return _views(manifest, pieces, "external")
+
+
+def _read_by_name(manifest: Manifest, path: str | Path) -> ParamValues:
+    params = param_specs(manifest)
+    found = read_safetensors(path)
+    values = choose_values(params, found, [None] * len(params), str(path))
+    for array in values:
+        array.flags.writeable = False
+    return ParamValues(params, values, "none")  # the program's own file has none
+
+
+# --- choosing and writing -------------------------------------------------------------------------
+
+
+def choose_values(
+    params: Sequence[TensorSpec],
+    given: Mapping[str, Any] | Sequence[Any] | None,
+    own: Sequence[np.ndarray | None],
+    where: str | None = None,
+) -> list[np.ndarray]:
+    """One array for every param: from `given`, by name or in order, else the program's `own`."""
+    names = [spec.name for spec in params]
+    if given is None:
+        given = {}
+    elif not isinstance(given, Mapping):
+        if len(given) != len(params):
+            raise WeightsError(
+                f"{len(given)} values for {len(params)} params: {', '.join(names) or 'none'}",
+                where=where,
+            )
+        given = dict(zip(names, given, strict=True))
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise WeightsError(
+            f"the program has no param {_listed(unknown)}",
+            where=where,
+            hint=f"it has {_listed(names) if names else 'none'}",
+        )
+    found = [given.get(spec.name, array) for spec, array in zip(params, own, strict=True)]
+    missing = [name for name, value in zip(names, found, strict=True) if value is None]
+    if missing:
+        raise WeightsError(
+            f"there is no value for param {_listed(missing)}",
+            where=where,
+            hint="pass params=, a list in the order of the signature or a dict by name",
+        )
+    return [take_argument(_plain(spec), value) for spec, value in zip(params, found, strict=True)]
+
+
+def lay_out_values(manifest: Manifest, values: Sequence[np.ndarray]) -> tuple[Layout, WeightsSpec]:
+    """The safetensors file with the values of all params, and what a manifest says about it."""
+    indices = [i for i, spec in enumerate(manifest.args) if spec.role == "param"]
+    names = [manifest.args[i].name for i in indices]
+    if len(set(names)) < len(names):
+        raise WeightsError(
+            "two params have one name, and a safetensors file holds arrays by name",
+            hint="use weights='embed', or give them names of their own",
+        )
+    layout = lay_out(dict(zip(names, values, strict=True)))
+    digest = sha256()
+    for piece in layout.pieces():
+        digest.update(piece)
+    tensors = [
+        WeightSpec(i, layout.offsets[name], array.nbytes)
+        for i, name, array in zip(indices, names, values, strict=True)
+    ]
+    tensors.sort(key=lambda weight: (weight.offset, weight.nbytes))
+    return layout, WeightsSpec("external", digest.hexdigest(), tuple(tensors))
+
+
+def bytes_of(array: np.ndarray) -> memoryview:
+    """The memory of a contiguous array; numpy itself gives none for bf16."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _plain(spec: TensorSpec) -> TensorSpec:
+    """The param as one that is only read: a value that is saved may be read-only or strided."""
+    return TensorSpec(spec.name, spec.shape, spec.dtype, spec.role)
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more

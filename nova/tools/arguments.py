@@ -1,0 +1,78 @@
+"""Arrays for the arguments of a program, from a command line.
+
+`nova run` and `nova trace` add the options with `add_array_arguments`, and give what the parser
+made of them to `gather_arrays`: .npy files by name or in order, values of the file, random numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from nova.errors import ArgumentCountError, ArgumentNameError
+from nova.runtime.model import Model
+from nova.tools.describe import describe_signature
+from nova.tools.npy import draw_array, read_npy
+
+
+def add_array_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that say where arrays come from."""
+    add = parser.add_argument
+    add(
+        "--input",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="[NAME=]X.npy",
+        help="arrays for inputs and params, by name or in the order of the signature",
+    )
+    add("--weights", metavar="FILE", help="a safetensors file with values of the params")
+    add("--random", action="store_true", help="draw the arguments that have no value otherwise")
+    add("--seed", type=int, default=0, metavar="N", help="of --random (default 0)")
+
+
+def parse_count(text: str) -> int:
+    """A whole number from 0 on, for argparse."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return int(text)
+
+
+def gather_arrays(program: Model, args: argparse.Namespace) -> list[np.ndarray]:
+    """An array for each argument: by name, then in order, then of the file, then at random."""
+    signature, carried = describe_signature(program.artifact), program.params
+    tensors = {tensor["name"]: tensor for tensor in signature if tensor["role"] != "output"}
+    given: dict[str, np.ndarray] = {}
+    unnamed: list[str] = []
+    for word in args.input:
+        name, equals, path = word.partition("=")
+        if not equals or (name not in tensors and Path(word).exists()):
+            unnamed.append(word)
+        elif name not in tensors:
+            raise ArgumentNameError(
+                f"the program has no argument {name!r}",
+                where=args.file,
+                hint=f"it takes {', '.join(tensors) or 'none'}",
+            )
+        elif name in given:
+            raise ArgumentNameError(f"two arrays are given for {name!r}", where=args.file)
+        else:
+            given[name] = read_npy(Path(path), tensors[name])
+    free = [name for name in tensors if name not in given]
+    missing = [name for name in free[len(unnamed) :] if name not in carried]
+    if len(unnamed) > len(free) or (missing and not args.random):
+        wanted = [name for name in tensors if name not in carried] or tensors
+        raise ArgumentCountError(
+            f"{len(unnamed) + len(given)} arrays given, {len(wanted)} wanted: "
+            f"{', '.join(wanted) or 'none'}",
+            where=args.file,
+            hint="give --input [NAME=]X.npy for each, or --random for the rest",
+        )
+    for name, path in zip(free, unnamed, strict=False):
+        given[name] = read_npy(Path(path), tensors[name])
+    random = np.random.default_rng(args.seed)
+    for name in missing:
+        given[name] = draw_array(tensors[name], random)
+    return [given[name] if name in given else carried[name] for name in tensors]

@@ -1,0 +1,170 @@
+"""nova inspect: show what is in a .nova file, without executing anything in it.
+
+In: a file. Out: its variants and which one this machine takes, signature, kernels, tasks, weights,
+sections and hashes as text or JSON, or the text of one stage. Every check of the loader has passed
+before anything is shown; the first one that fails is the error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from nova.errors import ArtifactError
+from nova.tools.describe import describe, open_trusted
+from nova.tools.report import Table, format_bytes, print_json, print_tables
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `nova inspect`."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a .nova file")
+    add("--json", action="store_true", help="everything, as JSON")
+    add("--stage", metavar="NAME", help="only the text of this stage, such as plan or linalg")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the file."""
+    artifact = open_trusted(args.file)
+    if args.stage is not None:
+        _print_stage(artifact.stages(), args.stage, args.file)
+        return 0
+    found = {"file": args.file, **describe(artifact)}
+    if args.json:
+        print_json(found)
+    else:
+        print_tables(make_tables(found))
+    return 0
+
+
+def make_tables(found: dict[str, Any]) -> list[Table]:
+    """The description of a file as tables."""
+    tables = [_summary(found), _signature(found), _variants(found), _tasks(found)]
+    tables += [_kernels(variant) for variant in found["variants"]]
+    tables += [_features(found), _weights(found), _devices(found), _sections(found), _key(found)]
+    return tables
+
+
+def _print_stage(stages: dict[str, str], name: str, file: str) -> None:
+    if name not in stages:
+        raise ArtifactError(
+            f"the file has no stage {name!r}",
+            where=file,
+            hint=f"it has {', '.join(stages) or 'no stage texts'}",
+        )
+    sys.stdout.write(stages[name])
+
+
+def _summary(found: dict[str, Any]) -> Table:
+    weights = found["weights"]
+    rows = [
+        ("format", found["format"]),
+        ("written by", found["producer"]),
+        ("size", f"{format_bytes(found['nbytes'])} ({found['nbytes']} bytes)"),
+        ("sha256", found["sha256"]),
+        ("signed by", _signer(found["signed"])),
+        ("weights", _weights_line(weights)),
+        ("stages", " ".join(found["stages"]) or "none"),
+        ("runs here", _choice(found["chosen"])),
+    ]
+    return Table(found["file"], (), rows)
+
+
+def _signer(signed: dict[str, Any] | None) -> str:
+    if signed is None:
+        return "nobody"
+    state = {
+        True: "the signature fits",
+        False: "the signature does NOT fit",
+        None: "not checked: the package cryptography is not installed",
+    }
+    return f"{signed['key']} ({state[signed['valid']]})"
+
+
+def _weights_line(weights: dict[str, Any]) -> str:
+    if weights["kind"] == "none":
+        return "none"
+    count = len(weights["tensors"])
+    line = f"{weights['kind']}, {count} tensor{'s' if count != 1 else ''}, "
+    line += format_bytes(weights["nbytes"])
+    return f"{line}, file with sha256 {weights['sha256']}" if weights["sha256"] else line
+
+
+def _choice(chosen: dict[str, Any]) -> str:
+    return chosen["why"] if chosen["variant"] is not None else f"nothing: {chosen['why']}"
+
+
+def _signature(found: dict[str, Any]) -> Table:
+    rows = []
+    for tensor in found["signature"]:
+        shape = ",".join(map(str, tensor["shape"]))
+        notes = "updated in place" if tensor["donated"] else ""
+        if tensor["alias"] >= 0:
+            notes = f"written into {found['signature'][tensor['alias']]['name']}"
+        size = format_bytes(tensor["nbytes"])
+        rows.append((tensor["role"], tensor["name"], f"{tensor['dtype']}[{shape}]", size, notes))
+    return Table("signature", ("role", "name", "type", "size", ""), rows)
+
+
+def _variants(found: dict[str, Any]) -> Table:
+    header = ("target", "cpu", "here", "workspace", "constants", "kernels", "launches", "tasks")
+    rows = []
+    for number, variant in enumerate(found["variants"]):
+        taken = number == found["chosen"]["variant"]
+        lacks = f"needs {' '.join(variant['missing'])}"
+        rows.append(
+            (
+                variant["target"],
+                variant["cpu"],
+                "taken" if taken else "fits" if variant["fits"] else lacks,
+                format_bytes(variant["workspace"]),
+                format_bytes(variant["constants"]),
+                len(variant["kernels"]),
+                len(variant["launches"]),
+                len(variant["tasks"]),
+            )
+        )
+    return Table("variants", header, rows)
+
+
+def _tasks(found: dict[str, Any]) -> Table:
+    graphs = [(v["target"], v["task_graph"]) for v in found["variants"] if v["tasks"]]
+    rows = [(t, g["tasks"], g["edges"], g["levels"], g["widest"]) for t, g in graphs]
+    return Table("task graphs", ("target", "tasks", "edges", "levels", "widest"), rows)
+
+
+def _kernels(variant: dict[str, Any]) -> Table:
+    header = ("kernel", "core", "tiles", "flops", "bytes", "launches", "line")
+    rows = [
+        (k["name"], k["core"], k["grid"], k["flops"], k["bytes"], k["launches"], k["location"])
+        for k in variant["kernels"]
+    ]
+    return Table(f"kernels for {variant['target']}", header, rows)
+
+
+def _features(found: dict[str, Any]) -> Table:
+    rows = [(v["target"], " ".join(v["features"]) or "none") for v in found["variants"]]
+    return Table("needed CPU features, above the baseline", (), rows)
+
+
+def _weights(found: dict[str, Any]) -> Table:
+    rows = [(w["name"], w["type"], w["offset"], w["nbytes"]) for w in found["weights"]["tensors"]]
+    return Table("weights", ("param", "type", "offset", "bytes"), rows)
+
+
+def _devices(found: dict[str, Any]) -> Table:
+    rows = [(d["kind"], d["arch"], format_bytes(d["size"])) for d in found["devices"]]
+    return Table("device images", ("kind", "arch", "size"), rows)
+
+
+def _sections(found: dict[str, Any]) -> Table:
+    rows = [
+        (s["name"], s["offset"], s["nbytes"], "yes" if s["loaded"] else "no", s["sha256"])
+        for s in found["sections"]
+    ]
+    return Table("sections", ("name", "offset", "bytes", "loaded", "sha256"), rows)
+
+
+def _key(found: dict[str, Any]) -> Table:
+    return Table("cache key", (), list(found["key"].items()))

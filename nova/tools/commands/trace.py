@@ -1,0 +1,86 @@
+"""nova trace: run a .nova file, and show what every core did and what would make it faster.
+
+In: a file, arrays for its arguments as `nova run` takes them. Out: a summary on stdout; with `-o` a
+timeline for Perfetto, with `--html` a page for the browser. With `--sim` the tasks, with the times
+that they took here, are replayed on another number of cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nova import knobs
+from nova.errors import SignatureError
+from nova.loading import load
+from nova.runtime.trace.collect import Trace, check_place, save_runs
+from nova.runtime.trace.run import replay
+from nova.runtime.trace.summary import summarize
+from nova.tools.arguments import add_array_arguments, gather_arrays, parse_count
+from nova.tools.report import print_json, printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `nova trace`."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a .nova file")
+    add_array_arguments(parser)
+    add("-o", dest="out", metavar="OUT.json", help="a timeline for https://ui.perfetto.dev")
+    add("--html", metavar="OUT.html", help="a page with the timeline, for any browser")
+    add("--threads", type=_positive, metavar="N", help="workers (default: NOVA_THREADS)")
+    add("--sim", type=_positive, metavar="N", help="replay the tasks on N simulated cores")
+    add("--repeat", type=_positive, default=1, metavar="N", help="runs to trace (1)")
+    add("--warmup", type=parse_count, default=1, metavar="N", help="runs before them (1)")
+    add("--json", action="store_true", help="answer as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trace the file."""
+    targets = [Path(path) for path in (args.out, args.html) if path is not None]
+    for path in targets:
+        check_place(path)
+    collected = _trace(args)
+    runs = collected.runs
+    if args.sim is not None:
+        runs = tuple(replay(run, args.sim) for run in runs)
+    summary = summarize(runs, collected.peaks)
+    for path in targets:
+        save_runs(path, runs, summary, as_page=path == Path(args.html or ""))
+    if args.json:
+        rates = {"flop_rate": summary.flop_rate, "byte_rate": summary.byte_rate}
+        written = [str(path) for path in targets]
+        print_json({"file": args.file, **asdict(summary), **rates, "written": written})
+        return 0
+    print(f"{printable(args.file)}: ", end="")
+    # Names of kernels come from the file.
+    print("\n".join(map(printable, str(summary).split("\n"))))
+    for path in targets:
+        print(f"written: {printable(str(path))}")
+    return 0
+
+
+def _trace(args: argparse.Namespace) -> Trace:
+    threads: Any = nullcontext()
+    if args.threads is not None:
+        threads = knobs.override(threads=args.threads)
+    with threads:
+        program = load(args.file, weights=args.weights)
+        arrays = gather_arrays(program, args)
+        try:
+            for _ in range(args.warmup):
+                program(*arrays)
+            with Trace() as collected:
+                for _ in range(args.repeat):
+                    program(*arrays)
+        except SignatureError as error:
+            raise type(error)(error.what, where=args.file, hint=error.hint) from None
+        return collected
+
+
+def _positive(text: str) -> int:
+    if parse_count(text) == 0:
+        raise argparse.ArgumentTypeError("at least 1")
+    return int(text)

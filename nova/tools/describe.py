@@ -1,0 +1,188 @@
+"""What a `.nova` file says about itself, as plain data.
+
+An opened artifact comes in, a dictionary of JSON values goes out: the answer of `nova inspect
+--json`, and what `nova run` and `nova cache` show parts of. Nothing in the file is executed or
+mapped. All that the commands know about the format is in this module.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+from nova.artifact.choose import explain_variant, find_variant
+from nova.artifact.format import Artifact, load_artifact
+from nova.artifact.manifest import TensorSpec, VariantSpec
+from nova.artifact.tables import Tables
+from nova.artifact.trust import KEY_BYTES, check_trust, is_signed
+from nova.dtypes import dtype
+from nova.errors import ArtifactError, TrustError
+
+
+def open_trusted(path: str) -> Artifact:
+    """A file after every check of the loader, also that of its signature; nothing is mapped."""
+    artifact = load_artifact(path)
+    try:
+        check_trust(artifact.file.digest, artifact.file.signature)
+    except ArtifactError as error:
+        raise error.located(path) from None
+    return artifact
+
+
+def describe(artifact: Artifact) -> dict[str, Any]:
+    """Everything there is to know about a file."""
+    manifest = artifact.manifest
+    return {
+        "format": manifest.format_version,
+        "producer": manifest.producer,
+        "nbytes": len(artifact.data),
+        "sha256": sha256(artifact.data).hexdigest(),
+        "arch": manifest.arch,
+        "signed": describe_signer(artifact),
+        "signature": describe_signature(artifact),
+        "chosen": describe_choice(artifact),
+        "variants": describe_variants(artifact),
+        "weights": _weights(artifact),
+        "devices": [asdict(device) for device in manifest.devices],
+        "sections": _sections(artifact),
+        "symbols": sorted(artifact.file.symbols),
+        "stages": list(artifact.stages()),
+        "source": manifest.source,
+        "key": dict(manifest.key),
+    }
+
+
+def describe_signature(artifact: Artifact) -> list[dict[str, Any]]:
+    """Arguments in the order of a call, then results."""
+    manifest = artifact.manifest
+    return [_tensor(spec) for spec in (*manifest.args, *manifest.outputs)]
+
+
+def signature_text(artifact: Artifact) -> str:
+    """The signature on one line."""
+    manifest = artifact.manifest
+    given = ", ".join(f"{a.name}: {_type_text(a)}" for a in manifest.args)
+    return f"({given}) -> ({', '.join(_type_text(o) for o in manifest.outputs)})"
+
+
+def describe_choice(artifact: Artifact) -> dict[str, Any]:
+    """Which of the variants this machine takes, None when none fits, and why."""
+    number = find_variant(artifact)
+    return {"variant": number, "why": explain_variant(artifact, number)}
+
+
+def describe_signer(artifact: Artifact) -> dict[str, Any] | None:
+    """The public key that the file is signed with, and whether the signature is that key's.
+
+    `valid` is None where that cannot be told, as the package `cryptography` is not installed.
+    """
+    signature = artifact.file.signature
+    if signature is None:
+        return None
+    try:
+        valid = is_signed(artifact.file.digest, signature)
+    except TrustError:
+        valid = None
+    return {"key": signature[:KEY_BYTES].hex(), "valid": valid}
+
+
+def describe_variants(artifact: Artifact) -> list[dict[str, Any]]:
+    """The code in the file, best first: what it needs of a CPU, and its kernels."""
+    return [_variant(artifact, n, spec) for n, spec in enumerate(artifact.manifest.variants)]
+
+
+def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, Any]:
+    tables = artifact.tables(number)
+    missing = artifact.file.missing(number)
+    launched = Counter(launch.kernel for launch in tables.launches)
+    kernels = [
+        {**asdict(kernel), "launches": launched[number]}
+        for number, kernel in enumerate(tables.kernels)
+    ]
+    return {
+        "target": spec.target,
+        "cpu": spec.cpu,
+        "features": list(spec.features),
+        "fits": not missing,
+        "missing": missing.split(", ") if missing else [],
+        "workspace": tables.workspace_size,
+        "constants": spec.constants[1],
+        "flops": sum(kernel["flops"] * kernel["launches"] for kernel in kernels),
+        "bytes": sum(kernel["bytes"] * kernel["launches"] for kernel in kernels),
+        "kernels": kernels,
+        "launches": [asdict(launch) for launch in tables.launches],
+        "buffers": [asdict(buffer) for buffer in tables.buffers],
+        "tasks": [asdict(task) for task in tables.tasks],
+        "task_graph": _task_graph(tables),
+        "options": dict(sorted(spec.options.items())),
+    }
+
+
+def _task_graph(tables: Tables) -> dict[str, int]:
+    """How large and how wide the task graph is; a level holds tasks that wait for no other in it.
+
+    Tasks without tiles only join others: they are tasks, but nothing runs side by side in them.
+    """
+    levels = [0] * len(tables.tasks)
+    width: Counter[int] = Counter()
+    for number, task in enumerate(tables.tasks):
+        width[levels[number]] += task.begin < task.end
+        for successor in task.successors:
+            levels[successor] = max(levels[successor], levels[number] + 1)
+    return {
+        "tasks": len(tables.tasks),
+        "edges": sum(len(task.successors) for task in tables.tasks),
+        "levels": len(set(levels)),
+        "widest": max(width.values(), default=0),
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    return {
+        "role": spec.role,
+        "name": spec.name,
+        "dtype": spec.dtype,
+        "shape": list(spec.shape),
+        "nbytes": prod(spec.shape) * dtype(spec.dtype).itemsize,
+        "donated": spec.donated,
+        "alias": spec.alias,
+    }
+
+
+def _type_text(spec: TensorSpec) -> str:
+    return f"{spec.dtype}[{','.join(map(str, spec.shape))}]"
+
+
+def _sections(artifact: Artifact) -> list[dict[str, Any]]:
+    """The sections of the ELF file in the order of their places."""
+    view = memoryview(artifact.data)
+    found = sorted(artifact.file.sections.items(), key=lambda item: item[1][1:])
+    return [
+        {
+            "name": name,
+            "offset": offset,
+            "nbytes": size,
+            "loaded": vaddr != 0,
+            "sha256": sha256(view[offset : offset + size]).hexdigest(),
+        }
+        for name, (vaddr, offset, size) in found
+    ]
+
+
+def _weights(artifact: Artifact) -> dict[str, Any]:
+    """Values of params that came with the file, or that it names another file for."""
+    spec = artifact.manifest.weights
+    tensors = [
+        {
+            "name": artifact.manifest.args[weight.arg].name,
+            "type": _type_text(artifact.manifest.args[weight.arg]),
+            "offset": weight.offset,
+            "nbytes": weight.nbytes,
+        }
+        for weight in spec.tensors
+    ]
+    total = sum(weight.nbytes for weight in spec.tensors)
+    return {"kind": spec.kind, "sha256": spec.sha256, "nbytes": total, "tensors": tensors}

@@ -1,0 +1,159 @@
+"""nova-translate: a program in MLIR to a `.nova` file, for one or several targets.
+
+In: a file or stdin with the nova dialect, StableHLO, TOSA or linalg, as text or bytecode. Out: the
+file, or the stage that `--emit` names; messages with source line and caret on stderr, exit 1. The
+work is done by `nova.translation`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from nova.artifact.elf_runtime import why_no_runtime
+from nova.artifact.trust import read_private_key
+from nova.codegen.dump import write_stage
+from nova.errors import NovaError, PipelineError
+from nova.frontends.source import Source, read_source
+from nova.targets import parse_target
+from nova.tools.mlir_source import describe_error, render_diagnostic
+from nova.translation import EMITS, STARTS, Translation, translate
+
+_TEXTS = ("nova", "linalg", "kernels", "buffers", "loops", "llvm", "ll", "asm")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the tool; the return value is the exit status."""
+    args = _make_parser().parse_args(argv)
+    source: Source | None = None
+    try:
+        source = _read(args.file)
+        _check_output(args)
+        result = translate(
+            source,
+            targets=args.target or ("cpu",),
+            entry=args.entry,
+            weights=args.weights,
+            start_from=args.start_from,
+            emit=args.emit,
+            fast_math=args.fast_math,
+        )
+        if args.dump_stages:
+            for number, (stage, text) in enumerate(result.stages.items()):
+                write_stage(Path(args.dump_stages), number, stage, text, "--dump-stages")
+        if args.timing:
+            _print_timing(result)
+        if result.emit == "so":
+            _print_note(args.target)
+        _write(result if args.sign is None else result.sign(args.sign), args.output)
+    except NovaError as error:
+        shown_for = source.name if source is not None and error.where else "nova-translate"
+        text = "" if source is None or source.is_bytecode else source.data.decode(errors="replace")
+        sys.stderr.write(render_diagnostic(describe_error(error, shown_for), shown_for, text))
+        return 1
+    except BrokenPipeError:
+        # The reader left (`| head`); Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"nova-translate: {error.filename or args.output}: {error.strerror}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("nova-translate: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nova-translate",
+        description="Compile a program in MLIR (nova, StableHLO, TOSA or linalg) to a .nova file.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("file", metavar="IN", help="MLIR text or bytecode; - is stdin")
+    add(
+        "-o", dest="output", default="-", metavar="OUT", help="where it goes; - is stdout (default)"
+    )
+    add(
+        "--target",
+        action="append",
+        metavar="T",
+        help="what to compile for; may be given several times (default: cpu, this machine)",
+    )
+    add("--entry", default="main", metavar="NAME", help="the function to start from (main)")
+    add(
+        "--emit",
+        choices=EMITS,
+        metavar="STAGE",
+        help=f"stop at a stage: {', '.join(EMITS)} (so, the default, is the .nova file)",
+    )
+    add(
+        "--start-from",
+        choices=STARTS,
+        metavar="STAGE",
+        help="the input is the text of this stage, as --emit or --dump-stages wrote it",
+    )
+    add(
+        "--weights",
+        metavar="FILE",
+        help="a safetensors file; the arguments it has values of become params of the program",
+    )
+    add("--sign", metavar="KEY", help="sign the file with this private key (docs/deploying.md)")
+    add("--dump-stages", metavar="DIR", help="write the text of every stage into this folder")
+    add("--timing", action="store_true", help="show the time and size of every stage")
+    add(
+        "--fast-math",
+        action="store_const",
+        const=True,
+        help="let float arithmetic be rearranged (docs/fast-math.md)",
+    )
+    return parser
+
+
+def _read(file: str) -> Source:
+    if file == "-":
+        return Source("<stdin>", sys.stdin.buffer.read())
+    return read_source(Path(file))
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    if args.sign is not None:
+        if args.emit not in (None, "so"):
+            raise PipelineError(f"only a .nova file is signed, and --emit {args.emit} is given")
+        read_private_key(args.sign)  # a wrong one is told before the work
+    if args.output == "-" and args.emit not in _TEXTS and sys.stdout.isatty():
+        raise PipelineError("a binary file does not go to a terminal", hint="name it with -o OUT")
+
+
+def _write(result: Translation, output: str) -> None:
+    if output != "-":
+        result.save(output)
+        return
+    sys.stdout.flush()
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.buffer.write(result.data)
+        sys.stdout.buffer.flush()
+    else:  # a test's stream of text
+        sys.stdout.write(result.data.decode())
+
+
+def _print_note(targets: list[str] | None) -> None:
+    """What the file cannot do, of which nothing else would tell: run without Python."""
+    reason = why_no_runtime(parse_target((targets or ["cpu"])[0]).arch)
+    if reason:
+        print(f"nova-translate: note: {reason}", file=sys.stderr)
+
+
+def _print_timing(result: Translation) -> None:
+    total = sum(row["seconds"] for row in result.metrics.values())
+    print("  seconds       bytes  stage", file=sys.stderr)
+    for stage, row in result.metrics.items():
+        print(f"{row['seconds']:9.4f}  {int(row['bytes']):10}  {stage}", file=sys.stderr)
+    print(f"{total:9.4f}  {'':10}  total", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

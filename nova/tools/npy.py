@@ -1,0 +1,81 @@
+"""Arrays for `nova run`: read from .npy files, drawn at random, written to .npy files.
+
+In: paths, and tensors of a signature as `describe_signature` gives them. Out: numpy arrays. No file
+is ever unpickled. numpy's format has no name for bf16 and stores such arrays as two raw bytes an
+element; they are read and written as those.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nova.artifact.files import write_atomically
+from nova.dtypes import bf16, dtype
+from nova.errors import ArrayFileError
+
+_RAW_BF16 = np.dtype("V2")
+
+
+def read_npy(path: Path, tensor: dict[str, Any]) -> np.ndarray:
+    """The array in a .npy file, meant for `tensor`; its type and shape are checked by the run."""
+    try:
+        with open(path, "rb") as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise ArrayFileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except (ValueError, EOFError, MemoryError, OverflowError) as error:
+        raise ArrayFileError(
+            f"no array in the .npy format: {error}",
+            where=str(path),
+            hint="write it with numpy.save; arrays of Python objects are not read",
+        ) from None
+    return array.view(bf16.numpy) if _is_raw_bf16(array, tensor) else array
+
+
+def _is_raw_bf16(array: np.ndarray, tensor: dict[str, Any]) -> bool:
+    return array.dtype == _RAW_BF16 and tensor["dtype"] == bf16.name
+
+
+def draw_array(tensor: dict[str, Any], random: np.random.Generator) -> np.ndarray:
+    """Random values: floats are normal, integers from 0 to 9, truth values even."""
+    kind, shape = dtype(tensor["dtype"]), tuple(tensor["shape"])
+    if kind.is_float:
+        return random.standard_normal(shape, np.float32).astype(kind.numpy)
+    return random.integers(0, 10 if kind.is_integer else 2, shape).astype(kind.numpy)
+
+
+def write_npy(path: Path, array: np.ndarray) -> None:
+    """Write one array; the file appears whole or not at all."""
+    buffer = io.BytesIO()
+    # Explicit, as numpy writes the class of bf16 only with a warning.
+    raw = array.view(_RAW_BF16) if array.dtype == bf16.numpy else array
+    np.lib.format.write_array(buffer, raw, allow_pickle=False)
+    write_atomically(path, buffer.getbuffer())
+
+
+def file_names(names: list[str]) -> list[str]:
+    """A file name for each tensor; a name in a file may be hostile, so it stays in the folder."""
+    found: list[str] = []
+    for number, name in enumerate(names):
+        plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:100] or str(number)
+        found.append(f"{plain}-{number}.npy" if f"{plain}.npy" in found else f"{plain}.npy")
+    return found
+
+
+def summarize_array(array: np.ndarray) -> dict[str, Any]:
+    """Smallest, largest and mean value of what is finite, and how many are not."""
+    values = array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return {"min": None, "max": None, "mean": None, "nonfinite": int(values.size)}
+    return {
+        "min": float(finite.min()),
+        "max": float(finite.max()),
+        "mean": float(finite.mean()),
+        "nonfinite": int(values.size - finite.size),
+    }

@@ -1,0 +1,274 @@
+"""`nova.translate`: a program in MLIR, or a compiled one, to a file for one or several targets.
+
+In: a path, text, bytes (text or bytecode) or a `Compiled`; the targets; values of weights; where to
+start and where to stop. Out: a `Translation`: the bytes of the file or of the stage asked for, the
+text of every stage on the way, and what each took. This is the library behind the tool
+`nova-translate`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nova import knobs
+from nova.artifact.files import write_atomically
+from nova.artifact.format import read_artifact
+from nova.artifact.manifest import WeightsSpec
+from nova.artifact.trust import sign_artifact
+from nova.artifact.write import write_artifact
+from nova.codegen.compile import build_module, single_unit
+from nova.codegen.llvm import Unit, assembly, compile_objects
+from nova.codegen.module import module_contents
+from nova.codegen.signature import ProgramSignature, read_signature
+from nova.codegen.stages import MLIR_STAGES, SHARED_STAGES, Recorder, module_text, run_stages
+from nova.compiled import Compiled
+from nova.errors import PipelineError, TargetError
+from nova.frontends.program import import_program
+from nova.frontends.safetensors import read_safetensors
+from nova.frontends.source import Source, parse_source, read_source
+from nova.log import progress
+from nova.mlir.bindings import ir
+from nova.mlir.walk import every_op
+from nova.runtime.executor import Executable
+from nova.runtime.model import Model
+from nova.runtime.weights import bytes_of, choose_values, read_values
+from nova.settings import Settings, current_settings
+from nova.targets import parse_target
+
+# What can be asked for, in order; the file itself is `so`.
+EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
+STARTS = (*MLIR_STAGES, "ll")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What a translation gave.
+
+    `data` is the file, or the bytes of what `emit` asked for. `stages` has the text of every stage
+    that was gone through, `metrics` its seconds and bytes.
+    """
+
+    data: bytes
+    emit: str
+    signature: ProgramSignature | None
+    recorder: Recorder
+
+    @property
+    def stages(self) -> dict[str, str]:
+        return dict(self.recorder.texts)
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        return self.recorder.metrics
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `data` to a file, which appears whole or not at all."""
+        write_atomically(Path(path), self.data)
+
+    def sign(self, key: str | os.PathLike[str]) -> Translation:
+        """The same translation, its file signed with the private key in the file `key`."""
+        self._require_file("to sign")
+        return replace(self, data=sign_artifact(self.data, Path(key)))
+
+    def load(self) -> Model:
+        """The program, ready to be run on this machine, with the weights it was given."""
+        self._require_file("to run")
+        return self._model
+
+    @cached_property
+    def _model(self) -> Model:
+        artifact = read_artifact(self.data)
+        return Model(Executable(artifact), "compiled", values=read_values(artifact, None, None))
+
+    def _require_file(self, what: str) -> None:
+        if self.emit != "so":
+            raise PipelineError(
+                f"the translation stopped at {self.emit}: there is no program {what}",
+                hint="translate without emit",
+            )
+
+
+def translate(
+    source: str | os.PathLike[str] | bytes | Source | Compiled,
+    *,
+    targets: str | Sequence[str] = ("cpu",),
+    entry: str = "main",
+    weights: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    start_from: str | None = None,
+    emit: str | None = None,
+    fast_math: bool | None = None,
+) -> Translation:
+    """Compile a program in MLIR (nova, StableHLO, TOSA or linalg; text or bytecode) to a file.
+
+    `targets` are the machines to compile for, of one architecture: each gets its code in the file.
+    `entry` is the function to start from. `weights` are values of arguments by name, or a
+    safetensors file of them: those arguments become params, which the file carries. `start_from`
+    says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
+    `obj`). docs/importing.md has more.
+    """
+    settings = _settings([targets] if isinstance(targets, str) else list(targets), fast_math)
+    emit = _checked(emit or "so", EMITS, "emit")
+    start = None if start_from is None else _checked(start_from, STARTS, "start_from")
+    if isinstance(source, Compiled):
+        given, start = Source("<compiled>", source.mlir_source.encode()), start or "nova"
+    else:
+        given = source if isinstance(source, Source) else read_source(source)
+    _check_order(start, emit, settings)
+    values = weights if weights is None or isinstance(weights, Mapping) else _read_values(weights)
+    if values is not None and emit != "so":
+        raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
+    return _Road(given, settings, Recorder(), emit, values or {}).travel(start, entry)
+
+
+# --- what was asked for ---------------------------------------------------------------------------
+
+
+def _settings(targets: Sequence[str], fast_math: bool | None) -> list[Settings]:
+    if not targets:
+        raise TargetError("no target to compile for", hint="targets=('cpu',) is this machine")
+    if len(set(targets)) < len(targets):
+        raise TargetError(f"a target is given twice: {', '.join(targets)}")
+    archs = {name: parse_target(name).arch for name in targets}
+    if len(set(archs.values())) > 1:
+        listed = ", ".join(f"{name} is {arch}" for name, arch in archs.items())
+        raise TargetError(
+            f"the targets of one file are of one architecture: {listed}",
+            hint="translate once for each architecture",
+        )
+    return [current_settings(name, fast_math) for name in targets]
+
+
+def _read_values(path: str | os.PathLike[str]) -> dict[str, Any]:
+    return dict(read_safetensors(Path(path)))
+
+
+def _checked(word: str, known: Sequence[str], what: str) -> str:
+    if word not in known:
+        from difflib import get_close_matches  # only on the way to an error
+
+        close = get_close_matches(word, known, 1)
+        raise PipelineError(
+            f"{what}: no stage {word!r}",
+            hint=(f"did you mean {close[0]!r}? " if close else "") + f"one of {', '.join(known)}",
+        )
+    return word
+
+
+def _check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> None:
+    if start is not None and EMITS.index(emit) < EMITS.index(start):
+        raise PipelineError(f"{emit} comes before {start}, where the translation starts")
+    if start in ("llvm", "ll") and emit == "so":
+        raise PipelineError(
+            f"the stage {start} has kernels only: what runs when is no longer in it",
+            hint="start from loops or before, or emit asm or obj",
+        )
+    if len(settings) > 1 and emit not in (*SHARED_STAGES, "so"):
+        raise PipelineError(
+            f"{emit} is different for each target, and {len(settings)} are given",
+            hint="give one target",
+        )
+
+
+def _check_llvm(module: ir.Module) -> None:
+    """Refuse ops of an earlier stage, on which MLIR's translation ends the process."""
+    for op in every_op(module)[:-1]:  # the last one is the module
+        if not op.name.startswith("llvm."):
+            raise PipelineError(
+                f"{op.name} is not of the stage llvm", hint="start from the stage of the text"
+            )
+
+
+# --- the road -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Road:
+    """One translation from the source to what was asked for."""
+
+    source: Source
+    settings: list[Settings]
+    recorder: Recorder
+    emit: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def travel(self, start: str | None, entry: str) -> Translation:
+        with progress("translating") as bar:
+            bar.advance(start or "import")
+            if start == "ll":
+                return self._from_llvm_text()
+            module, stage, signature = self._begin(start, entry)
+            if self.emit in SHARED_STAGES or self.emit in ("loops", "llvm"):
+                return self._stop_at(module, stage, signature)
+            if self.emit in ("ll", "asm", "obj"):
+                run_stages(module, self.settings[0], self.recorder, after=stage)
+                return self._emit_unit(single_unit(module), signature)
+            assert signature is not None
+            texts_before = dict(self.recorder.texts)
+            variants = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
+            started = time.perf_counter()
+            source = next(reversed(texts_before))
+            contents = module_contents(signature, variants, self.recorder.texts, source, {})
+            data = write_artifact(replace(contents, weights=self._weights(signature)))
+            self.recorder.record_size("artifact", len(data), time.perf_counter() - started)
+            return Translation(data, "so", signature, self.recorder)
+
+    def _begin(self, start: str | None, entry: str) -> tuple[ir.Module, str, Any]:
+        started = time.perf_counter()
+        if start is not None and start != "nova":
+            module = parse_source(self.source)
+            if start == "llvm":
+                _check_llvm(module)
+            signature = None if start == "llvm" else read_signature(module)
+            self.recorder.record(start, module_text(module), time.perf_counter() - started)
+            return module, start, signature
+        imported = import_program(self.source, entry, self.values)
+        seconds = time.perf_counter() - started
+        if imported.frontend != "nova":
+            name = "source" if imported.frontend == "linalg" else imported.frontend
+            self.recorder.record(name, imported.text, 0.0)
+        self.recorder.record(imported.stage, module_text(imported.module), seconds)
+        return imported.module, imported.stage, imported.signature
+
+    def _weights(self, signature: ProgramSignature) -> dict[int, memoryview] | WeightsSpec:
+        """The values that go into the file, by the index of their param."""
+        if not self.values:
+            return WeightsSpec()
+        params = {i: spec for i, spec in enumerate(signature.args) if spec.role == "param"}
+        nothing = [None] * len(params)
+        arrays = choose_values(list(params.values()), self.values, nothing, self.source.name)
+        return dict(zip(params, map(bytes_of, arrays), strict=True))
+
+    def _stop_at(self, module: ir.Module, stage: str, signature: Any) -> Translation:
+        if self.emit == "nova" and stage != "nova":
+            raise PipelineError(
+                "the program never is in the nova dialect: it came in another one",
+                hint=f"the stages on its way are {', '.join(list(MLIR_STAGES)[1:])}",
+            )
+        if self.emit != stage:
+            run_stages(module, self.settings[0], self.recorder, after=stage, until=self.emit)
+        return Translation(module_text(module).encode(), self.emit, signature, self.recorder)
+
+    def _from_llvm_text(self) -> Translation:
+        self.recorder.record("ll", self.source.text, 0.0)
+        return self._emit_unit(Unit(self.source.text, False), None, recorded=True)
+
+    def _emit_unit(self, unit: Unit, signature: Any, recorded: bool = False) -> Translation:
+        target = parse_target(self.settings[0].target)
+        if not recorded:
+            self.recorder.record("ll", unit.text, 0.0)
+        if self.emit == "ll":
+            return Translation(unit.text.encode(), "ll", signature, self.recorder)
+        started = time.perf_counter()
+        if self.emit == "asm":
+            text = assembly(unit, target)
+            self.recorder.record("asm", text, time.perf_counter() - started)
+            return Translation(text.encode(), "asm", signature, self.recorder)
+        [data] = compile_objects([unit], target, knobs.get("threads"))
+        self.recorder.record_size("object", len(data), time.perf_counter() - started)
+        return Translation(data, "obj", signature, self.recorder)

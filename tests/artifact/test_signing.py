@@ -1,0 +1,240 @@
+"""Signed files: what `NOVA_TRUSTED_KEYS` lets in, what it refuses, and which check says so."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+
+import nova
+from nova import loading
+from nova.artifact.format import load_artifact
+from nova.artifact.seal import END, SIGNATURE_SIZE
+from nova.artifact.trust import (
+    check_signature,
+    is_signed,
+    make_key_pair,
+    read_public_keys,
+    sign_artifact,
+)
+from nova.compiler import clear_memory_cache
+from nova.errors import ArtifactError, TrustError
+
+PEM = serialization.Encoding.PEM
+PKCS8 = serialization.PrivateFormat.PKCS8
+X = np.arange(4, dtype="f4")
+
+
+def make_program(number: float = 1.0) -> nova.Compiled:
+    x = nova.tensor(X, name="x")
+    return nova.compile(x * 2 + number, inputs=[x])
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, Path]:
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    return make_key_pair(folder / "ours")
+
+
+@pytest.fixture
+def signed(tmp_path: Path, keys: tuple[Path, Path]) -> Path:
+    path = tmp_path / "signed.nova"
+    make_program().save(path, key=keys[0])
+    return path
+
+
+def refused(path: Path, check: str) -> ArtifactError:
+    with pytest.raises(ArtifactError, match=f"check '{check}' failed") as caught:
+        nova.load(path)
+    assert caught.value.where == str(path)
+    return caught.value
+
+
+def test_a_signed_file_loads(signed: Path, keys: tuple[Path, Path]) -> None:
+    want = make_program()(X)
+    np.testing.assert_array_equal(nova.load(signed)(X), want)
+    for trusted in (keys[1], [keys[1]], str(keys[1])):
+        with nova.knobs.override(trusted_keys=trusted):
+            np.testing.assert_array_equal(nova.load(signed)(X), want)
+
+
+def test_keys_come_from_several_files_and_from_folders(
+    signed: Path, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, other = make_key_pair(tmp_path / "other")
+    folder = tmp_path / "trusted"
+    folder.mkdir()
+    for path in (other, keys[1]):
+        (folder / path.name).write_bytes(path.read_bytes())
+    (folder / "README").write_text("only .pem files are keys")
+    for trusted in ([other, keys[1]], f"{other}:{keys[1]}", folder, [folder, other]):
+        with nova.knobs.override(trusted_keys=trusted):
+            assert nova.load(signed)(X) is not None
+    assert len(read_public_keys([folder])) == 2
+
+
+def test_what_is_not_signed_by_a_trusted_key_is_refused(
+    signed: Path, keys: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def map_code(*_: object) -> None:
+        raise AssertionError("a file that is not trusted was given to the executor")
+
+    monkeypatch.setattr(loading, "Executable", map_code)
+    plain = tmp_path / "plain.nova"
+    make_program().save(plain)
+    private, public = make_key_pair(tmp_path / "other")
+    strange = tmp_path / "strange.nova"
+    make_program().save(strange, key=private)
+    forged = tmp_path / "forged.nova"
+    data = bytearray(signed.read_bytes())
+    data[-END.size - 1] ^= 1
+    forged.write_bytes(data)
+    swapped = tmp_path / "swapped.nova"  # our key in front of their signature
+    data = bytearray(strange.read_bytes())
+    (ours,) = read_public_keys([keys[1]])
+    at = len(data) - END.size - SIGNATURE_SIZE
+    data[at : at + len(ours)] = ours
+    swapped.write_bytes(data)
+    with nova.knobs.override(trusted_keys=keys[1]):
+        refused(plain, "signature-missing")
+        assert read_public_keys([public])[0].hex() in refused(strange, "signature-unknown-key").what
+        refused(forged, "signature-wrong")
+        refused(swapped, "signature-wrong")
+
+
+def test_a_signature_belongs_to_every_byte(signed: Path, keys: tuple[Path, Path]) -> None:
+    """Another program under the same signature is noticed, with every hash of it right."""
+    ours = signed.read_bytes()
+    signature = ours[-END.size - SIGNATURE_SIZE : -END.size]
+    path = signed.with_name("other.nova")
+    make_program(7.0).save(path, key=keys[0])
+    other = bytearray(path.read_bytes())
+    other[-END.size - SIGNATURE_SIZE : -END.size] = signature
+    path.write_bytes(other)
+    with nova.knobs.override(trusted_keys=keys[1]):
+        refused(path, "signature-wrong")
+
+
+def test_signing_again_takes_the_place_of_the_old_signature(
+    signed: Path, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    private, public = make_key_pair(tmp_path / "other")
+    data = sign_artifact(signed.read_bytes(), private)
+    assert len(data) == signed.stat().st_size
+    signed.write_bytes(data)
+    with nova.knobs.override(trusted_keys=public):
+        nova.load(signed)
+    with nova.knobs.override(trusted_keys=keys[1]):
+        refused(signed, "signature-unknown-key")
+
+
+def test_the_signature_can_be_looked_at(signed: Path, keys: tuple[Path, Path]) -> None:
+    file = load_artifact(signed).file
+    trusted = read_public_keys([keys[1]])
+    assert len(file.digest) == 32 and len(file.signature) == SIGNATURE_SIZE
+    assert is_signed(file.digest, file.signature)
+    assert not is_signed(bytes(32), file.signature)
+    assert not is_signed(file.digest, file.signature[:-1] + b"\xff")
+    for weak in (bytes(32), b"\1" + bytes(31), b"\1" + bytes(30) + b"\x80"):
+        assert not is_signed(file.digest, weak + bytes(64)), "anybody can make that one"
+    check_signature(file.digest, file.signature, trusted)
+    with pytest.raises(ArtifactError, match="signature-unknown-key"):
+        check_signature(file.digest, file.signature, ())
+
+
+def test_a_loaded_file_keeps_its_signature(
+    signed: Path, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    nova.load(signed).save(tmp_path / "copy.nova")
+    assert (tmp_path / "copy.nova").read_bytes() == signed.read_bytes()
+
+
+def test_the_users_own_cache_needs_no_signatures(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    with nova.knobs.override(trusted_keys=keys[1], cache_dir=tmp_path / "cache"):
+        assert make_program(99.0).origin == "compiled"
+        clear_memory_cache()
+        assert make_program(99.0).origin == "disk"
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def test_a_key_pair_is_private_and_never_replaced(tmp_path: Path) -> None:
+    private, public = make_key_pair(tmp_path / "k")
+    assert (private.name, public.name) == ("k.private.pem", "k.public.pem")
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    before = private.read_bytes()
+    with pytest.raises(TrustError, match="there is a key already"):
+        make_key_pair(tmp_path / "k")
+    assert private.read_bytes() == before
+    with pytest.raises(TrustError, match="cannot write the keys"):
+        make_key_pair(tmp_path / "missing" / "k")
+
+
+def other_keys(folder: Path) -> dict[str, Path]:
+    """Files that are no private Ed25519 key in PEM form without a password."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    plain = serialization.NoEncryption()
+    locked = serialization.BestAvailableEncryption(b"secret")
+    made = {
+        "RSA": key.private_bytes(PEM, PKCS8, plain),
+        "password": ed25519.Ed25519PrivateKey.generate().private_bytes(PEM, PKCS8, locked),
+        "no private key": b"text",
+    }
+    for word, data in made.items():
+        (folder / f"{word}.key").write_bytes(data)
+    return {word: folder / f"{word}.key" for word in made} | {"No such file": folder / "none"}
+
+
+def test_keys_that_cannot_sign(tmp_path: Path) -> None:
+    path = tmp_path / "p.nova"
+    for word, key in other_keys(tmp_path).items():
+        with pytest.raises(TrustError, match=f"(?i){word}") as caught:
+            make_program().save(path, key=key)
+        assert caught.value.where == str(key)
+    assert not path.exists(), "nothing was written"
+
+
+def test_keys_that_cannot_be_trusted(signed: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    public = rsa.generate_private_key(public_exponent=65537, key_size=2048).public_key()
+    strange = tmp_path / "rsa.pem"
+    strange.write_bytes(public.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
+    weak = tmp_path / "weak.pem"
+    zero = ed25519.Ed25519PublicKey.from_public_bytes(bytes(32))
+    weak.write_bytes(zero.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
+    for path, message in {
+        weak: "anybody can sign for this key",
+        keys[0]: "this is no public key",  # private keys stay with who signs
+        strange: "not Ed25519",
+        empty: r"has no \.pem file",
+        tmp_path / "none.pem": "No such file",
+    }.items():
+        # A key that cannot be read is no reason to go on without it.
+        with nova.knobs.override(trusted_keys=[keys[1], path]):
+            with pytest.raises(TrustError, match=message) as caught:
+                nova.load(signed)
+            assert caught.value.where == str(path)
+
+
+def test_without_the_package(
+    signed: Path, keys: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in sys.modules if n.startswith("cryptography")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    assert nova.load(signed)(X) is not None, "no key is asked for"
+    with (
+        nova.knobs.override(trusted_keys=keys[1]),
+        pytest.raises(TrustError, match=r"`cryptography`[\s\S]*pip install cryptography"),
+    ):
+        nova.load(signed)
+    with pytest.raises(TrustError, match="not installed"):
+        make_program().save(signed.with_name("new.nova"), key=keys[0])

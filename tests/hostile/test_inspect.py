@@ -1,0 +1,79 @@
+"""Hostile and damaged files through `nova inspect`: it names the check, and executes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from batches import run_batch
+from hostile_rows import ROWS, Row
+from planted import PLANTS, plant_code
+from surgery import Surgery, canonical
+
+from nova.tools.nova import main
+
+BATCHES, SIZE = 10, 1000
+NIGHTLY, LARGE = 20, 5000
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_refused_by_the_right_check(
+    row: Row, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = row.make(tmp_path, (sound / f"{row.base}.nova").read_bytes())
+    status = main(["inspect", str(path)])
+    shown = capsys.readouterr()
+    if row.check == "cpu-features":  # nothing is wrong with the file: it shows what is missing
+        assert status == 0 and ("warp-drive" in shown.out or "neon" in shown.out)
+        return
+    assert status == 1 and shown.out == ""
+    assert re.match(f"nova inspect: check '{row.check}' failed: ", shown.err), shown.err
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_damaged_files(batch: int, sound: Path, tmp_path: Path) -> None:
+    outcomes = run_batch("inspect", sound, batch * SIZE, SIZE, tmp_path)
+    assert outcomes.total() == SIZE
+    assert outcomes["sealed: shown"] > SIZE / 20
+    assert len(outcomes) > 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(NIGHTLY))
+def test_more_damaged_files(batch: int, sound: Path, tmp_path: Path) -> None:
+    outcomes = run_batch("inspect", sound, 1_000_000 + batch * LARGE, LARGE, tmp_path)
+    assert outcomes.total() == LARGE
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_planted_code_does_not_run(
+    name: str, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark, path = tmp_path / "mark", tmp_path / "planted.nova"
+    check = plant_code(name, (sound / "full.nova").read_bytes(), path, mark)
+    assert main(["inspect", str(path)]) == 1
+    assert f"check '{check}'" in capsys.readouterr().err
+    assert not mark.exists()
+
+
+def test_names_cannot_move_the_cursor(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a file calls its tensors is shown, not obeyed by the terminal."""
+    path = tmp_path / "hostile.nova"
+    file = Surgery((sound / "full.nova").read_bytes())
+    found = file.manifest
+    found["key"] = {"\x1b[2J": "\x1b]0;title\x07"}
+    found["producer"] = "\x1b[31mnova\r\u202e"
+    found["args"][0]["name"] = "\x1b[H\u2028x"
+    file.set_manifest(canonical(found))
+    path.write_bytes(file.seal())
+    assert main(["inspect", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable() and "x1b[2J" in shown
+    assert main(["inspect", "--json", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert json.loads(shown)["producer"] == found["producer"]
+    assert shown.replace("\n", "").isprintable()

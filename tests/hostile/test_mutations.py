@@ -1,0 +1,47 @@
+"""Thousands of damaged files through the loader: no crash, no hang, no wrong answer.
+
+Each batch runs in a process of its own. When that one dies, the number of the file that killed it
+is in the message.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from batches import run_batch
+
+BATCHES, SIZE = 10, 1000
+NIGHTLY, LARGE = 20, 5000
+
+
+def check(outcomes: Counter[str], count: int) -> None:
+    """Every file was tried, and enough of them went far enough to mean something."""
+    assert outcomes.total() == count
+    kinds = {name.partition(": ")[2] for name in outcomes}
+    assert len(kinds) > 40, kinds
+    stopped = sum(n for name, n in outcomes.items() if name.startswith("sealed: seal-"))
+    assert stopped < count / 10  # the hashes were right
+    assert outcomes["open: another program"] == 0
+    assert outcomes["sealed: the same program"] > count / 20
+    assert outcomes["sealed: another program"] > count / 100
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_load(batch: int, sound: Path, tmp_path: Path) -> None:
+    check(run_batch("load", sound, batch * SIZE, SIZE, tmp_path), SIZE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(NIGHTLY))
+def test_load_more(batch: int, sound: Path, tmp_path: Path) -> None:
+    first = 1_000_000 + batch * LARGE
+    check(run_batch("load", sound, first, LARGE, tmp_path), LARGE)
+
+
+@pytest.mark.parametrize(("fault", "status"), [("crash", -11), ("hang", -14), ("wrong", 1)])
+def test_faults_are_found(fault: str, status: int, sound: Path, tmp_path: Path) -> None:
+    """A process that dies, hangs or sees a wrong answer fails the test, with the number."""
+    with pytest.raises(AssertionError, match=f"^file 3 ended the process with {status}, after 3"):
+        run_batch(f"load+{fault}", sound, 0, 10, tmp_path)

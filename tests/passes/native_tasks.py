@@ -1,0 +1,143 @@
+"""Running the tile ranges of a lowered program one by one, through its machine code.
+
+Used by tests of the task graph: the kernels are loaded with LLVM's own loader, and memory is plain
+arrays that a test can look at and damage between two calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from llvmlite import binding as llvm
+
+from nova.codegen.compile import translate
+from nova.codegen.llvm import compile_objects, target_machine
+from nova.codegen.stages import Recorder, run_stages
+from nova.codegen.tables import Tables, read_tables
+from nova.mlir.bindings import ir
+from nova.mlir.context import make_context
+from nova.mlir.emit import emit_module
+from nova.mlir.walk import kernels
+from nova.plan import Plan
+from nova.schedules.footprint import Footprint, load_footprint
+from nova.settings import Settings
+from nova.targets import parse_target
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+Spans = list[tuple[tuple[str, int], int, int]]
+"""Bytes [low, high) of spaces."""
+Memory = dict[tuple[str, int], np.ndarray]
+"""All bytes of a program by space: ("arg", i), ("output", i), ("workspace", 0), ("constant", 0)."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A program whose kernels can be called; `engine` keeps the code alive."""
+
+    tables: Tables
+    footprints: tuple[Footprint, ...]
+    entries: tuple[Any, ...]
+    engine: Any
+
+    def touched(self, launch: int, begin: int, end: int) -> tuple[Spans, Spans]:
+        """What the compiler says that tiles [begin, end) of a launch read and write."""
+        record = self.tables.launches[launch]
+        footprint = self.footprints[record.kernel]
+        found: tuple[Spans, Spans] = ([], [])
+        for spans, arguments in zip(found, (footprint.reads, footprint.writes), strict=True):
+            for hulls, number in zip(arguments, record.buffers, strict=False):
+                bounds = footprint.touched(hulls, (begin, end)) if begin < end else None
+                if bounds is None:
+                    continue
+                space, offset = space_of(self.tables.buffers[number])
+                spans.append((space, offset + int(bounds[0][0]), offset + int(bounds[1][0])))
+        return found
+
+    def run(self, launch: int, begin: int, end: int, memory: Memory) -> None:
+        """Tiles [begin, end) of a launch."""
+        record = self.tables.launches[launch]
+        addresses = [self._address(number, memory) for number in record.buffers]
+        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
+        self.entries[record.kernel](pointers, begin, end)
+
+    def _address(self, number: int, memory: Memory) -> int:
+        space, offset = space_of(self.tables.buffers[number])
+        return int(memory[space].ctypes.data) + offset
+
+    def copy(self, data: np.ndarray) -> np.ndarray:
+        """The same bytes, aligned as a kernel needs them."""
+        fresh = aligned_bytes(data.size, 0)
+        fresh[:] = data
+        return fresh
+
+    def memory(self, arrays: Sequence[np.ndarray], fill: int = 0xA5) -> Memory:
+        """Fresh memory with the arguments in it; what the program has to write holds `fill`."""
+        sizes: dict[tuple[str, int], int] = {("workspace", 0): self.tables.workspace_size}
+        for buffer in self.tables.buffers:
+            space, offset = space_of(buffer)
+            sizes[space] = max(sizes.get(space, 0), offset + buffer.nbytes)
+        memory = {space: aligned_bytes(size, fill) for space, size in sizes.items()}
+        for i, array in enumerate(arrays):
+            if ("arg", i) in memory:
+                memory["arg", i][: array.nbytes] = (
+                    np.ascontiguousarray(array).view(np.uint8).ravel()
+                )
+        if ("constant", 0) in memory:
+            constants = np.frombuffer(self.tables.constants, np.uint8)
+            memory["constant", 0][: constants.size] = constants
+        return memory
+
+    def run_in_order(self, memory: Memory) -> None:
+        """The whole program, launch by launch."""
+        for number, launch in enumerate(self.tables.launches):
+            self.run(number, 0, self.tables.kernels[launch.kernel].grid, memory)
+
+
+def space_of(buffer: Any) -> tuple[tuple[str, int], int]:
+    """Where a buffer is: its space, and the byte in it."""
+    if buffer.kind in ("workspace", "constant"):
+        return (buffer.kind, 0), buffer.value
+    return (buffer.kind, buffer.value), 0
+
+
+def aligned_bytes(size: int, fill: int) -> np.ndarray:
+    """Bytes at a multiple of 64, with some more behind them that must not change."""
+    whole = np.full(size + 128, fill, np.uint8)
+    start = -whole.ctypes.data % 64
+    return whole[start : start + size]
+
+
+def load_plan(plan: Plan, settings: Settings) -> Loaded:
+    """Compile a plan and load its kernels."""
+    return load_module(emit_module(plan, make_context()), settings)
+
+
+def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> Loaded:
+    """The same from a module at the stage `after`, which is used up."""
+    found: list[tuple[Tables, tuple[Footprint, ...]]] = []
+
+    def observe(stage: str, module: ir.Module) -> None:
+        if stage == "loops":
+            touched = tuple(load_footprint(kernel) for kernel in kernels(module))
+            found.append((read_tables(module), touched))
+
+    run_stages(module, settings, Recorder(), after=after, observe=observe)
+    target = parse_target(settings.target)
+    engine = _load(compile_objects(translate(module), target, 1), target)
+    tables, footprints = found[0]
+    entries = tuple(_KERNEL(engine.get_function_address(k.symbol)) for k in tables.kernels)
+    return Loaded(tables, footprints, entries, engine)
+
+
+def _load(objects: Iterable[bytes], target: Any) -> Any:
+    machine = target_machine(target)
+    empty = llvm.parse_assembly("")
+    engine = llvm.create_mcjit_compiler(empty, machine)
+    for data in objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return engine

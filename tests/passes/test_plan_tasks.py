@@ -1,0 +1,405 @@
+"""The task graph: every conflict in memory is ordered, and the order is all that a run needs.
+
+What the compiler claims of each task is checked against its machine code: damage everywhere else
+changes nothing, and nothing else is changed. From those claims all pairs of tasks are compared
+here, one by one; the graph itself was made another way. Then programs run in random orders that the
+graph allows, and give the same bits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from native_tasks import Loaded, Memory, Spans, load_module, load_plan
+from test_plan_workspace import Graph, graphs
+
+import nova
+from nova import nn
+from nova.artifact.tables import TaskSpec
+from nova.codegen.memory_order import ByteOrder
+from nova.codegen.stages import start_from_text
+from nova.graph.gradients import gradients
+from nova.passes.plan_tasks import cut_tiles
+from nova.plan import Plan, build_plan
+from nova.settings import Settings
+
+# Tiles of a few elements and a task for each, so that small programs have many.
+FINE = Settings(serial_work=0, tile_work=256, task_ns=1)
+
+
+# --- the checker ----------------------------------------------------------------------------------
+
+
+def check_shape(loaded: Loaded) -> None:
+    """What docs/nova-format.md says of the records."""
+    tasks, tables = loaded.tables.tasks, loaded.tables
+    named = [0] * len(tasks)
+    for number, task in enumerate(tasks):
+        assert list(task.successors) == sorted(set(task.successors))
+        assert all(number < s < len(tasks) for s in task.successors)
+        for successor in task.successors:
+            named[successor] += 1
+    assert named == [t.waits for t in tasks]
+    assert [t.launch for t in tasks] == sorted(t.launch for t in tasks)
+    for launch, record in enumerate(tables.launches):
+        tile = 0
+        for task in (t for t in tasks if t.launch == launch):
+            assert task.begin == tile <= task.end
+            tile = task.end
+        assert tile == tables.kernels[record.kernel].grid
+
+
+def reachable(tasks: tuple[TaskSpec, ...]) -> np.ndarray:
+    """[i, j]: whether task j comes after task i on some path."""
+    after = np.zeros((len(tasks), len(tasks)), bool)
+    for i in reversed(range(len(tasks))):
+        for successor in tasks[i].successors:
+            after[i, successor] = True
+            after[i] |= after[successor]
+    return after
+
+
+def conflict(a: tuple[Spans, Spans], b: tuple[Spans, Spans]) -> bool:
+    """Whether tasks with these (reads, writes) share a byte that one of them writes."""
+    for mine, theirs in ((a[1], b[0]), (a[1], b[1]), (a[0], b[1])):
+        for space, low, high in mine:
+            if any(s == space and lo < high and low < hi for s, lo, hi in theirs):
+                return True
+    return False
+
+
+def check_order(loaded: Loaded) -> int:
+    """Every conflicting pair is ordered; how many pairs there were."""
+    tasks = loaded.tables.tasks
+    after = reachable(tasks)
+    touched = [loaded.touched(t.launch, t.begin, t.end) for t in tasks]
+    found = 0
+    for j, second in enumerate(tasks):
+        for i in range(j):
+            if tasks[i].launch != second.launch and conflict(touched[i], touched[j]):
+                found += 1
+                assert after[i, j], f"{tasks[i]} and {second} conflict and are not ordered"
+    return found
+
+
+def check_claims(loaded: Loaded, arrays: list[np.ndarray]) -> None:
+    """Each task reads and writes nothing but what it claims: by its machine code, on real data."""
+    memory = loaded.memory(arrays)
+    for launch, begin, end in ranges(loaded):
+        reads, writes = loaded.touched(launch, begin, end)
+        outside = {space: np.ones(data.size, bool) for space, data in memory.items()}
+        for space, low, high in [*reads, *writes]:
+            outside[space][low:high] = False
+        outside["constant", 0] = np.zeros_like(outside.get(("constant", 0), np.zeros(0, bool)))
+        damaged = {s: np.where(outside[s], ~d, d) if s in outside else d for s, d in memory.items()}
+        damaged = {s: loaded.copy(d) for s, d in damaged.items()}
+        untouched = {s: d.copy() for s, d in damaged.items()}
+        loaded.run(launch, begin, end, damaged)
+        loaded.run(launch, begin, end, memory)
+        written = {space: np.zeros(data.size, bool) for space, data in memory.items()}
+        for space, low, high in writes:
+            written[space][low:high] = True
+        for space, mask in written.items():
+            # What was not damaged came out as it should; what is not claimed did not change.
+            np.testing.assert_array_equal(damaged[space][mask], memory[space][mask])
+            np.testing.assert_array_equal(damaged[space][~mask], untouched[space][~mask])
+
+
+def ranges(loaded: Loaded) -> Iterator[tuple[int, int, int]]:
+    """Launch, begin and end of every task, or of every launch where there are none."""
+    tables = loaded.tables
+    if tables.tasks:
+        yield from ((t.launch, t.begin, t.end) for t in tables.tasks if t.begin < t.end)
+    else:
+        for number, launch in enumerate(tables.launches):
+            yield number, 0, tables.kernels[launch.kernel].grid
+
+
+def run_in_random_order(loaded: Loaded, memory: Memory, pick: Callable[[list[int]], int]) -> None:
+    """All tasks, each when what it waits for is done; `pick` says which of the ready ones."""
+    tasks = loaded.tables.tasks
+    waits = [t.waits for t in tasks]
+    ready = [i for i, count in enumerate(waits) if count == 0]
+    done = 0
+    while ready:
+        number = ready.pop(pick(ready))
+        task = tasks[number]
+        if task.begin < task.end:
+            loaded.run(task.launch, task.begin, task.end, memory)
+        done += 1
+        for successor in task.successors:
+            waits[successor] -= 1
+            if waits[successor] == 0:
+                ready.append(successor)
+    assert done == len(tasks)
+
+
+def check_orders(loaded: Loaded, arrays: list[np.ndarray], seeds: int) -> None:
+    """The same bits as in the order of the launches: newest first, oldest first, and at random."""
+    expected = loaded.memory(arrays)
+    loaded.run_in_order(expected)
+    picks: list[Callable[[list[int]], int]] = [lambda ready: 0, lambda ready: len(ready) - 1]
+    generators = [random.Random(seed) for seed in range(seeds)]
+    picks += [lambda ready, rng=rng: rng.randrange(len(ready)) for rng in generators]
+    for pick in picks:
+        memory = loaded.memory(arrays, fill=0x5A)
+        run_in_random_order(loaded, memory, pick)
+        for space, wanted in expected.items():
+            if space[0] in ("arg", "output"):
+                np.testing.assert_array_equal(memory[space], wanted)
+
+
+def check_all(loaded: Loaded, arrays: list[np.ndarray], seeds: int = 4) -> Loaded:
+    check_claims(loaded, arrays)
+    if loaded.tables.tasks:
+        check_shape(loaded)
+        check_order(loaded)
+        check_orders(loaded, arrays, seeds)
+    return loaded
+
+
+# --- random programs ------------------------------------------------------------------------------
+
+
+@given(graphs(), st.sampled_from([0, 4000]), st.sampled_from([None, 0]))
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_random_programs(graph: Graph, serial_work: int, generous: int | None) -> None:
+    plan = build_plan(graph.outputs, graph.inputs, graph.params, graph.updates)
+    arrays = [t.data for t in [*graph.inputs, *graph.params]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nova.codegen.tasks._WORTH_SHARING_NS", 0)
+        if generous == 0:  # as much sharing as possible: the most orders to keep
+            patch.setattr("nova.passes.workspace_layout._GENEROUS", 1.0)
+            patch.setattr("nova.passes.workspace_layout._WINDOWS", ())
+        check_all(load_plan(plan, replace(FINE, serial_work=serial_work)), arrays)
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def arrays_of(plan: Plan) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    arrays = []
+    for argument in plan.signature.arguments:
+        dtype = argument.type.dtype.numpy
+        shape = argument.type.shape
+        if dtype.kind == "f":
+            arrays.append((rng.standard_normal(shape) * 0.1).astype(dtype))
+        else:
+            arrays.append(rng.integers(0, 7, shape).astype(dtype))
+    return arrays
+
+
+def mlp_plan(batch: int = 48) -> Plan:
+    layers = [nn.Linear(40, 64), nn.Linear(64, 64), nn.Linear(64, 10)]
+    x = nova.tensor(np.zeros((batch, 40), np.float32), name="x")
+    y = nova.tensor(np.zeros(batch, np.int64), name="y")
+    hidden = x
+    for layer in layers[:-1]:
+        hidden = nova.relu(layer(hidden))
+    loss = nova.cross_entropy(layers[-1](hidden), y)
+    params = [p for layer in layers for p in layer.parameters()]
+    slopes = gradients(loss, params)
+    updates = {p: p - 0.1 * g for p, g in zip(params, slopes, strict=True)}
+    return build_plan([loss], [x, y], params, updates)
+
+
+def attention_plan() -> Plan:
+    layer = nn.MultiheadAttention(32, 4, causal=True)
+    norm = nn.LayerNorm(32)
+    x = nova.tensor(np.zeros((2, 12, 32), np.float32), name="x")
+    loss = nova.mean(nova.square(layer(norm(x))))
+    params = [*layer.parameters(), *norm.parameters()]
+    return build_plan([loss, *gradients(loss, params)], [x], params, None)
+
+
+def embedding_plan() -> Plan:
+    """Gathers and their gradients: reads and writes at computed places."""
+    table = nova.tensor(np.zeros((32, 16), np.float32), name="table", requires_grad=True)
+    ids = nova.tensor(np.zeros((6, 20), np.int64), name="ids")
+    found = nova.take(nova.softmax(table.transpose()).transpose(), ids, axis=0)
+    loss = nova.sum(nova.tanh(found))
+    return build_plan([loss, *gradients(loss, [table])], [ids], [table], None)
+
+
+PLANS = {"mlp": mlp_plan, "attention": attention_plan, "embedding": embedding_plan}
+
+
+@pytest.fixture(autouse=True)
+def _every_program_has_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nova.codegen.tasks._WORTH_SHARING_NS", 0)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("tile_work", [512, 3000])
+def test_models(name: str, tile_work: int) -> None:
+    plan = PLANS[name]()
+    options = replace(FINE, tile_work=tile_work, serial_work=500)
+    loaded = check_all(load_plan(plan, options), arrays_of(plan), seeds=8)
+    assert check_order(loaded) > 20
+
+
+LOOPS = """
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%x: tensor<24xf32>, %at: tensor<24xi64>) -> (tensor<24xf32>, tensor<24xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = arith.constant 24 : index
+  %sums = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %x) -> (tensor<24xf32>) {
+    %to = tensor.extract %at[%i] : tensor<24xi64>
+    %j = arith.index_cast %to : i64 to index
+    %old = tensor.extract %acc[%j] : tensor<24xf32>
+    %new = tensor.extract %x[%i] : tensor<24xf32>
+    %sum = arith.addf %old, %new : f32
+    %next = tensor.insert %sum into %acc[%j] : tensor<24xf32>
+    scf.yield %next : tensor<24xf32>
+  }
+  %empty = tensor.empty() : tensor<24xf32>
+  %twice = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%sums : tensor<24xf32>) outs(%empty : tensor<24xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.addf %a, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<24xf32>
+  return %sums, %twice : tensor<24xf32>, tensor<24xf32>
+}
+"""
+
+
+def test_loops_that_write_at_computed_places() -> None:
+    loaded = load_module(
+        start_from_text(LOOPS, "loops.mlir"), replace(FINE, tile_work=8), after="linalg"
+    )
+    assert len(loaded.tables.tasks) == 4  # a loop, and three tiles that wait for it
+    at = np.random.default_rng(0).integers(0, 24, 24)
+    check_all(loaded, [np.arange(24, dtype=np.float32), at])
+    assert {t.waits for t in loaded.tables.tasks[1:]} == {1}
+
+
+def test_results_do_not_depend_on_how_tiles_are_grouped() -> None:
+    plan = mlp_plan()
+    arrays = arrays_of(plan)
+    results = []
+    for task_ns in (1, 1000, 10**9):
+        loaded = load_plan(plan, replace(FINE, task_ns=task_ns, serial_work=500))
+        memory = loaded.memory(arrays)
+        for launch, begin, end in ranges(loaded):
+            loaded.run(launch, begin, end, memory)
+        results.append([memory[s].tobytes() for s in sorted(memory) if s[0] in ("arg", "output")])
+    assert all(result == results[0] for result in results)
+
+
+# --- what the graph looks like --------------------------------------------------------------------
+
+
+def test_tiles_that_correspond_are_ordered_one_by_one() -> None:
+    x = nova.tensor(np.zeros((64, 64), np.float32), name="x")
+    first = nova.exp(x)
+    # The barrier of a reshape keeps the two in kernels of their own, tiled alike.
+    second = nova.tanh(first.reshape((32, 128)))
+    loaded = load_plan(build_plan([second], [x]), replace(FINE, tile_work=512))
+    tasks = loaded.tables.tasks
+    producers = [t for t in tasks if t.launch == 0]
+    assert len(loaded.tables.launches) == 2 and len(producers) == len(tasks) // 2 > 4
+    assert all(len(t.successors) == 1 for t in producers)
+    assert all(t.waits == 1 for t in tasks if t.launch == 1)
+
+
+def test_all_to_all_goes_through_a_task_without_tiles() -> None:
+    x = nova.tensor(np.zeros((64, 64), np.float32), name="x")
+    columns = nova.sum(nova.softmax(x), axis=0)  # each column needs all rows
+    loaded = load_plan(build_plan([columns], [x]), replace(FINE, tile_work=512))
+    tasks = loaded.tables.tasks
+    joins = [t for t in tasks if t.begin == t.end]
+    assert len(joins) == 1 and joins[0].launch == 1 and joins[0].begin == 0
+    producers = sum(t.launch == 0 for t in tasks)
+    consumers = len(tasks) - producers - 1
+    assert joins[0].waits == producers > 4 and len(joins[0].successors) == consumers > 4
+    assert sum(len(t.successors) for t in tasks) == producers + consumers
+    check_shape(loaded)
+
+
+def test_a_program_for_one_core_has_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = nova.tensor(np.zeros((64, 64), np.float32), name="x")
+    chain = build_plan([nova.tanh(x)], [x])
+    assert load_plan(chain, Settings()).tables.tasks == ()  # one tile: nothing to share
+    monkeypatch.setattr("nova.codegen.tasks._WORTH_SHARING_NS", 1e9)
+    assert load_plan(chain, FINE).tables.tasks == ()  # not worth it
+
+
+@pytest.mark.parametrize("counts", [(), (1,), (0, 3), (7,), (5, 4), (3, 1, 6), (2, 300, 4)])
+@pytest.mark.parametrize("cost", [0.0, 1.0, 10.0, 1e3, 1e9])
+def test_cuts_cover_all_tiles(counts: tuple[int, ...], cost: float) -> None:
+    cuts = cut_tiles(counts, cost, 2.0)
+    tiles = int(np.prod(counts, dtype=int))
+    assert cuts[0] == 0 and cuts[-1] == tiles
+    assert all(a < b for a, b in pairwise(cuts))
+    assert len(cuts) - 1 <= min(tiles, 256)
+    if tiles and cost <= 2.0:
+        assert len(cuts) == 2
+
+
+def test_byte_order_against_every_single_byte() -> None:
+    """The interval map against arrays that know the last writers and readers of each byte."""
+    rng = random.Random(7)
+    order = ByteOrder()
+    writers = [set[int]() for _ in range(80)]
+    readers = [set[int]() for _ in range(80)]
+
+    def bits(tasks: set[int]) -> int:
+        return sum(1 << t for t in tasks)
+
+    for launch in range(300):
+        spans: list[list[dict[tuple[int, int], int]]] = [[], []]
+        own: list[list[set[int]]] = [[set() for _ in range(80)] for _ in range(2)]
+        for kind in (0, 1):
+            for _ in range(rng.randrange(3)):
+                argument: dict[tuple[int, int], int] = {}
+                for task in range(launch * 8, launch * 8 + rng.randrange(1, 8)):
+                    low = rng.randrange(79)
+                    high = rng.randrange(low + 1, 80)
+                    argument[low, high] = argument.get((low, high), 0) | 1 << task
+                    for byte in range(low, high):
+                        own[kind][byte].add(task)
+                    wanted = set[int]().union(*writers[low:high])
+                    if kind:
+                        wanted |= set[int]().union(*readers[low:high])
+                    assert order.before(low, high, writing=bool(kind)) == bits(wanted)
+                spans[kind].append(argument)
+        order.record(*spans)
+        for byte in range(80):
+            readers[byte] |= own[0][byte]
+            if own[1][byte]:
+                writers[byte] = own[1][byte]
+                readers[byte] = own[0][byte] - own[1][byte]
+
+
+def test_the_checker_finds_a_missing_edge() -> None:
+    """There is no edge too many: without any one of them, a conflict is not ordered."""
+    plan = mlp_plan()
+    loaded = load_plan(plan, replace(FINE, serial_work=500))
+    tasks = list(loaded.tables.tasks)
+    caught = 0
+    for number in range(0, len(tasks), 7):
+        if not tasks[number].successors:
+            continue
+        cut = list(tasks)
+        last = tasks[number].successors[-1]
+        cut[number] = replace(tasks[number], successors=tasks[number].successors[:-1])
+        cut[last] = replace(tasks[last], waits=tasks[last].waits - 1)
+        broken = replace(loaded, tables=replace(loaded.tables, tasks=tuple(cut)))
+        with pytest.raises(AssertionError, match="not ordered"):
+            check_order(broken)
+        caught += 1
+    assert caught > 5
