@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nova.artifact.check import fail
 from nova.artifact.choose import explain_variant, find_variant
+from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest
 from nova.artifact.trust import check_trust
@@ -42,7 +43,7 @@ def load(
             where=str(user_location()),
             hint="use device='cpu'",
         )
-    path = Path(path)
+    path = check_path(path)
     try:
         artifact = load_artifact(path)
         check_trust(artifact.file.digest, artifact.file.signature)

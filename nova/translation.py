@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nova import knobs
-from nova.artifact.files import write_atomically
-from nova.artifact.format import read_artifact
+from nova.artifact.format import read_artifact, save_artifact
 from nova.artifact.manifest import WeightsSpec
 from nova.artifact.trust import sign_artifact
 from nova.artifact.write import write_artifact
@@ -69,7 +68,7 @@ class Translation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `data` to a file, which appears whole or not at all."""
-        write_atomically(Path(path), self.data)
+        save_artifact(path, self.data)
 
     def sign(self, key: str | os.PathLike[str]) -> Translation:
         """The same translation, its file signed with the private key in the file `key`."""
@@ -103,6 +102,7 @@ def translate(
     start_from: str | None = None,
     emit: str | None = None,
     fast_math: bool | None = None,
+    recorder: Recorder | None = None,
 ) -> Translation:
     """Compile a program in MLIR (nova, StableHLO, TOSA or linalg; text or bytecode) to a file.
 
@@ -110,7 +110,8 @@ def translate(
     `entry` is the function to start from. `weights` are values of arguments by name, or a
     safetensors file of them: those arguments become params, which the file carries. `start_from`
     says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
-    `obj`). docs/importing.md has more.
+    `obj`). `recorder` gets the stages as they are reached, and has them when one fails.
+    docs/importing.md has more.
     """
     settings = _settings([targets] if isinstance(targets, str) else list(targets), fast_math)
     emit = _checked(emit or "so", EMITS, "emit")
@@ -123,7 +124,8 @@ def translate(
     values = weights if weights is None or isinstance(weights, Mapping) else _read_values(weights)
     if values is not None and emit != "so":
         raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
-    return _Road(given, settings, Recorder(), emit, values or {}).travel(start, entry)
+    road = _Road(given, settings, recorder or Recorder(), emit, values or {})
+    return road.travel(start, entry)
 
 
 # --- what was asked for ---------------------------------------------------------------------------

@@ -257,15 +257,6 @@ void explore_wait(volatile void *word, uint32_t value)
     touch(word, false, false);
 }
 
-void explore_wait_condition(volatile void *condition, void *mutex)
-{
-    touch(mutex, true, true);
-    write_memory(mutex, 4, 0);
-    threads[current].sleeps_on = condition; /* at once: no signal is lost in between */
-    touch(condition, false, false);
-    explore_lock(mutex);
-}
-
 void explore_wake(volatile void *word, int count)
 {
     touch(word, true, true); /* only an address: it may have been freed */

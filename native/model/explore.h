@@ -61,7 +61,6 @@ bool explore_compare_exchange(volatile void *address, size_t size, void *expecte
 void explore_lock(void *mutex);
 void explore_unlock(void *mutex);
 void explore_wait(volatile void *word, uint32_t value);
-void explore_wait_condition(volatile void *condition, void *mutex);
 void explore_wake(volatile void *word, int count);
 void explore_relax(void);
 void *explore_allocate(size_t size);

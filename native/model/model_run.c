@@ -28,8 +28,6 @@ static int start_thread(pthread_t *thread, void *(*body)(void *), void *argument
 #define pthread_key_create(key, destroy) ((void)(key), 0)
 #define pthread_getspecific(key) ((void)(key), explore_get_local())
 #define pthread_setspecific(key, value) ((void)(key), explore_set_local(value), 0)
-#define pthread_cond_wait(condition, mutex) explore_wait_condition((condition), (mutex))
-#define pthread_cond_broadcast(condition) explore_wake((condition), MOST_TASKS)
 
 enum { MOST_TASKS = 8 };
 
@@ -39,6 +37,7 @@ uint64_t nova_clock_ns(void)
 }
 
 
+#include "../src/scheduler/cpus.c"
 #include "../src/scheduler/graph.c"
 #include "../src/scheduler/instance.c"
 #include "../src/scheduler/lot.c"

@@ -146,9 +146,34 @@ unsigned nova_execution_workers(const nova_execution *execution, unsigned limit)
     return limit > 0 && limit < execution->places ? limit : execution->places;
 }
 
+/* How many tasks wait for ever, and the first of them. */
+static nova_status explain_stall(const nova_execution *execution, nova_error *error)
+{
+    const nova_program *program = execution->program;
+    const nova_prepared *prepared = atomic_load_explicit(&program->prepared, memory_order_relaxed);
+    uint32_t count = nova_graph_get_facts(prepared->graph).task_count, waiting = 0, first = 0;
+    uint8_t *states = malloc(count);
+    if (states == NULL || nova_instance_states(execution->instance, states) != NOVA_OK) {
+        free(states);
+        return nova_fail(error, NOVA_STALLED, "", "%s", nova_status_text(NOVA_STALLED));
+    }
+    for (uint32_t i = count; i-- > 0;)
+        if (states[i] != NOVA_TASK_DONE) {
+            first = i;
+            waiting++;
+        }
+    free(states);
+    char what[256];
+    nova_program_describe(program, first, what, sizeof what);
+    return nova_fail(error, NOVA_STALLED, "", "%s: %u of %u tasks, the first is %s",
+                     nova_status_text(NOVA_STALLED), waiting, count, what);
+}
+
 nova_status nova_execution_explain(const nova_execution *execution, const nova_run_result *result,
                                    nova_error *error)
 {
+    if (result->status == NOVA_STALLED)
+        return explain_stall(execution, error);
     char what[256] = "";
     uint32_t task = result->task;
     if (task == NOVA_NO_TASK && result->running_count > 0)

@@ -1,7 +1,8 @@
 #include "reader.h"
 
-/* Sorted. The linker (nova/artifact) has the same names: a test compares them. Functions of which
- * glibc has two versions with one name (pthread_cond_*) are not here: files name no versions. */
+/* Sorted. The linker (nova/artifact) takes the names from here. They are bound without a version,
+ * which gives the oldest one: a function whose meaning changed since (pthread_cond_*) must not be
+ * here. */
 static const char *const NAMES[] = {
     "__errno_location",
     "aligned_alloc",

@@ -162,32 +162,32 @@ void nova_close(nova_model *model)
 
 size_t nova_argument_count(const nova_model *model)
 {
-    return model->argument_count;
+    return model != NULL ? model->argument_count : 0;
 }
 
 size_t nova_output_count(const nova_model *model)
 {
-    return model->output_count;
+    return model != NULL ? model->output_count : 0;
 }
 
 const nova_tensor_info *nova_argument(const nova_model *model, size_t index)
 {
-    return index < model->argument_count ? &model->arguments[index] : NULL;
+    return index < nova_argument_count(model) ? &model->arguments[index] : NULL;
 }
 
 const nova_tensor_info *nova_output(const nova_model *model, size_t index)
 {
-    return index < model->output_count ? &model->outputs[index] : NULL;
+    return index < nova_output_count(model) ? &model->outputs[index] : NULL;
 }
 
 const char *nova_target(const nova_model *model)
 {
-    return model->variant->target;
+    return model != NULL ? model->variant->target : NULL;
 }
 
 uint64_t nova_workspace_size(const nova_model *model)
 {
-    return model->workspace_size;
+    return model != NULL ? model->workspace_size : 0;
 }
 
 /* --- running --------------------------------------------------------------------------------- */

@@ -2,11 +2,11 @@
  * before, errors with their place, and graphs made from launches. Built with malloc wrapped. */
 #include <pthread.h>
 
-#include "block.h"
 #include "check.h"
 #include "nova.h"
+#include "tiled.h"
 
-enum { THREADS = 8, ROUNDS = 300, TILES = 16, SIZE = 4 * TILES };
+enum { THREADS = 8, ROUNDS = 300 };
 
 static atomic_size_t allocations;
 static nova_program *program;
@@ -45,23 +45,6 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
     return __real_aligned_alloc(alignment, size);
 }
 
-static void plus_one(void *const *buffers, int64_t begin, int64_t end)
-{
-    const int64_t *x = buffers[0];
-    int64_t *y = buffers[1];
-    for (int64_t i = 4 * begin; i < 4 * end; i++)
-        y[i] = x[i] + 1;
-}
-
-/* Writes the elements the other way round, so that every tile reads what another one wrote. */
-static void reversed(void *const *buffers, int64_t begin, int64_t end)
-{
-    const int64_t *x = buffers[0];
-    int64_t *y = buffers[1];
-    for (int64_t i = 4 * begin; i < 4 * end; i++)
-        y[i] = x[SIZE - 1 - i];
-}
-
 static int32_t refuse(void *const *buffers, int64_t begin, int64_t end)
 {
     const int64_t *x = buffers[0];
@@ -72,57 +55,9 @@ static int32_t refuse(void *const *buffers, int64_t begin, int64_t end)
     return 0;
 }
 
-/* argument -> workspace, join, workspace -> output, in tiles; the first kernel is functions[0]. */
-static nova_program *make(nova_kernel first, uint32_t flags, nova_image **image)
-{
-    static _Alignas(64) unsigned char blocks[2][BLOCK_SIZE];
-    static int used;
-    unsigned char *block = blocks[used++];
-    const nova_kernel functions[] = {first, reversed};
-    *image = make_image(functions, 2, NULL, 0);
-    const nova_buffer buffers[] = {{NOVA_ARGUMENT, 0, 0, 8 * SIZE},
-                                   {NOVA_WORKSPACE, 0, 0, 8 * SIZE},
-                                   {NOVA_OUTPUT, 0, 0, 8 * SIZE}};
-    const nova_kernel_record kernels[] = {
-        {.code = 0, .grid = TILES, .flops = 10000000, .core = NOVA_VECTOR | flags},
-        {.code = CODE_SIZE, .grid = TILES, .flops = 10000000, .core = NOVA_VECTOR}};
-    const nova_launch_record launches[] = {{0, 0, 2, 0}, {1, 2, 2, 0}};
-    const uint32_t operands[] = {0, 1, 1, 2};
-    const parts parts = {buffers, 3, kernels, 2, launches, 2, operands, 4, 8 * SIZE};
-    nova_task tasks[2 * TILES + 1];
-    uint32_t successors[2 * TILES];
-    for (uint32_t i = 0; i < TILES; i++) {
-        tasks[i] = (nova_task){0, 0, i, i + 1, i, 1};
-        successors[i] = TILES;
-        tasks[TILES + 1 + i] = (nova_task){1, 1, i, i + 1, 2 * TILES, 0};
-        successors[TILES + i] = TILES + 1 + i;
-    }
-    tasks[TILES] = (nova_task){1, TILES, 0, 0, TILES, TILES}; /* the join */
-    const graph_parts graph = {tasks, 2 * TILES + 1, successors, 2 * TILES};
-    const nova_tables_limits limits = {.argument_count = 1, .output_count = 1};
-    nova_tables tables;
-    nova_error error;
-    size_t size = write_graph_block(&parts, &graph, block);
-    if (nova_tables_check(block, size, &limits, &tables, &error) != NOVA_OK)
-        fprintf(stderr, "%s\n", error.text);
-    nova_program *made;
-    CHECK(nova_tables_check(block, size, &limits, &tables, NULL) == NOVA_OK);
-    CHECK(nova_program_create(&tables, *image, 0, &made, NULL) == NOVA_OK);
-    return made;
-}
-
 static void run_once(int64_t start)
 {
-    int64_t x[SIZE], y[SIZE];
-    void *const inputs[] = {x}, *const outputs[] = {y};
-    for (int i = 0; i < SIZE; i++)
-        x[i] = start + i;
-    void *workspace;
-    CHECK(nova_pool_take(pool, &workspace) == NOVA_OK);
-    CHECK(nova_program_run(program, inputs, outputs, workspace, NULL) == NOVA_OK);
-    nova_pool_give(pool, workspace);
-    for (int i = 0; i < SIZE; i++)
-        CHECK(y[i] == x[SIZE - 1 - i] + 1);
+    run_tiled(program, pool, start);
 }
 
 static void *work(void *number)
@@ -178,7 +113,7 @@ static void test_errors(void)
     nova_kernel code;
     nova_reporting_kernel reporting = refuse;
     memcpy(&code, &reporting, sizeof code);
-    nova_program *failing = make(code, NOVA_REPORTS, &image);
+    nova_program *failing = make_tiled(code, NOVA_REPORTS, &image);
     CHECK(!nova_program_is_inline(failing));
     int64_t x[SIZE] = {0}, y[SIZE], workspace[SIZE + 8];
     void *aligned = (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
@@ -239,7 +174,7 @@ int main(void)
 {
     nova_image *image;
     CHECK(nova_workers_configure(&(nova_workers_options){.count = 4}) == NOVA_OK);
-    program = make(plus_one, 0, &image);
+    program = make_tiled(plus_one, 0, &image);
     CHECK(!nova_program_is_inline(program));
     CHECK(nova_pool_create(nova_program_workspace_size(program), &pool) == NOVA_OK);
     test_threads();

@@ -68,6 +68,9 @@ static void test_signature(void)
     CHECK(strcmp(nova_target(model), TEST_ARCH) == 0);
     CHECK(nova_workspace_size(model) == SCRATCH);
     nova_close(model);
+    CHECK(nova_argument_count(NULL) == 0 && nova_output_count(NULL) == 0);
+    CHECK(nova_argument(NULL, 0) == NULL && nova_output(NULL, 0) == NULL);
+    CHECK(nova_target(NULL) == NULL && nova_workspace_size(NULL) == 0);
 }
 
 static void test_run(void)

@@ -16,20 +16,28 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from nova.errors import ArtifactError
+
 Piece = bytes | bytearray | memoryview
 
 _TEMPORARY = re.compile(r"\.nova-tmp-[0-9a-f]{16}")
 
 
 def write_atomically(
-    path: Path, data: Piece | Iterable[Piece], *, mode: int = 0o666, sync: bool = True
+    path: Path,
+    data: Piece | Iterable[Piece],
+    *,
+    mode: int | None = None,
+    like: Path | None = None,
+    sync: bool = True,
 ) -> None:
     """Put `data` at `path`: a temporary file in the same folder, `fsync`, and a rename.
 
     A kill at any moment leaves the old file or the new one. Large data come in pieces, so that
     nobody has to join them in memory. `sync=False` leaves out the flush to the disk, for files
-    that a power cut may take. A pipe or a device such as /dev/null is written to: a rename would
-    put a file in its place.
+    that a power cut may take. The permission bits are `mode`, less the umask; without `mode` they
+    are those of the file `like`, by default the one that was at `path`. A pipe or a device such as
+    /dev/null is written to: a rename would put a file in its place.
     """
     pieces = [data] if isinstance(data, Piece) else data
     if _is_special(path):
@@ -37,13 +45,18 @@ def write_atomically(
             file.writelines(pieces)
         return
     remove_abandoned(path.parent)
+    kept = _permissions(like or path) if mode is None else None
     try:
-        temporary, descriptor = _create(path.parent, mode)
+        # Never with more bits than the file has in the end: the data must not be seen on the way.
+        created = mode if mode is not None else 0o666 if kept is None else kept & 0o666
+        temporary, descriptor = _create(path.parent, created)
     except OSError as error:
         error.filename = os.fspath(path)  # the name that was asked for
         raise
     try:
         with open(descriptor, "wb") as file:
+            if kept is not None:
+                os.fchmod(descriptor, kept)
             file.writelines(pieces)
             file.flush()
             if sync:
@@ -62,6 +75,16 @@ def write_atomically(
             os.close(folder)
 
 
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """The path that a caller gave, if the system can have a file of that name."""
+    text = os.fspath(path)
+    if not text:
+        raise ArtifactError("the path of the file is empty", hint="give it a name: 'model.nova'")
+    if "\0" in text:
+        raise ArtifactError(f"a path has no NUL character: {text!r}")
+    return Path(text)
+
+
 def is_temporary(name: str) -> bool:
     """Whether a file of this name is one that `write_atomically` has not finished."""
     return _TEMPORARY.fullmatch(name) is not None
@@ -78,8 +101,16 @@ def remove_abandoned(folder: Path) -> int:
     return removed
 
 
+def _permissions(path: Path) -> int | None:
+    """The permission bits of a file, None where there is none."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode) & 0o777
+    except OSError:
+        return None
+
+
 def _is_special(path: Path) -> bool:
-    """Whether the name belongs to the system: a device or pipe, or a link in /dev to an open file."""
+    """Whether the system owns the name: a device or pipe, or a link in /dev to an open file."""
     try:
         kind = path.stat().st_mode
     except OSError:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nova import _native
 from nova.artifact.check import Buffer
-from nova.artifact.files import write_atomically
+from nova.artifact.files import check_path, write_atomically
 from nova.artifact.manifest import Manifest, TensorSpec, from_json
 from nova.artifact.tables import Tables, unpack_tables
 from nova.artifact.texts import unpack_texts
@@ -82,6 +82,7 @@ def read_artifact(data: Buffer) -> Artifact:
 
 def load_artifact(path: str | Path) -> Artifact:
     """Check and open a file, of which a private copy is made first; the error names it."""
+    path = check_path(path)
     try:
         return Artifact(_native.File(os.fspath(path)))
     except _native.FileError as error:
@@ -96,6 +97,13 @@ def _artifact_error(error: _native.FileError, where: str | None) -> ArtifactErro
     return ArtifactError(f"check '{check}' failed: {error.text}", where=where, hint=hint)
 
 
-def save_artifact(path: str | Path, data: Buffer) -> None:
+def save_artifact(path: str | os.PathLike[str], data: Buffer) -> None:
     """Write an artifact to a file, which appears whole or not at all."""
-    write_atomically(Path(path), data)
+    path = check_path(path)
+    try:
+        write_atomically(path, data)
+    except BrokenPipeError:
+        raise  # the reader of a pipe left, which is no fault of the path
+    except OSError as error:
+        why = error.strerror or error
+        raise ArtifactError(f"cannot write the file: {why}", where=str(path)) from error

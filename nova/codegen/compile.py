@@ -36,6 +36,8 @@ from nova.settings import Settings
 from nova.targets import llvm_cpu, parse_target
 
 _KERNELS_PER_OBJECT = 3
+# Not the number of threads: the same program gives the same bytes on every machine.
+_MOST_OBJECTS = 8
 _UNROLLED_WORK = 8_000
 
 
@@ -144,7 +146,7 @@ def translate(module: ir.Module) -> list[Unit]:
     pairs = [operations[i : i + 2] for i in range(0, len(operations), 2)]
     tiny = [p for p in pairs if _work(p) <= _UNROLLED_WORK]
     rest = sorted((p for p in pairs if _work(p) > _UNROLLED_WORK), key=_size, reverse=True)
-    shares = max(1, min(knobs.get("threads"), len(rest) // _KERNELS_PER_OBJECT))
+    shares = max(1, min(_MOST_OBJECTS, len(rest) // _KERNELS_PER_OBJECT))
     units = [_unit(module, tiny, True)] if tiny else []
     units += [_unit(module, rest[i::shares], False) for i in range(shares) if rest]
     return units

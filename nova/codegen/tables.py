@@ -14,10 +14,11 @@ import numpy as np
 
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.codegen.tasks import make_tasks
+from nova.dtypes import bf16
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
-from nova.mlir.types import memory_dtype
+from nova.mlir.types import bf16_elements, memory_dtype
 from nova.mlir.walk import find_function, functions
 from nova.passes.plan_tasks import moved_bytes
 
@@ -33,7 +34,10 @@ _HOST_OPS = VIEWS | {
 
 def read_tables(module: ir.Module) -> tuple[Tables, bytes]:
     """The tables and the constants of a module at the `loops` stage."""
-    return _Reader(module).read()
+    try:
+        return _Reader(module).read()
+    except KeyError:  # an attribute that the stages before leave; the text came from outside
+        raise LoweringError("the module is not of the stage loops") from None
 
 
 class _Reader:
@@ -49,8 +53,6 @@ class _Reader:
 
     def read(self) -> tuple[Tables, bytes]:
         attributes = self.main.attributes
-        if "nova.outputs" not in attributes:
-            raise LoweringError("@main is not of the stage loops: it has no nova.outputs")
         outputs = int(attributes["nova.outputs"].value)
         arguments = list(self.main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
@@ -150,6 +152,8 @@ def dense_bytes(attr: Any) -> bytes:
         return b""
     if attr.is_splat:
         return np.full(shape, attr.get_splat_value().value).astype(dtype).tobytes()
+    if dtype == bf16.numpy:
+        return bf16_elements(attr).tobytes()
     try:
         return np.array(attr).astype(dtype, copy=False).reshape(shape).tobytes()
     except (ValueError, TypeError):

@@ -106,10 +106,13 @@ def write_safetensors(
     write_layout(path, lay_out(tensors, metadata))
 
 
-def write_layout(path: str | Path, layout: Layout) -> None:
-    """Write a file that was laid out; it appears whole or not at all."""
+def write_layout(path: str | Path, layout: Layout, like: Path | None = None) -> None:
+    """Write a file that was laid out, with the permission bits of `like` or of what was there.
+
+    It appears whole or not at all.
+    """
     try:
-        write_atomically(Path(path), layout.pieces())
+        write_atomically(Path(path), layout.pieces(), like=like)
     except OSError as error:
         raise _cannot("write", path, error) from error
 

@@ -43,6 +43,8 @@ def read_source(given: str | os.PathLike[str] | bytes) -> Source:
         return Source("<bytes>", bytes(given))
     if isinstance(given, str) and ("\n" in given or "{" in given):
         return Source("<text>", given.encode())
+    if "\0" in os.fspath(given):
+        raise ImportedProgramError(f"a path has no NUL character: {os.fspath(given)!r}")
     try:
         return Source(os.fspath(given), Path(given).read_bytes())
     except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from codecs import BOM_UTF8
 
 from nova.errors import MLIRSyntaxError
 from nova.mlir.bindings import ir, stablehlo
@@ -54,9 +55,9 @@ def verify_module(module: ir.Module) -> None:
 def decode_source(data: bytes, filename: str) -> str:
     """The text of a file that MLIR can be given without danger."""
     try:
-        text = data.decode()
+        text = data.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode()
+        before = error.object[: error.start].decode()
         raise MLIRSyntaxError(
             "this is not MLIR text: the byte here is not UTF-8", where=place_after(filename, before)
         ) from None

@@ -44,6 +44,23 @@ def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.
     return ir.DenseElementsAttr.get(raw, type=element, shape=list(type_.shape))
 
 
+def bf16_elements(attr: ir.Attribute) -> np.ndarray:
+    """The elements of a dense bf16 attribute, flat; MLIR's bindings read no such elements."""
+    text = str(attr).rpartition("> : ")[0].removeprefix("dense<")
+    if text.startswith('"'):  # many elements: all bytes as digits
+        return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), bf16.numpy)
+    words = text.replace("[", " ").replace("]", " ").replace(",", " ").split()
+    # A number, or the bits of one that has no digits.
+    bits = [_bf16_bits(word) for word in words]
+    return np.array(bits, np.uint16).view(bf16.numpy)
+
+
+def _bf16_bits(word: str) -> int:
+    if word.startswith("0x"):
+        return int(word, 16)
+    return int(np.asarray(float(word)).astype(bf16.numpy).view(np.uint16))
+
+
 def nova_dtype(element: ir.Type) -> DType:
     """The Nova type of an MLIR element type; a signless i8 is i8."""
     try:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nova.dtypes import TensorType
+from nova.dtypes import TensorType, bf16
 from nova.mlir.attributes import from_attributes
 from nova.mlir.bindings import ir
 from nova.mlir.dialect import create_op
 from nova.mlir.emit import emit_constant
-from nova.mlir.types import nova_type
+from nova.mlir.types import bf16_elements, nova_type
 from nova.mlir.walk import function_ops
 from nova.ops import OPS
 from nova.passes.base import Pass
@@ -88,6 +88,8 @@ def _elements(attr: Any, type_: TensorType) -> np.ndarray:
     """A dense attribute as an array; elements are read one by one because it is small."""
     if attr.is_splat:
         items = [attr.get_splat_value().value] * type_.size
+    elif type_.dtype is bf16:
+        return bf16_elements(attr).reshape(type_.shape)
     else:
         items = list(attr)
     return np.asarray(items).astype(type_.dtype.numpy).reshape(type_.shape)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 ALIGN = 64
 _WINDOWS = (64, 16, 4)
 
-_GENEROUS = 1.5
-"""Without a limit, the workspace may take this many times the least for independence."""
+_GENEROUS = 2.0
+"""Without a limit, the workspace may take this many times the least, so that what is independent
+need not wait for memory: two chains side by side need twice as much as one after the other."""
 
 
 @dataclass(frozen=True)

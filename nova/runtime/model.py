@@ -7,6 +7,7 @@ neither MLIR nor LLVM.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nova import knobs
+from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, save_artifact
 from nova.artifact.manifest import WeightsSpec
 from nova.artifact.tables import KernelSpec
 from nova.artifact.trust import sign_artifact
-from nova.errors import AttributeValueError, NovaError, UnknownKeywordError, WeightsError
+from nova.errors import (
+    ArtifactError,
+    AttributeValueError,
+    NovaError,
+    UnknownKeywordError,
+    WeightsError,
+)
 from nova.frontends.safetensors import write_layout
 from nova.graph.location import user_location
 from nova.log import enabled
@@ -32,7 +40,9 @@ from nova.runtime.weights import (
     ParamValues,
     bytes_of,
     choose_values,
+    find_beside,
     lay_out_values,
+    name_beside,
     no_values,
 )
 
@@ -251,13 +261,23 @@ class Model:
         private key to sign with (docs/deploying.md).
         """
         try:
-            data = self._file(Path(path), weights, params)
-            save_artifact(path, data if key is None else sign_artifact(data, key))
+            place = check_path(path)
+            if place.is_dir():
+                raise ArtifactError("cannot write the file: it is a folder", where=str(place))
+            # Looked for before anything is written: a kill leaves the old pair or the new one.
+            previous = find_beside(place)
+            data, beside = self._file(place, weights, params, previous)
+            save_artifact(place, data if key is None else sign_artifact(data, key))
+            if previous not in (None, beside):
+                with suppress(OSError):  # the new pair is there; this is tidying
+                    previous.unlink()
         except NovaError as error:
             raise error.located(str(user_location())) from None
 
-    def _file(self, path: Path, weights: str | None, params: Any) -> bytes | memoryview:
-        """The bytes of the file; an external file with the weights is written on the way."""
+    def _file(
+        self, path: Path, weights: str | None, params: Any, previous: Path | None
+    ) -> tuple[bytes | memoryview, Path | None]:
+        """The bytes of the file, and the external file with the weights, written on the way."""
         if weights not in (None, "embed", "external"):
             raise AttributeValueError(
                 f"weights is {weights!r}", hint="it is 'embed', 'external' or None"
@@ -269,13 +289,15 @@ class Model:
                     "values of params are given, but not where to put them",
                     hint="pass weights='embed' or weights='external' as well",
                 )
-            return self._executable.artifact.data
+            return self._executable.artifact.data, None
         specs = self._values.params
         embedded = self._executable.manifest.weights.kind == "embedded"
         if weights is None and params is None and embedded and not any(s.donated for s in specs):
-            return self._executable.artifact.data  # as it was, with its signature
+            return self._executable.artifact.data, None  # as it was, with its signature
         values = choose_values(specs, params, self._values.get())
-        return self._embed(values) if kind == "embed" else self._save_beside(path, values)
+        if kind == "embed":
+            return self._embed(values), None
+        return self._save_beside(path, values, previous)
 
     def _embed(self, values: Sequence[np.ndarray]) -> bytes | memoryview:
         from nova.artifact.patch import replace_embedded  # imports the linker's names
@@ -288,11 +310,12 @@ class Model:
         indices = [i for i, spec in enumerate(args) if spec.role == "param"]
         return self._relink(dict(zip(indices, map(bytes_of, values), strict=True)))
 
-    def _save_beside(self, path: Path, values: Sequence[np.ndarray]) -> bytes | memoryview:
+    def _save_beside(
+        self, path: Path, values: Sequence[np.ndarray], previous: Path | None
+    ) -> tuple[bytes | memoryview, Path]:
         from nova.artifact.patch import replace_external
 
-        beside = path.with_suffix(SUFFIX)
-        if beside == path:
+        if path.suffix == SUFFIX:
             raise WeightsError(
                 f"{SUFFIX} is the file of the weights; the program needs another name",
                 where=str(path),
@@ -301,9 +324,10 @@ class Model:
         layout, spec = lay_out_values(artifact.manifest, values)
         patched = replace_external(artifact, spec)
         data = self._relink(spec) if patched is None else memoryview(patched)
-        # First the weights: a program without them would be of no use.
-        write_layout(beside, layout)
-        return data
+        # First the weights: a program without them would be of no use. What was private stays so.
+        beside = name_beside(path, spec.sha256)
+        write_layout(beside, layout, like=previous or path)
+        return data, beside
 
     def _relink(self, weights: Weights) -> bytes:
         """The file with weights in a place that it does not have: needs its objects."""

@@ -8,6 +8,8 @@ trains.
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -16,14 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from nova.artifact.format import Artifact
+from nova.artifact.files import check_path
+from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
 from nova.dtypes import dtype
-from nova.errors import WeightsError
+from nova.errors import ArtifactError, WeightsError
 from nova.frontends.safetensors import Layout, lay_out, read_safetensors
 from nova.runtime.arrays import take_argument
 
 SUFFIX = ".safetensors"
+# How much of its SHA-256 is in the name of a file with weights.
+_DIGITS = 12
 # The length of a safetensors header, which stands before it.
 _PREFIX = 8
 
@@ -97,9 +102,35 @@ def read_values(artifact: Artifact, path: Path | None, weights: str | Path | Non
             )
         return _views(manifest, artifact.weights(), kind)
     if kind == "external":
-        beside = path.with_suffix(SUFFIX) if path is not None else None
-        return _read_external(manifest, Path(weights) if weights is not None else beside)
-    return no_values(manifest) if weights is None else _read_by_name(manifest, weights)
+        beside = name_beside(path, manifest.weights.sha256) if path is not None else None
+        return _read_external(manifest, check_path(weights) if weights is not None else beside)
+    return no_values(manifest) if weights is None else _read_by_name(manifest, check_path(weights))
+
+
+def name_beside(path: Path, digest: str) -> Path:
+    """The file with the external weights of the program at `path`.
+
+    Its name has the hash of its content: a save never writes over the weights of the program that
+    is there, so that a kill between the two files leaves the old pair.
+    """
+    return path.with_name(f"{path.stem}-{digest[:_DIGITS]}{SUFFIX}")
+
+
+def find_beside(path: Path) -> Path | None:
+    """The file with the weights of the program that is at `path` now, None where it has none."""
+    try:
+        if not any(_is_beside(path, name) for name in os.listdir(path.parent)):
+            return None  # the usual case, in which the program need not be read
+        spec = load_artifact(path).manifest.weights
+    except (OSError, ArtifactError):
+        return None
+    found = name_beside(path, spec.sha256)
+    return found if _is_beside(path, found.name) and found.is_file() else None
+
+
+def _is_beside(path: Path, name: str) -> bool:
+    pattern = f"{re.escape(path.stem)}-[0-9a-f]{{{_DIGITS}}}{re.escape(SUFFIX)}"
+    return re.fullmatch(pattern, name) is not None
 
 
 def _views(manifest: Manifest, pieces: Mapping[int, memoryview], kind: str) -> ParamValues:
@@ -152,7 +183,7 @@ def _read_external(manifest: Manifest, path: Path | None) -> ParamValues:
     return _views(manifest, pieces, "external")
 
 
-def _read_by_name(manifest: Manifest, path: str | Path) -> ParamValues:
+def _read_by_name(manifest: Manifest, path: Path) -> ParamValues:
     params = param_specs(manifest)
     found = read_safetensors(path)
     values = choose_values(params, found, [None] * len(params), str(path))

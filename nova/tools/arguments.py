@@ -30,7 +30,7 @@ def add_array_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--weights", metavar="FILE", help="a safetensors file with values of the params")
     add("--random", action="store_true", help="draw the arguments that have no value otherwise")
-    add("--seed", type=int, default=0, metavar="N", help="of --random (default 0)")
+    add("--seed", type=parse_count, default=0, metavar="N", help="of --random (default 0)")
 
 
 def parse_count(text: str) -> int:

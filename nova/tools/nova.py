@@ -13,10 +13,12 @@ import warnings
 
 from nova.errors import CacheWarning, NovaError, RecompileWarning
 from nova.tools.commands import COMMANDS
+from nova.tools.streams import open_closed_streams
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the tool; the return value is the exit status."""
+    open_closed_streams()
     args = make_parser().parse_args(argv)
     try:
         with warnings.catch_warnings():

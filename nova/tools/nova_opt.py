@@ -22,11 +22,13 @@ from nova.passes.base import Pass, option_name, run_pipeline
 from nova.passes.pipeline_parser import parse_pipeline
 from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
 from nova.tools.mlir_source import SEPARATOR, describe_error, render_diagnostic, split_input
+from nova.tools.streams import open_closed_streams
 from nova.tools.verify_diagnostics import check_diagnostics
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the tool; the return value is the exit status."""
+    open_closed_streams()
     args, rest = _make_parser().parse_known_args(argv)
     filename = "<stdin>" if args.file == "-" else args.file
     source = ""
@@ -35,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
             _list_passes()
             return 0
         data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
-        source = data.decode(errors="replace")
+        source = data.decode("utf-8-sig", errors="replace")
         text = decode_source(data, filename)
         with make_context() as context:
             context.allow_unregistered_dialects = args.allow_unregistered_dialect

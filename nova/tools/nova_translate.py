@@ -15,10 +15,12 @@ from pathlib import Path
 from nova.artifact.elf_runtime import why_no_runtime
 from nova.artifact.trust import read_private_key
 from nova.codegen.dump import write_stage
-from nova.errors import NovaError, PipelineError
+from nova.codegen.stages import Recorder
+from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source
 from nova.targets import parse_target
 from nova.tools.mlir_source import describe_error, render_diagnostic
+from nova.tools.streams import open_closed_streams
 from nova.translation import EMITS, STARTS, Translation, translate
 
 _TEXTS = ("nova", "linalg", "kernels", "buffers", "loops", "llvm", "ll", "asm")
@@ -26,31 +28,19 @@ _TEXTS = ("nova", "linalg", "kernels", "buffers", "loops", "llvm", "ll", "asm")
 
 def main(argv: list[str] | None = None) -> int:
     """Run the tool; the return value is the exit status."""
+    open_closed_streams()
     args = _make_parser().parse_args(argv)
     source: Source | None = None
     try:
         source = _read(args.file)
         _check_output(args)
-        result = translate(
-            source,
-            targets=args.target or ("cpu",),
-            entry=args.entry,
-            weights=args.weights,
-            start_from=args.start_from,
-            emit=args.emit,
-            fast_math=args.fast_math,
-        )
-        if args.dump_stages:
-            for number, (stage, text) in enumerate(result.stages.items()):
-                write_stage(Path(args.dump_stages), number, stage, text, "--dump-stages")
-        if args.timing:
-            _print_timing(result)
+        result = _translate(source, args)
         if result.emit == "so":
             _print_note(args.target)
         _write(result if args.sign is None else result.sign(args.sign), args.output)
     except NovaError as error:
         shown_for = source.name if source is not None and error.where else "nova-translate"
-        text = "" if source is None or source.is_bytecode else source.data.decode(errors="replace")
+        text = "" if source is None or source.is_bytecode else _show(source)
         sys.stderr.write(render_diagnostic(describe_error(error, shown_for), shown_for, text))
         return 1
     except BrokenPipeError:
@@ -119,6 +109,11 @@ def _read(file: str) -> Source:
     return read_source(Path(file))
 
 
+def _show(source: Source) -> str:
+    """The text that messages show lines of; it may be no text at all."""
+    return source.data.decode("utf-8-sig", errors="replace")
+
+
 def _check_output(args: argparse.Namespace) -> None:
     if args.sign is not None:
         if args.emit not in (None, "so"):
@@ -128,9 +123,45 @@ def _check_output(args: argparse.Namespace) -> None:
         raise PipelineError("a binary file does not go to a terminal", hint="name it with -o OUT")
 
 
+def _translate(source: Source, args: argparse.Namespace) -> Translation:
+    """The translation; what was asked about its stages is told also when one of them fails."""
+    recorder = Recorder()
+    try:
+        result = translate(
+            source,
+            targets=args.target or ("cpu",),
+            entry=args.entry,
+            weights=args.weights,
+            start_from=args.start_from,
+            emit=args.emit,
+            fast_math=args.fast_math,
+            recorder=recorder,
+        )
+    except NovaError as error:
+        try:
+            _tell_stages(recorder, args)
+        except (NovaError, OSError) as second:
+            error.add_note(f"the stages before it could not be written: {second}")
+        raise
+    _tell_stages(recorder, args)
+    return result
+
+
+def _tell_stages(recorder: Recorder, args: argparse.Namespace) -> None:
+    """What `--dump-stages` and `--timing` ask for, of the stages that were reached."""
+    if args.dump_stages:
+        for number, (stage, text) in enumerate(recorder.texts.items()):
+            write_stage(Path(args.dump_stages), number, stage, text, "--dump-stages")
+    if args.timing:
+        _print_timing(recorder)
+
+
 def _write(result: Translation, output: str) -> None:
     if output != "-":
-        result.save(output)
+        try:
+            result.save(output)
+        except ArtifactError as error:  # its place is no place in the source
+            raise ArtifactError(f"{output}: {error.what}") from error
         return
     sys.stdout.flush()
     if hasattr(sys.stdout, "buffer"):
@@ -147,10 +178,10 @@ def _print_note(targets: list[str] | None) -> None:
         print(f"nova-translate: note: {reason}", file=sys.stderr)
 
 
-def _print_timing(result: Translation) -> None:
-    total = sum(row["seconds"] for row in result.metrics.values())
+def _print_timing(recorder: Recorder) -> None:
+    total = sum(row["seconds"] for row in recorder.metrics.values())
     print("  seconds       bytes  stage", file=sys.stderr)
-    for stage, row in result.metrics.items():
+    for stage, row in recorder.metrics.items():
         print(f"{row['seconds']:9.4f}  {int(row['bytes']):10}  {stage}", file=sys.stderr)
     print(f"{total:9.4f}  {'':10}  total", file=sys.stderr)
 

@@ -63,7 +63,10 @@ def file_names(names: list[str]) -> list[str]:
     found: list[str] = []
     for number, name in enumerate(names):
         plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:100] or str(number)
-        found.append(f"{plain}-{number}.npy" if f"{plain}.npy" in found else f"{plain}.npy")
+        chosen = plain
+        while f"{chosen}.npy" in found:
+            chosen += f"-{number}"
+        found.append(f"{chosen}.npy")
     return found
 
 

@@ -273,6 +273,50 @@ def test_writer_that_loses_its_new_file_makes_another(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a"]
 
 
+@pytest.mark.parametrize("through_link", [False, True])
+def test_pipes_and_devices_are_written_to_and_stay(tmp_path, through_link):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    path = pipe
+    if through_link:
+        path = tmp_path / "link"
+        path.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically(path, [b"ab", b"c"])
+        assert os.read(reader, 10) == b"abc"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo() and path.is_symlink() == through_link
+
+
+def test_a_file_that_is_replaced_keeps_its_permission_bits(tmp_path):
+    path, other = tmp_path / "a", tmp_path / "b"
+    for bits in (0o600, 0o640, 0o755, 0o444):
+        path.write_bytes(b"old")
+        path.chmod(bits)
+        write_atomically(path, b"new")
+        assert path.read_bytes() == b"new" and path.stat().st_mode & 0o777 == bits
+        path.chmod(0o644)
+    path.chmod(0o600)
+    write_atomically(other, b"new", like=path)
+    assert other.stat().st_mode & 0o777 == 0o600
+    write_atomically(path, b"new", mode=0o400)
+    assert path.stat().st_mode & 0o777 == 0o400
+    umask = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "c", b"new")
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_missing_folder_is_told_by_the_name_that_was_asked_for(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        write_atomically(tmp_path / "no" / "x.nova", b"")
+    assert error.value.filename == str(tmp_path / "no" / "x.nova")
+
+
 WORKER = """
 import sys
 from pathlib import Path

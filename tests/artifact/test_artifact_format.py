@@ -444,7 +444,7 @@ def test_failed_save_leaves_nothing(tmp_path, monkeypatch, artifact_bytes):
         raise OSError("disk full")
 
     monkeypatch.setattr("os.replace", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ArtifactError, match="cannot write the file: disk full"):
         save_artifact(path, artifact_bytes)
     assert path.read_bytes() == b"before"
     assert len(list(tmp_path.iterdir())) == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
+from hashlib import sha256
 from pathlib import Path
 
 import ml_dtypes
@@ -16,10 +18,12 @@ from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
     ArgumentShapeError,
+    ArtifactError,
     AttributeValueError,
     WeightsError,
 )
 from nova.frontends.safetensors import read_safetensors, write_safetensors
+from nova.runtime import model as model_module
 
 A = np.arange(6, dtype="f4").reshape(2, 3)
 KINDS = ("embed", "external")
@@ -41,6 +45,11 @@ def values() -> dict[str, np.ndarray]:
 @pytest.fixture
 def program(values: dict[str, np.ndarray]) -> nova.Compiled:
     return affine(**values)
+
+
+def weights_file(folder: Path, stem: str = "m") -> Path:
+    [found] = folder.glob(f"{stem}-*.safetensors")
+    return found
 
 
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +88,7 @@ def test_a_file_with_weights_needs_only_inputs(
     np.testing.assert_array_equal(
         model.run([A], [np.zeros((3, 4), "f4"), values["b"]]), np.tile(values["b"], (2, 1))
     )
-    assert (tmp_path / "m.safetensors").exists() == (kind == "external")
+    assert len(list(tmp_path.glob("m-*.safetensors"))) == (kind == "external")
 
 
 def test_a_program_without_weights_asks_for_them(program: nova.Compiled, tmp_path: Path) -> None:
@@ -236,22 +245,25 @@ def test_external_weights_are_an_ordinary_safetensors_file(
     program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
     program.save(tmp_path / "m.nova", weights="external")
-    found = read_safetensors(tmp_path / "m.safetensors")
+    beside = weights_file(tmp_path)
+    assert beside.stem == "m-" + sha256(beside.read_bytes()).hexdigest()[:12]
+    found = read_safetensors(beside)
     assert found.keys() == values.keys()
     np.testing.assert_array_equal(found["w"], values["w"])
     moved = tmp_path / "elsewhere.safetensors"
-    (tmp_path / "m.safetensors").rename(moved)
+    beside.rename(moved)
     with pytest.raises(WeightsError, match="No such file") as caught:
         nova.load(tmp_path / "m.nova")
-    assert caught.value.where == str(tmp_path / "m.safetensors")
+    assert caught.value.where == str(beside)
     np.testing.assert_array_equal(nova.load(tmp_path / "m.nova", weights=moved)(A), program(A))
 
 
 def test_other_weights_are_noticed(
     program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    path, beside = tmp_path / "m.nova", tmp_path / "m.safetensors"
+    path = tmp_path / "m.nova"
     program.save(path, weights="external")
+    beside = weights_file(tmp_path)
     good = beside.read_bytes()
     damaged = bytearray(good)
     damaged[-1] ^= 1
@@ -263,6 +275,57 @@ def test_other_weights_are_noticed(
     write_safetensors(beside, {"w": values["w"] * 2, "b": values["b"]})
     with pytest.raises(WeightsError, match="SHA-256 differs"):
         nova.load(path)
+
+
+# Another test of this process may have loaded jax, which warns of every fork.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+def test_a_kill_between_the_two_files_leaves_the_old_pair(
+    program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    path = tmp_path / "m.nova"
+    program.save(path, weights="external")
+    child = os.fork()
+    if child == 0:
+        model_module.save_artifact = lambda *given: os._exit(9)  # in this process only
+        program.save(path, weights="external", params={"b": values["b"] + 1})
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert len(list(tmp_path.glob("m-*.safetensors"))) == 2
+    np.testing.assert_array_equal(nova.load(path).params["b"], values["b"])
+
+
+def test_the_weights_that_a_save_replaces_are_removed(
+    program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    path, other = tmp_path / "m.nova", tmp_path / "m-0123456789ab.safetensors"
+    program.save(path, weights="external")
+    first = weights_file(tmp_path)
+    program.save(path, weights="external")  # the same values: the same file
+    assert weights_file(tmp_path) == first
+    first.chmod(0o600)
+    other.write_bytes(b"of somebody else")
+    program.save(path, weights="external", params={"b": values["b"] + 1})
+    assert not first.exists() and other.exists()
+    other.unlink()
+    assert weights_file(tmp_path).stat().st_mode & 0o777 == 0o600, "private weights stay so"
+    np.testing.assert_array_equal(nova.load(path).params["b"], values["b"] + 1)
+    nova.load(path).save(path, weights="embed")
+    assert [p.name for p in tmp_path.iterdir()] == ["m.nova"]
+    np.testing.assert_array_equal(nova.load(path).params["b"], values["b"] + 1)
+
+
+def test_paths_that_are_none(program: nova.Compiled, tmp_path: Path) -> None:
+    for kind in (None, *KINDS):
+        with pytest.raises(ArtifactError, match="it is a folder"):
+            program.save(tmp_path, weights=kind)
+    for path, message in (("a\0b", "no NUL character"), ("", "is empty")):
+        for use in (nova.load, program.save):
+            with pytest.raises(ArtifactError, match=message):
+                use(path)
+    program.save(tmp_path / "m.nova")
+    with pytest.raises(ArtifactError, match="no NUL character"):
+        nova.load(tmp_path / "m.nova", weights="a\0b")
+    assert [p.name for p in tmp_path.parent.glob(f"{tmp_path.name}*")] == [tmp_path.name]
 
 
 def test_weights_by_name_for_a_program_without(

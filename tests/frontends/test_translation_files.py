@@ -117,6 +117,26 @@ def test_the_same_input_gives_the_same_bytes() -> None:
     assert first.data == second.data
 
 
+def test_the_number_of_threads_does_not_change_the_bytes() -> None:
+    layers = "".join(
+        f"  %w{i} = stablehlo.constant dense<0.5> : tensor<64x{64 + i}xf32>\n"
+        f"  %p{i} = stablehlo.dot_general %x{i}, %w{i}, contracting_dims = [1] x [0]"
+        f" : (tensor<64x64xf32>, tensor<64x{64 + i}xf32>) -> tensor<64x{64 + i}xf32>\n"
+        f"  %x{i + 1} = stablehlo.slice %p{i} [0:64, 0:64]"
+        f" : (tensor<64x{64 + i}xf32>) -> tensor<64x64xf32>\n"
+        for i in range(7)
+    )
+    text = (
+        "func.func @main(%x0: tensor<64x64xf32>) -> tensor<64x64xf32> {\n"
+        f"{layers}  return %x7 : tensor<64x64xf32>\n}}"
+    )
+    made = []
+    for threads in (1, 4):
+        with nova.knobs.override(threads=threads):
+            made.append(nova.translate(text, targets="x86_64-v3").data)
+    assert made[0] == made[1]
+
+
 def test_targets_of_one_file() -> None:
     with pytest.raises(TargetError, match="of one architecture: x86_64 is x86_64, aarch64 is"):
         nova.translate(STABLEHLO, targets=("x86_64", "aarch64"))

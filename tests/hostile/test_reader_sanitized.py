@@ -24,7 +24,9 @@ CHUNK = 60
 def build_reader(compiler: str, folder: Path, sanitize: str, *sources: str) -> Path:
     """The fuzz target, as native/fuzz/README.md says."""
     program = folder / "fuzz_file"
-    reader = [p for p in (NATIVE / "src").glob("*.c") if p.name not in ("self.c", "ciface.c")]
+    folders = (NATIVE / "src", NATIVE / "src" / "scheduler")
+    found = [path for f in folders for path in f.glob("*.c")]
+    reader = [path for path in found if path.name not in ("self.c", "ciface.c")]
     command = [compiler, "-std=c11", "-g", "-O1", f"-fsanitize={sanitize}"]
     command += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}"]
     files = [*(NATIVE / "fuzz" / source for source in sources), *sorted(reader)]

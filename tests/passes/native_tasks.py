@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from llvmlite import binding as llvm
 
+from nova.artifact.tables import Tables
 from nova.codegen.compile import translate
 from nova.codegen.llvm import compile_objects, target_machine
 from nova.codegen.stages import Recorder, run_stages
-from nova.codegen.tables import Tables, read_tables
+from nova.codegen.tables import read_tables
 from nova.mlir.bindings import ir
 from nova.mlir.context import make_context
 from nova.mlir.emit import emit_module
@@ -39,6 +40,7 @@ class Loaded:
     """A program whose kernels can be called; `engine` keeps the code alive."""
 
     tables: Tables
+    constants: bytes
     footprints: tuple[Footprint, ...]
     entries: tuple[Any, ...]
     engine: Any
@@ -87,7 +89,7 @@ class Loaded:
                     np.ascontiguousarray(array).view(np.uint8).ravel()
                 )
         if ("constant", 0) in memory:
-            constants = np.frombuffer(self.tables.constants, np.uint8)
+            constants = np.frombuffer(self.constants, np.uint8)
             memory["constant", 0][: constants.size] = constants
         return memory
 
@@ -118,19 +120,19 @@ def load_plan(plan: Plan, settings: Settings) -> Loaded:
 
 def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> Loaded:
     """The same from a module at the stage `after`, which is used up."""
-    found: list[tuple[Tables, tuple[Footprint, ...]]] = []
+    found: list[tuple[Tables, bytes, tuple[Footprint, ...]]] = []
 
     def observe(stage: str, module: ir.Module) -> None:
         if stage == "loops":
             touched = tuple(load_footprint(kernel) for kernel in kernels(module))
-            found.append((read_tables(module), touched))
+            found.append((*read_tables(module), touched))
 
     run_stages(module, settings, Recorder(), after=after, observe=observe)
     target = parse_target(settings.target)
     engine = _load(compile_objects(translate(module), target, 1), target)
-    tables, footprints = found[0]
+    tables, constants, footprints = found[0]
     entries = tuple(_KERNEL(engine.get_function_address(k.symbol)) for k in tables.kernels)
-    return Loaded(tables, footprints, entries, engine)
+    return Loaded(tables, constants, footprints, entries, engine)
 
 
 def _load(objects: Iterable[bytes], target: Any) -> Any:

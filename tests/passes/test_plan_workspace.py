@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nova
-from nova.codegen.tables import Tables, read_tables
+from nova.artifact.tables import Tables
+from nova.codegen.tables import read_tables
 from nova.graph.interpret import evaluate
 from nova.mlir.bindings import ir
 from nova.mlir.context import make_context
@@ -111,7 +112,7 @@ def _check(graph: Graph, serial_work: int) -> tuple[list[Placed], Tables]:
     run_pipeline(module, [*nova_to_linalg(), forming, *kernels_to_buffers()])
     placed = _placed(module)
     run_pipeline(module, buffers_to_loops())
-    tables = read_tables(module)
+    tables, _ = read_tables(module)
     for buffer in placed:
         assert buffer.offset % 64 == 0
         assert buffer.offset + buffer.size <= tables.workspace_size

@@ -130,9 +130,10 @@ def test_what_does_not_fit_is_refused(model: str, capsys: pytest.CaptureFixture[
     assert "3 arrays given" in fail(capsys, model, "--input", "x.npy", "w.npy", "x.npy")
     assert "no argument 'v'" in fail(capsys, model, "--input", "v=x.npy", "w.npy")
     assert "two arrays are given for 'x'" in fail(capsys, model, "--input", "x=x.npy", "x=x.npy")
-    with pytest.raises(SystemExit):
-        main(["run", model, "--repeat", "-1"])
-    assert "'-1' is no whole number" in capsys.readouterr().err
+    for option in ("--repeat", "--seed"):
+        with pytest.raises(SystemExit):
+            main(["run", model, option, "-1"])
+        assert "'-1' is no whole number" in capsys.readouterr().err
 
 
 def test_files_that_hold_no_array(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,6 +183,12 @@ def test_names_of_files_stay_in_the_folder() -> None:
         assert Path(name).name == name and name.endswith(".npy") and not name.startswith(".")
         assert len(name) < 120 and name.isascii() and name.isprintable()
     assert names[-1] == "x.npy"
+
+
+def test_file_names_never_meet() -> None:
+    """A number that tells two names apart may make a third one."""
+    names = file_names(["x_-2", "x/", "x:", "x?", "x_-3"])
+    assert len(set(names)) == 5
 
 
 def test_summary_of_odd_arrays() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 import nova
 from nova.artifact.format import load_artifact
-from nova.errors import PipelineError, TargetError
+from nova.codegen import stages
+from nova.errors import ArtifactError, ImportedProgramError, PipelineError, TargetError
 from nova.runtime.executor import Executable
 from nova.tools.nova_translate import main
 
@@ -146,6 +147,51 @@ def test_timing(source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert main([str(source), "-o", str(tmp_path / "x.nova"), "--timing"]) == 0
     lines = capfd.readouterr().err.splitlines()
     assert [line.split()[-1] for line in lines[1:]] == [*STAGES, "object", "artifact", "total"]
+
+
+def test_stages_before_a_failure_are_told(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(settings: object) -> list[object]:
+        raise PipelineError("the stage loops fails")
+
+    monkeypatch.setitem(stages.MLIR_STAGES, "loops", fail)
+    folder, output = tmp_path / "stages", tmp_path / "x.nova"
+    words = [str(source), "-o", str(output), "--timing", "--dump-stages"]
+    assert main([*words, str(folder)]) == 1
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.split()[-1] for line in lines[1:-1]] == [*STAGES[:4], "total"]
+    assert lines[-1].endswith("the stage loops fails") and not output.exists()
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [f"{i}-{stage}.mlir" for i, stage in enumerate(STAGES[:4])]
+    # A folder that cannot be written does not hide why the stage failed.
+    assert main([*words, "/dev/null/x"]) == 1
+    said = capfd.readouterr().err
+    assert "error: the stage loops fails" in said and "could not be written" in said
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, output = tmp_path / "bom.mlir", tmp_path / "x.nova"
+    path.write_text(PROGRAM, encoding="utf-8-sig")
+    assert main([str(path), "-o", str(output)]) == 0
+    np.testing.assert_allclose(run_file(output), np.tanh(X @ W), rtol=1e-5, atol=1e-6)
+    assert nova.translate("\ufeff" + PROGRAM, emit="linalg").data
+    path.write_text("func.func @main() { oops }", encoding="utf-8-sig")
+    assert main([str(path), "-o", str(output)]) == 1
+    first, line, caret = capfd.readouterr().err.splitlines()[:3]
+    column = int(first.split(":")[2])
+    assert line == "func.func @main() { oops }" and caret == " " * (column - 1) + "^"
+
+
+def test_a_folder_is_no_output(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(source), "-o", str(tmp_path)]) == 1
+    assert f"{tmp_path}: cannot write the file: Is a directory" in capfd.readouterr().err
+    with pytest.raises(ArtifactError, match="Is a directory"):
+        nova.translate(PROGRAM, emit="linalg").save(tmp_path)
+    with pytest.raises(ImportedProgramError, match="no NUL character"):
+        nova.translate("a\0b")
 
 
 def test_several_targets_share_the_first_stages() -> None:

@@ -31,7 +31,8 @@ NOVA_API nova_status nova_open(const char *path, nova_model **model, nova_error 
  * that a file can be unloaded. NULL is fine. In a child of fork() it waits for no run of the parent. */
 NOVA_API void nova_close(nova_model *model);
 
-/* The signature, owned by the model; NULL for an index that there is not. Thread-safe. */
+/* The signature, owned by the model; NULL for an index that there is not. Here and
+ * below, NULL is taken for a model and has nothing: the answer is 0 or NULL. Thread-safe. */
 NOVA_API size_t nova_argument_count(const nova_model *model);
 NOVA_API size_t nova_output_count(const nova_model *model);
 NOVA_API const nova_tensor_info *nova_argument(const nova_model *model, size_t index);

@@ -81,7 +81,7 @@ typedef struct {
     void *stack_data[STACK_SLOTS];
 } Call;
 
-/* A submitted run in flight is in a list, which the GIL guards; run_type.c has the rest. */
+/* A submitted run in flight is in a list, which the GIL guards; runs.h has the rest. */
 typedef struct Run Run;
 extern Run *runs_in_flight;
 
@@ -182,7 +182,8 @@ PyObject *module_configure(PyObject *module, PyObject *args);
 PyObject *module_override(PyObject *module, PyObject *args);
 
 /* The exception for a run that ended with `result`, as `report` makes it; `cause` is an exception that
- * stopped it, or NULL; `dropped` when it was that of a run before it in the stream. A new reference; NULL with an exception. */
+ * stopped it, or NULL; `dropped` when it was that of a run before it in the stream. A new reference;
+ * NULL with an exception. */
 PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
                          const nova_run_result *result, PyObject *cause, bool dropped);
 

@@ -14,7 +14,8 @@ from nova.runtime.trace.graph import TaskGraph
 from nova.runtime.trace.peaks import Peaks
 
 _OF_PEAK = {"matrix": 0.7, "vector": 0.05, "host": 0.02}
-"""What kernels reach of a core's multiply-adds: an `exp` is one operation, and far from one."""
+"""What kernels reach of a core's multiply-adds: an `exp` is one operation, and far from one.
+Estimates, as are the copies and the time of a task below: they are not fitted to measurements."""
 
 _OF_COPY = 0.8
 

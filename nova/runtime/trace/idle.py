@@ -18,7 +18,7 @@ from nova.runtime.trace.timeline import NOT_STOLEN, Timeline
 REASONS = ("dependency", "no task left", "sleeping", "stealing", "dispatch")
 
 SLEEP_NS = 50_000
-"""Workers look for work about this long before they sleep."""
+"""An idle core counts as asleep after this long. A guess: records do not say when it slept."""
 
 
 def idle_reasons(timeline: Timeline) -> dict[str, int]:

@@ -1,0 +1,134 @@
+/* Waiting for submitted runs: for one, for all at exit, and for those that somebody watches. */
+#include "runs.h"
+
+#include <errno.h>
+#include <time.h>
+
+bool runs_closing;
+
+enum { SLICE_MS = 50 }; /* how often a waiting thread looks at signals */
+
+bool read_timeout(PyObject *object, uint64_t *timeout_ns)
+{
+    *timeout_ns = 0;
+    if (object == Py_None)
+        return true;
+    double seconds = PyFloat_AsDouble(object);
+    if (seconds == -1.0 && PyErr_Occurred())
+        return false;
+    if (!(seconds >= 0)) {
+        PyErr_Format(PyExc_ValueError, "a timeout of %R seconds", object);
+        return false;
+    }
+    /* 0 means that there is none: the shortest one is a nanosecond. */
+    *timeout_ns = seconds < 1e9 ? (uint64_t)(seconds * 1e9) + 1 : UINT64_C(1000000000000000000);
+    return true;
+}
+
+static struct timespec soon(uint64_t ns)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    uint64_t nanoseconds = (uint64_t)time.tv_nsec + ns;
+    time.tv_sec += (time_t)(nanoseconds / 1000000000u);
+    time.tv_nsec = (long)(nanoseconds % 1000000000u);
+    return time;
+}
+
+/* Waits up to a moment for a run to end. Without the GIL. */
+static void wait_a_moment(Run *run, uint64_t ns)
+{
+    struct timespec until = soon(ns);
+    pthread_mutex_lock(&runs_lock);
+    run->waiters++;
+    int result = 0;
+    while (run->state < FINISHED && result != ETIMEDOUT)
+        result = pthread_cond_timedwait(&run_changed, &runs_lock, &until);
+    run->waiters--;
+    pthread_mutex_unlock(&runs_lock);
+}
+
+int run_wait_for(Run *run, uint64_t timeout_ns)
+{
+    const uint64_t slice = SLICE_MS * UINT64_C(1000000);
+    uint64_t now = nova_clock_ns(), until;
+    if (__builtin_add_overflow(now, timeout_ns, &until))
+        until = UINT64_MAX;
+    while (!run_reap(run)) {
+        now = nova_clock_ns();
+        if (now >= until)
+            return 0;
+        uint64_t ns = until - now < slice ? until - now : slice;
+        Py_BEGIN_ALLOW_THREADS
+        if (run_state(run) == REAPING) /* by another thread, which is quick */
+            (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+        else
+            wait_a_moment(run, ns);
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 1;
+}
+
+PyObject *module_reap(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    runs_reap();
+    Py_RETURN_NONE;
+}
+
+PyObject *module_drain(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    runs_closing = true;
+    while (runs_in_flight != NULL) {
+        Run *run = runs_in_flight;
+        Py_INCREF((PyObject *)run);
+        int result = run_wait_for(run, UINT64_MAX);
+        Py_DECREF((PyObject *)run);
+        if (result < 0)
+            return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *module_await_finished(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&runs_lock);
+    while (finished_runs == NULL)
+        pthread_cond_wait(&run_noticed, &runs_lock);
+    pthread_mutex_unlock(&runs_lock);
+    Py_END_ALLOW_THREADS
+    PyObject *found = PyList_New(0);
+    if (found == NULL)
+        return NULL;
+    for (;;) {
+        pthread_mutex_lock(&runs_lock);
+        Run *run = finished_runs;
+        bool owned = false;
+        if (run != NULL) {
+            finished_runs = run->next_finished;
+            run->listed = false;
+            owned = run->state > FINISHED; /* `take_finished` has left a reference here */
+        }
+        pthread_mutex_unlock(&runs_lock);
+        if (run == NULL)
+            return found;
+        int result = run->wanted ? PyList_Append(found, (PyObject *)run) : 0;
+        if (!owned) {
+            Py_INCREF((PyObject *)run);
+            run_reap(run);
+        }
+        Py_DECREF((PyObject *)run);
+        if (result < 0) {
+            Py_DECREF(found);
+            return NULL;
+        }
+    }
+}
