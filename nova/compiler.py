@@ -32,6 +32,7 @@ from nova.errors import (
     ConcreteValueError,
     GraphError,
     NovaError,
+    TargetError,
     WorkspaceError,
 )
 from nova.graph.gradients import gradients
@@ -152,9 +153,14 @@ def compile_text(text: str, stage: str, settings: Settings, name: str) -> Compil
 
 
 def check_target(target: str) -> None:
-    """TargetError at the user's line unless `target` names something to compile for."""
+    """TargetError at the user's line unless `target` names something to compile for and run."""
     try:
-        parse_target(target)
+        wanted, here = parse_target(target), parse_target("cpu")
+        if wanted.arch != here.arch:
+            raise TargetError(
+                f"target {target!r}: what compile() gives runs here, and this is {here.arch}",
+                hint=f"nova.translate(program.mlir_source, targets={target!r}) writes a file",
+            )
     except NovaError as error:
         raise error.located(str(user_location())) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -76,6 +77,8 @@ FAILING_MODULE = """func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
 HERE = "the line of the lambda"
 
 # (class, what is done wrong, what the message has, where it points)
+FOREIGN = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
+
 MISTAKES = [
     (errors.ShapeError, lambda: tensor() + np.ones(4), r"add: .*\(2, 3\).*\(4,\)", HERE),
     (errors.ShapeError, lambda: nova.split(tensor(), 4), "split: axis 0 of size 2", HERE),
@@ -124,6 +127,7 @@ MISTAKES = [
     (errors.DonationError, lambda: step()(READ_ONLY), "'x' is updated .* read-only", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cuda:sm_80"), "device code", HERE),
+    (errors.TargetError, lambda: nova.compile(tensor(), target=FOREIGN), "runs here", HERE),
     (errors.MLIRSyntaxError, lambda: parse("func.func @f(\n"), "expected", "m.mlir:1:14"),
     (errors.ImportedProgramError, lambda: nova.translate("gone.mlir"), "cannot read", "gone.mlir"),
     (errors.ImportedProgramError, lambda: imported("<?xf32>", "abs"), "%arg0|'arg0'", "<text>:1:"),
