@@ -102,6 +102,10 @@ def environment(scratch: Path, threads: int) -> dict[str, str]:
     return values
 
 
+# The idle threads of OpenMP spin this long after a call, and would take a core from who comes next.
+_SPIN_SECONDS = 0.25
+
+
 def _rows(module: ModuleType, numbers: str) -> list[dict[str, Any]]:
     """A row per contender with no numbers yet; why, for one that the workload does not run."""
     return [
@@ -136,6 +140,8 @@ def run_loop(
         offset = turn % len(sound) if sound else 0
         for row in sound[offset:] + sound[:offset]:
             if "failed" not in row:
+                if threads > 1:
+                    time.sleep(_SPIN_SECONDS)
                 row["seconds"].append(ask(row, "measure").get("seconds"))
     for row in sound:
         if "failed" not in row:
