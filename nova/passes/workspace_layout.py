@@ -18,9 +18,6 @@ _GENEROUS = 2.0
 """Without a limit, the workspace may take this many times the least, so that what is independent
 need not wait for memory: two chains side by side need twice as much as one after the other."""
 
-_SMALL = 16 << 20
-"""And this many bytes in any case."""
-
 
 @dataclass(frozen=True)
 class Lifetime:
@@ -60,7 +57,7 @@ def lay_out(buffers: Sequence[Lifetime], before: Sequence[int], limit: int | Non
     least = _smallest(buffers, tries=1 if limit is None else 3)
     if limit is not None and least.size > limit:
         return least
-    allowed = max(int(least.size * _GENEROUS), _SMALL) if limit is None else limit
+    allowed = int(least.size * _GENEROUS) if limit is None else limit
     used = [sum(1 << c for c in b.calls) for b in buffers]
 
     def ordered(i: int, j: int) -> bool:
