@@ -126,11 +126,22 @@ static bool reap_one(Run *run)
     return true;
 }
 
+/* Whether a run before it in its stream is not reaped yet, maybe by another thread right now. */
+static bool is_behind(const Run *run)
+{
+    if (run->stream != NULL)
+        for (const Run *other = run->before; other != NULL; other = other->before)
+            if (other->stream == run->stream)
+                return true;
+    return false;
+}
+
 void runs_reap(void)
 {
-    /* A report is Python: other threads may reap while it runs. So look from the start after each. */
+    /* A report is Python: other threads may reap while it runs. So look from the start after each, and
+     * leave what comes behind a run that is being reaped to who reaps that: its error comes first. */
     for (Run *run = runs_in_flight; run != NULL;) {
-        if (run_state(run) == FINISHED) {
+        if (run_state(run) == FINISHED && !is_behind(run)) {
             reap_one(run);
             run = runs_in_flight;
         } else {

@@ -60,7 +60,7 @@ int run_wait_for(Run *run, uint64_t timeout_ns)
             return 0;
         uint64_t ns = until - now < slice ? until - now : slice;
         Py_BEGIN_ALLOW_THREADS
-        if (run_state(run) == REAPING) /* by another thread, which is quick */
+        if (run_state(run) >= FINISHED) /* another thread reaps it, or one before it: that is quick */
             (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
         else
             wait_a_moment(run, ns);
