@@ -75,17 +75,22 @@ class RunFuture:
             if pending:  # ended a moment ago: behind those that are yet to be called
                 self._callbacks.append(function)
         if not pending:
-            function(self)
+            self._call(function)
 
     def _call_back(self) -> None:
         for function in self._callbacks:
-            try:
-                function(self)
-            except Exception:
-                import logging  # only on the way to an error
-
-                logging.getLogger("nova").exception("a callback of a future failed")
+            self._call(function)
         self._callbacks.clear()
+
+    def _call(self, function: Callable[[RunFuture], Any]) -> None:
+        """A callback's error is logged, whether the run had ended before or not: nobody who
+        waits for the run has asked for it."""
+        try:
+            function(self)
+        except Exception:
+            import logging  # only on the way to an error
+
+            logging.getLogger("nova").exception("a callback of a future failed")
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio  # whoever awaits has it

@@ -124,13 +124,16 @@ def test_callbacks_of_a_run_that_ended_come_at_once(arrays):
     assert called == [future]
 
 
-def test_a_callback_that_fails_is_logged(arrays, caplog):
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_callback_that_fails_is_logged(arrays, caplog, ended):
     done = threading.Event()
 
     def fail(_: object) -> None:
         raise LookupError("oh")
 
     future = chains.submit(*arrays)
+    if ended:
+        future.result()
     future.add_done_callback(fail)
     future.add_done_callback(lambda _: done.set())
     assert done.wait(30)
