@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from nova.errors import KnobError
 
-TOPICS = ("compile", "cache", "run", "load")
+TOPICS = ("compile", "cache", "run", "load", "tune")
 
 
 class Kind(NamedTuple):
@@ -197,6 +197,8 @@ KNOBS: dict[str, Knob] = {
              "Nanoseconds of estimated work that one task should have."),
         Knob("max_workspace", LIMIT, None, "none",
              "Bytes of scratch memory that a run may use; a program that needs more is refused."),
+        Knob("tune", SECONDS, 0.0, "0",
+             "Seconds a compile may spend on trying schedules on this machine; see tuning.md."),
         Knob("check", CHECK, "off", "off",
              "Compare each step of a run with numpy (1) or stop at NaN (nan); see debugging.md."),
         Knob("progress", _one_of("auto", "on", "off"), "auto", "auto",
@@ -223,6 +225,7 @@ serial_work: int
 tile_work: int
 task_ns: int
 max_workspace: int | None
+tune: float
 check: str
 progress: str
 trusted_keys: tuple[str, ...]
