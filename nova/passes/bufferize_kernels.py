@@ -12,7 +12,7 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_ops, functions, functions_by_name, main_function
 from nova.passes.base import Pass, UpstreamPass
-from nova.passes.form_kernels import root as reshaped_root
+from nova.passes.group_ops import root as reshaped_root
 from nova.passes.loop_buffers import yield_in_place
 
 _ONE_SHOT = (

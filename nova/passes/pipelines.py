@@ -19,6 +19,7 @@ from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
 from nova.passes.fold_transposes import FoldTransposes
 from nova.passes.form_kernels import FormKernels
+from nova.passes.fuse_elementwise import FuseElementwise
 from nova.passes.lower_control_flow import LowerControlFlow
 from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
@@ -101,7 +102,7 @@ def linalg_fusion() -> list[Pass]:
         UpstreamPass("canonicalize,cse"),
         # Before fusion, which would make a transpose part of other elementwise work.
         FoldTransposes(),
-        UpstreamPass("linalg-fuse-elementwise-ops"),
+        FuseElementwise(),
         # After fusion: before it, the reshapes around unit dimensions would get in the way.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         UpstreamPass("linalg-generalize-named-ops"),

@@ -24,6 +24,7 @@ PASS_MODULES: dict[str, str] = {
     "export-kernels": "nova.passes.export_kernels",
     "fold-transposes": "nova.passes.fold_transposes",
     "form-kernels": "nova.passes.form_kernels",
+    "fuse-elementwise": "nova.passes.fuse_elementwise",
     "lower-control-flow": "nova.passes.lower_control_flow",
     "lower-kernels": "nova.passes.lower_kernels",
     "lower-scatter": "nova.passes.lower_scatter",
