@@ -90,7 +90,11 @@ def compile_module(target: Target, spec: Contraction) -> tuple[llvm.ModuleRef, l
         ExportKernels(target.vector_bits).run(module)
         text = llvm_dialect.translate_module_to_llvmir(module.operation)
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=llvm_cpu(target), features=target.llvm_features(), opt=3, reloc="pic"
+        cpu=llvm_cpu(target),
+        features=target.llvm_features(),
+        opt=3,
+        reloc="pic",
+        codemodel="small",
     )
     lowered = llvm.parse_assembly(_older_floats(text))
     lowered.triple, lowered.data_layout = target.triple, str(machine.target_data)
