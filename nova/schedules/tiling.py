@@ -1,8 +1,7 @@
 """How a contraction is cut: register tile, cache blocks, and the tile of C of one task.
 
-In: a target and a `Contraction`, whose `choice` may override any of the numbers; out: a `Tiling`,
-or the list of choices that are worth trying. `contraction.py` emits by it, the schedules of kernels
-ask for the size of tasks, and tuning tries the variants.
+In: a target and a `Contraction`, whose `choices` may override numbers; out: a `Tiling`, and
+the tile of a task. `contraction.py` emits by it, and the schedules of kernels ask for the tile.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import functools
 import itertools
 from dataclasses import dataclass, replace
 
+from nova.errors import ScheduleError
+from nova.schedules.choices import NO_CHOICES, Choices
 from nova.schedules.words import BITS
 from nova.targets import Target
 
@@ -22,25 +23,11 @@ _FEW_TILES, _SMALL_TILE = 4, 16_000_000
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Numbers of a tiling that replace those of the cost model; None leaves it the choice.
-
-    `mr` rows of `nv` vectors are a register tile; `kc`, `mc` and `nc` are the most steps of k, rows
-    and columns that are packed at a time; `rows` and `columns` are the tile of C of one task.
-    """
-
-    mr: int | None = None
-    nv: int | None = None
-    kc: int | None = None
-    mc: int | None = None
-    nc: int | None = None
-    rows: int | None = None
-    columns: int | None = None
-
-
-@dataclass(frozen=True)
 class Contraction:
-    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements."""
+    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
+
+    `choices` are what somebody has decided about its tiling; the rest follows from the sizes.
+    """
 
     m: int
     n: int
@@ -52,7 +39,7 @@ class Contraction:
     b_type: str
     acc_type: str
     accumulate: bool
-    choice: Choice = Choice()
+    choices: Choices = NO_CHOICES
 
 
 @dataclass(frozen=True)
@@ -91,7 +78,6 @@ def with_unit_columns(spec: Contraction) -> Contraction:
     columns_first = spec.c_strides[1] == 1 and spec.n > 1
     if not rows_first or columns_first:
         return spec
-    choice = replace(spec.choice, rows=spec.choice.columns, columns=spec.choice.rows)
     return replace(
         spec,
         m=spec.n,
@@ -101,25 +87,34 @@ def with_unit_columns(spec: Contraction) -> Contraction:
         c_strides=spec.c_strides[::-1],
         a_type=spec.b_type,
         b_type=spec.a_type,
-        choice=choice,
     )
 
 
 @functools.cache
 def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     """The tiling of a contraction whose C has unit columns, or neither."""
-    bits, choice = BITS[spec.acc_type], spec.choice
+    bits, choices = BITS[spec.acc_type], spec.choices
     vl, size = target.lanes(bits), bits // 8
     mr, nv = _register_tile(target, spec.m, spec.n, vl)
-    mr, nv = choice.mr or mr, choice.nv or nv
+    if choices.mr is not None or choices.nv is not None:
+        mr, nv = choices.mr or mr, choices.nv or nv
+        _check_registers(target, mr, nv)
     # A column panel takes most of L1, next to one row panel that streams through.
-    depth = choice.kc or min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
+    depth = choices.kc or min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
     k_blocks = max(1, -(-spec.k // depth))
     kc = max(1, -(-spec.k // k_blocks))
-    nc = choice.nc or nv * vl
+    nc = nv * vl
     budget = min(target.l2_bytes * 5 // 8, BUFFER_BYTES - kc * nc * size - (8 << 10))
-    most = choice.mc or max(1, budget // size // kc // mr) * mr
-    pieces = max(1, -(-spec.m // most))
+    most = max(1, budget // size // kc // mr)
+    if choices.mc is not None or choices.kc is not None:
+        wanted = -(-(choices.mc or 1) // mr)
+        if wanted > budget // size // kc // mr:
+            raise ScheduleError(
+                f"packed panels of mc={wanted * mr} rows and kc={kc} are more than a task may hold",
+                hint=f"kc * mc is at most {max(0, budget // size)} here",
+            )
+        most = wanted if choices.mc is not None else most
+    pieces = max(1, -(-spec.m // (most * mr)))
     mc = round_up(max(1, -(-spec.m // pieces)), mr)
     return Tiling(vl, mr, nv, k_blocks, kc, mc, nc)
 
@@ -131,7 +126,7 @@ def task_tile(target: Target, spec: Contraction) -> tuple[int, int]:
     of A may be and wide enough to keep the copying of A at a few percent; they are halved as long
     as there are too few to share out and halves are still worth a task.
     """
-    tiling, choice = choose_tiling(target, spec), spec.choice
+    tiling = choose_tiling(target, spec)
     rows, columns = tiling.mc, round_up(min(max(spec.n, 1), 512), tiling.nr)
 
     def tiles() -> int:
@@ -148,20 +143,21 @@ def task_tile(target: Target, spec: Contraction) -> tuple[int, int]:
             break
     while columns < spec.n and 2 * rows * columns * spec.k < _SMALL_TILE:
         columns += tiling.nr
-    return choice.rows or rows, choice.columns or columns
+    return rows, columns
 
 
-def register_tiles(target: Target, vl: int) -> list[tuple[int, int]]:
-    """Rows, and vectors a row, of all tiles that fit into the registers.
+def registers_used(target: Target, mr: int, nv: int) -> int:
+    """Vector registers of a tile of C with what it needs beside; one is for the compiler."""
+    return mr * nv + nv + (2 if target.has_fma else 3)
 
-    One register stays free for the compiler.
-    """
-    temporaries = 2 if target.has_fma else 3
-    return [
-        (mr, nv)
-        for nv, mr in itertools.product(range(1, 5), range(1, 17))
-        if mr * nv + nv + temporaries <= target.vector_registers
-    ]
+
+def _check_registers(target: Target, mr: int, nv: int) -> None:
+    used = registers_used(target, mr, nv)
+    if used > target.vector_registers:
+        raise ScheduleError(
+            f"a register tile of mr={mr} rows by nv={nv} vectors takes {used} registers, and "
+            f"{target.name} has {target.vector_registers}"
+        )
 
 
 def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
@@ -177,4 +173,7 @@ def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
         step = max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
         return -(-m // mr) * -(-n // (nv * vl)) * step, -mr * nv
 
-    return min(register_tiles(target, vl), key=cost)
+    tiles = [(mr, nv) for nv, mr in itertools.product(range(1, 5), range(1, 17))]
+    return min(
+        (t for t in tiles if registers_used(target, *t) <= target.vector_registers), key=cost
+    )
