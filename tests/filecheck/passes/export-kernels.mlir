@@ -29,3 +29,10 @@ llvm.func @k(%x: !llvm.ptr, %y: !llvm.ptr, %begin: i64, %end: i64) attributes {n
 llvm.func @other(%x: i64) {
   llvm.return
 }
+
+// What kernels share is seen by the objects of the file and by nobody else.
+// CHECK-LABEL: llvm.func hidden @part(
+// CHECK-SAME: "no-builtins", "nounwind", "noinline"
+llvm.func @part(%x: i64) attributes {nova.shared} {
+  llvm.return
+}
