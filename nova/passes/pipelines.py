@@ -25,6 +25,7 @@ from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
 from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
+from nova.passes.pack_constants import PackConstants
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
@@ -128,6 +129,8 @@ def buffers_to_loops(
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
+        # Behind the choices, which decide how panels look.
+        PackConstants(target, tile_work),
         LowerKernels(target, tile_work),
         UpstreamPass("canonicalize,cse"),
         PlanTasks(task_ns),
