@@ -142,7 +142,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         UpstreamPass(
             "convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"
             "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},"
-            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,"
+            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,"
             "reconcile-unrealized-casts"
         ),
         ExportKernels(vector_bits=machine.vector_bits),
