@@ -15,6 +15,7 @@ from nova.passes.base import Pass
 PASS_MODULES: dict[str, str] = {
     "bufferize-kernels": "nova.passes.bufferize_kernels",
     "canonicalize-nova": "nova.passes.canonicalize_nova",
+    "choose-schedules": "nova.passes.choose_schedules",
     "contract-products": "nova.passes.contract_products",
     "convert-nova-to-linalg": "nova.passes.convert_nova_to_linalg",
     "decompose-composites": "nova.passes.decompose_composites",
@@ -23,6 +24,7 @@ PASS_MODULES: dict[str, str] = {
     "export-kernels": "nova.passes.export_kernels",
     "fold-transposes": "nova.passes.fold_transposes",
     "form-kernels": "nova.passes.form_kernels",
+    "fuse-elementwise": "nova.passes.fuse_elementwise",
     "lower-control-flow": "nova.passes.lower_control_flow",
     "lower-kernels": "nova.passes.lower_kernels",
     "lower-scatter": "nova.passes.lower_scatter",
