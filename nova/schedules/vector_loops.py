@@ -60,11 +60,9 @@ class VectorLoops:
         extent = self.loop.size if low is None else _distance(low, high)
         left: Range | None = None
         if not self.lanes.masked and (extent is None or extent % self.lanes.width):
-            end = high if low is not None else index(extent)
+            end = index(self.loop.size) if low is None else high
             high = self._last_whole(low, end, extent)
             left = (high, end)
-            if low is None:
-                low, high = index(0), high
             extent = None if extent is None else extent - extent % self.lanes.width
         around = [
             i for i, loop in enumerate(self.nest.loops) if loop.parallel and i != self.lanes.loop

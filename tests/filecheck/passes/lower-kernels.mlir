@@ -91,8 +91,8 @@ func.func private @bools(%x: memref<8x4xi1>, %y: memref<8x4xi1>, %z: memref<8x4x
 
 // What is left of the last vector is done under a mask.
 // CHECK-LABEL: func.func private @odd(
-// CHECK: %[[MASK:.*]] = vector.constant_mask [3] : vector<8xi1>
 // CHECK: vector.load %{{.*}} : memref<11xf32>, vector<8xf32>
+// CHECK: %[[MASK:.*]] = vector.constant_mask [3] : vector<8xi1>
 // CHECK: vector.maskedload %{{.*}}, %[[MASK]]
 // CHECK: vector.maskedstore %{{.*}}, %[[MASK]]
 func.func private @odd(%x: memref<11xf32>, %y: memref<11xf32>) attributes {nova.grid = array<i64: 11>, nova.kernel, nova.work = 11 : i64} {
