@@ -25,6 +25,7 @@ from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
 from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
+from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
@@ -139,6 +140,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     machine = parse_target(target)
     return [
         StripHost(),
+        PlaceScratch(),
         # Before expand-math: its functions depend on exact rounding.
         *([RelaxMath()] if fast_math else []),
         ExpandMath(native_rounding=machine.native_rounding),

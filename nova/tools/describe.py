@@ -7,6 +7,7 @@ mapped. All that the commands know about the format is in this module.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import asdict
 from hashlib import sha256
@@ -20,6 +21,10 @@ from nova.artifact.tables import Tables
 from nova.artifact.trust import KEY_BYTES, check_trust, is_signed
 from nova.dtypes import dtype
 from nova.errors import ArtifactError, TrustError
+
+_SCHEDULE = re.compile(
+    r"^ *func\.func private @(\w+)\(.*nova\.schedule = \{([^}]*)\}", re.MULTILINE
+)
 
 
 def open_trusted(path: str) -> Artifact:
@@ -118,7 +123,15 @@ def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, An
         "tasks": [asdict(task) for task in tables.tasks],
         "task_graph": _task_graph(tables),
         "options": dict(sorted(spec.options.items())),
+        "schedules": _schedules(artifact, spec.target),
     }
+
+
+def _schedules(artifact: Artifact, target: str) -> dict[str, str]:
+    """What a person or tuning has chosen for kernels: `nova.schedule` of the stage loops."""
+    stages = artifact.stages()
+    text = stages.get(f"loops@{target}", stages.get("loops", ""))
+    return dict(_SCHEDULE.findall(text))
 
 
 def _task_graph(tables: Tables) -> dict[str, int]:

@@ -42,6 +42,7 @@ def make_tables(found: dict[str, Any]) -> list[Table]:
     """The description of a file as tables."""
     tables = [_summary(found), _signature(found), _variants(found), _tasks(found)]
     tables += [_kernels(variant) for variant in found["variants"]]
+    tables.append(_schedules(found))
     tables += [_features(found), _weights(found), _devices(found), _sections(found), _key(found)]
     return tables
 
@@ -141,6 +142,11 @@ def _kernels(variant: dict[str, Any]) -> Table:
         for k in variant["kernels"]
     ]
     return Table(f"kernels for {variant['target']}", header, rows)
+
+
+def _schedules(found: dict[str, Any]) -> Table:
+    rows = [(v["target"], k, s) for v in found["variants"] for k, s in v["schedules"].items()]
+    return Table("chosen schedules", ("target", "kernel", "schedule"), rows)
 
 
 def _features(found: dict[str, Any]) -> Table:
