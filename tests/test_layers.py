@@ -95,7 +95,8 @@ TABLE_IMPORTS: dict[str, set[str]] = {
 }
 
 # The extension module stands before all folders; only these reach for it.
-NATIVE = ("nova/artifact/", "nova/runtime/")
+# A target `cpu` has the features that the loader would accept.
+NATIVE = ("nova/artifact/", "nova/runtime/", "nova/targets.py")
 
 # Library -> where it may be imported.
 LIBRARIES = {

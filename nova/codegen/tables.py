@@ -16,6 +16,7 @@ from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
 from nova.mlir.types import dense_bytes
 from nova.mlir.walk import find_function, functions
+from nova.passes.place_scratch import scratch_size
 from nova.passes.plan_tasks import moved_bytes
 
 # What main may hold: calls, what they are given, and the end.
@@ -93,6 +94,7 @@ class _Reader:
             workspace_size=int(attributes["nova.workspace"].value),
             work=sum(specs[launch.kernel].flops for launch in launches),
             tasks=make_tasks(list(kernels.values()), launches, list(self.buffers)),
+            scratch_size=max(map(scratch_size, kernels.values()), default=0),
         )
         return tables, bytes(self.constants)
 
@@ -140,6 +142,7 @@ def _kernel_spec(function: Any) -> KernelSpec:
         flops=int(attributes["nova.work"].value),
         bytes=moved_bytes(function),
         location=_location_text(function.location),
+        takes_scratch=scratch_size(function) > 0,
     )
 
 

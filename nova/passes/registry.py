@@ -31,6 +31,7 @@ PASS_MODULES: dict[str, str] = {
     "lower-sort": "nova.passes.lower_sort",
     "make-signless": "nova.passes.make_signless",
     "pack-constants": "nova.passes.pack_constants",
+    "place-scratch": "nova.passes.place_scratch",
     "plan-tasks": "nova.passes.plan_tasks",
     "plan-workspace": "nova.passes.plan_workspace",
     "relax-math": "nova.passes.relax_math",

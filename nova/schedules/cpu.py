@@ -172,7 +172,7 @@ class KernelSchedule:
                     nest = self.nests[op]
                     buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
                     own = [ranges[i] if i < len(ranges) else None for i in range(len(nest.loops))]
-                    LoopEmitter(nest, buffers, own, mapping).emit()
+                    LoopEmitter(nest, buffers, own, mapping, self.target).emit()
                 else:
                     self._emit_nested(clone_into(op, mapping))
 
@@ -182,7 +182,7 @@ class KernelSchedule:
             nest = merge_inner(make_nest(inner), 0)
             with ir.InsertionPoint(inner), inner.location:
                 buffers = [_flatten(buffer_root(v)) for v in inner.operands]
-                LoopEmitter(nest, buffers, [None] * len(nest.loops)).emit()
+                LoopEmitter(nest, buffers, [None] * len(nest.loops), None, self.target).emit()
             inner.erase()
 
     def _tile_ranges(self, tile: Any) -> list[Range | None]:
