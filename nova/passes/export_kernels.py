@@ -13,6 +13,7 @@ from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
 from nova.passes.base import Pass
 from nova.passes.place_scratch import OFFSETS
+from nova.schedules.shared import SHARED
 
 BODY = "_body"
 
@@ -24,7 +25,8 @@ class ExportKernels(Pass):
     The entry loads the buffer pointers from `buf` and calls the body, which becomes internal and
     is inlined. The body's pointers are `noalias`: no two arguments of a kernel overlap in what is
     written. `no-builtins` keeps LLVM from turning loops into calls of memset and memcpy, which a
-    self-contained object does not have.
+    self-contained object does not have. Functions that kernels share become hidden symbols: kernels
+    of other objects call them, and nobody else.
     """
 
     name: ClassVar[str] = "export-kernels"
@@ -32,22 +34,29 @@ class ExportKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         for op in list(module.body.operations):
-            if op.operation.name == "llvm.func" and "nova.kernel" in op.operation.attributes:
-                if "passthrough" in op.operation.attributes:
-                    name = op.operation.attributes["sym_name"].value
+            if op.operation.name != "llvm.func":
+                continue
+            attributes = op.operation.attributes
+            if SHARED in attributes:
+                attributes["passthrough"] = self._passthrough("noinline")
+                attributes["visibility_"] = ir.Attribute.parse("1 : i64")  # hidden
+            elif "nova.kernel" in attributes:
+                if "passthrough" in attributes:
+                    name = attributes["sym_name"].value
                     raise LoweringError(f"@{name} is exported already", where=place_of(op.location))
                 self._export(op.operation)
+
+    def _passthrough(self, *more: str) -> ir.Attribute:
+        words = [f'"{word}"' for word in ("no-builtins", "nounwind", *more)]
+        if self.vector_bits:
+            words.append(f'["prefer-vector-width", "{self.vector_bits}"]')
+        return ir.Attribute.parse(f"[{', '.join(words)}]")
 
     def _export(self, body: Any) -> None:
         name = body.attributes["sym_name"].value
         body.attributes["sym_name"] = ir.StringAttr.get(name + BODY)
         body.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
-        passthrough = ['"no-builtins"', '"nounwind"']
-        if self.vector_bits:
-            passthrough.append(f'["prefer-vector-width", "{self.vector_bits}"]')
-        attributes = ir.Attribute.parse(f"[{', '.join(passthrough)}]")
-        inlined = ", ".join([*passthrough, '"alwaysinline"'])
-        body.attributes["passthrough"] = ir.Attribute.parse(f"[{inlined}]")
+        body.attributes["passthrough"] = self._passthrough("alwaysinline")
         arguments = list(body.regions[0].blocks[0].arguments)
         offsets = list(body.attributes[OFFSETS]) if OFFSETS in body.attributes else []
         pointers = len(arguments) - 2 - len(offsets)
@@ -57,7 +66,7 @@ class ExportKernels(Pass):
         body.attributes["arg_attrs"] = ir.ArrayAttr.get(
             [noalias] * pointers + [ir.DictAttr.get({})] * 2 + [aligned] * len(offsets)
         )
-        helper = ir.Module.parse(_entry_text(name, pointers, offsets, attributes))
+        helper = ir.Module.parse(_entry_text(name, pointers, offsets, self._passthrough()))
         helper.body.operations[1].operation.move_before(body)
 
 

@@ -30,6 +30,13 @@ llvm.func @other(%x: i64) {
   llvm.return
 }
 
+// What kernels share is seen by the objects of the file and by nobody else.
+// CHECK-LABEL: llvm.func hidden @part(
+// CHECK-SAME: "no-builtins", "nounwind", "noinline"
+llvm.func @part(%x: i64) attributes {nova.shared} {
+  llvm.return
+}
+
 // Buffers that place-scratch has placed lie in memory that the entry point takes.
 // CHECK-LABEL: llvm.func @scratch(
 // CHECK-SAME: %[[BUF:.*]]: !llvm.ptr, %[[BEGIN:.*]]: i64, %[[END:.*]]: i64, %[[SCRATCH:.*]]: !llvm.ptr)
