@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from nova.errors import KnobError
 
-TOPICS = ("compile", "cache", "run", "load")
+TOPICS = ("compile", "cache", "run", "load", "tune")
 
 
 class Kind(NamedTuple):
@@ -205,6 +205,8 @@ KNOBS: dict[str, Knob] = {
              "Nanoseconds of estimated work that one task should have."),
         Knob("max_workspace", LIMIT, None, "none",
              "Bytes of scratch memory that a run may use; a program that needs more is refused."),
+        Knob("tune", SECONDS, 0.0, "0",
+             "Seconds a compile may spend on trying schedules on this machine; see tuning.md."),
         Knob("output_pool", SIZE, _choose_output_pool, "1G, at most an eighth of memory",
              "Bytes of dropped large results that are kept for the next ones; 0 for none."),
         Knob("check", CHECK, "off", "off",
@@ -233,6 +235,7 @@ serial_work: int
 tile_work: int
 task_ns: int
 max_workspace: int | None
+tune: float
 output_pool: int
 check: str
 progress: str

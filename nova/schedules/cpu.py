@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import ceil, prod
 from typing import Any
 
-from nova.errors import ScheduleError
+from nova.errors import LoweringError, ScheduleError
 from nova.mlir.bindings import arith, ir, memref, scf
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.clone import clone_into
@@ -20,6 +20,7 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import find_ops
 from nova.schedules.choices import ATTRIBUTE, read_choices
+from nova.schedules.constants import panels_of, read_panels
 from nova.schedules.contraction import (
     emit_block,
     is_worth_packing,
@@ -63,7 +64,7 @@ class KernelSchedule:
         self.scratch = Scratch.of(ops, self.grid)
         self.block = kernel.entry_block
         self.skipped: set[Any] = set()
-        self.products = self._find_products()
+        self.products = self._find_products(kernel)
         try:
             self._check_choices()
             self.tile = self.choices.tile or self._choose_tile()
@@ -77,11 +78,12 @@ class KernelSchedule:
             self.nests = {
                 op: self.scratch.localized(nest, self.tile) for op, nest in self.nests.items()
             }
-            self.products = self._find_products()
+            self.products = self._find_products(kernel)
 
     # --- analysis -------------------------------------------------------------------------------
 
-    def _find_products(self) -> dict[Any, Product]:
+    def _find_products(self, kernel: Any) -> dict[Any, Product]:
+        packed = read_panels(kernel)
         products: dict[Any, Product] = {}
         ops = list(self.nests)
         for i, op in enumerate(ops):
@@ -92,9 +94,20 @@ class KernelSchedule:
                 product = replace(product, spec=replace(product.spec, choices=self.choices))
             if product is None or not is_worth_packing(self.target, product.spec):
                 continue
+            panels = packed.pop(buffer_root(list(op.operands)[1]), None)
+            if panels is not None and panels == panels_of(self.target, product.spec):
+                product = replace(product, spec=replace(product.spec, packed=True))
+            elif panels is not None:
+                packed[op] = panels
             products[op] = product
             if zeroed and not product.spec.accumulate:
                 self.skipped.add(before)  # the product overwrites: no zeros needed
+        if packed:
+            raise LoweringError(
+                f"@{kernel.name.value} has arguments packed for another schedule than its own",
+                where=place_of(kernel.location),
+                hint="run pack-constants for the same target and with the same nova.schedule",
+            )
         return products
 
     def _check_choices(self) -> None:
@@ -199,7 +212,7 @@ class KernelSchedule:
                     buffers[i] = shifted(buffer, first_point(nest, i, ranges))
             ranges = [r and (index(0), arith.subi(r[1], r[0])) for r in ranges]
         inner = [None] * (len(nest.loops) - len(ranges))
-        LoopEmitter(nest, buffers, [*ranges, *inner], mapping).emit()
+        LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target).emit()
 
     def _emit_nested(self, op: Any) -> None:
         """Write out the structured ops inside of a loop or branch, where they stand."""
@@ -207,7 +220,7 @@ class KernelSchedule:
             nest = merge_inner(make_nest(inner), 0)
             with ir.InsertionPoint(inner), inner.location:
                 buffers = [_flatten(buffer_root(v)) for v in inner.operands]
-                LoopEmitter(nest, buffers, [None] * len(nest.loops)).emit()
+                LoopEmitter(nest, buffers, [None] * len(nest.loops), None, self.target).emit()
             inner.erase()
 
     def _tile_ranges(self, tile: Any) -> list[Range | None]:
