@@ -102,7 +102,7 @@ class _Grouping:
             # Order inside of an untiled kernel is program order, so anything may join.
             last.grid, last.tiled = (), False
             return last
-        if structured is not None and after >= 0:
+        if structured is not None and after >= 0 and not structured.is_whole:
             group = self.groups[after]
             grid = self._shared_grid(group, structured)
             if grid and len(group.ops) < self.options.max_ops and _worth(group.grid, grid):
@@ -112,7 +112,9 @@ class _Grouping:
 
     def _new(self, structured: Structured | None) -> Group:
         grid = _own_grid(structured) if structured else ()
-        group = Group(len(self.groups), grid, tiled=bool(structured))
+        # The grid of what is computed whole need not be the leading dimensions of its results.
+        tiled = structured is not None and not structured.is_whole
+        group = Group(len(self.groups), grid, tiled=tiled)
         self.groups.append(group)
         return group
 

@@ -1,0 +1,3 @@
+"""stub"""
+def emit_gradient(*a):
+    raise NotImplementedError
