@@ -19,6 +19,7 @@ class Settings:
     tile_work    scalar operations that one tile should have.
     task_ns      nanoseconds of estimated work that one task should have.
     max_workspace  bytes of scratch memory that a run may use; None for no limit.
+    schedules    choices for kernels, as the pass `choose-schedules` takes them.
     """
 
     target: str = "cpu"
@@ -27,10 +28,12 @@ class Settings:
     tile_work: int = 65_536
     task_ns: int = 50_000
     max_workspace: int | None = None
+    schedules: tuple[str, ...] = ()
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
-        return {f.name: str(getattr(self, f.name)) for f in fields(self)}
+        found = {f.name: str(getattr(self, f.name)) for f in fields(self)}
+        return {**found, "schedules": " ".join(self.schedules)}
 
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:
@@ -43,6 +46,8 @@ class Settings:
             int(items["tile_work"]),
             int(items["task_ns"]),
             None if most == "None" else int(most),
+            # Files of before there were choices have none.
+            tuple(str(items.get("schedules", "")).split()),
         )
 
 

@@ -32,7 +32,7 @@ MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "linalg": lambda s: pipelines.nova_to_linalg(),
     "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work),
     "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
-    "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns),
+    "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns, s.schedules),
     "llvm": lambda s: pipelines.loops_to_llvm(s.target, s.fast_math),
 }
 # The stages that are the same for every target.

@@ -8,6 +8,8 @@ from nova.dtypes import ALL, DType, TensorType, bf16, bool_, f16, f32, f64, i8, 
 from nova.errors import DTypeError
 from nova.mlir.bindings import ir
 
+_BY_TEXT = {d.name: d for d in ALL if d not in (u8, bool_)} | {"i1": bool_, "ui8": u8, "si8": i8}
+
 
 def element_type(dtype: DType) -> ir.Type:
     """The signless MLIR element type; u8 is i8, bool is i1."""
@@ -64,7 +66,7 @@ def _bf16_bits(word: str) -> int:
 def nova_dtype(element: ir.Type) -> DType:
     """The Nova type of an MLIR element type; a signless i8 is i8."""
     try:
-        return _by_text()[str(element)]
+        return _BY_TEXT[str(element)]
     except KeyError:
         raise DTypeError(
             f"element type {element} is not one of Nova's",
@@ -89,8 +91,3 @@ def nova_type(type_: ir.Type) -> TensorType:
     if not shaped.has_rank or not shaped.has_static_shape:
         raise DTypeError(f"{type_} has no static shape", hint="Nova compiles static shapes only")
     return TensorType(tuple(shaped.shape), nova_dtype(shaped.element_type))
-
-
-def _by_text() -> dict[str, DType]:
-    names = {d.name: d for d in ALL if d not in (u8, bool_)}
-    return names | {"i1": bool_, "ui8": u8, "si8": i8}

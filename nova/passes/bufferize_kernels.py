@@ -10,7 +10,7 @@ from nova.mlir.bindings import func, ir, memref, tensor
 from nova.mlir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import Structured, is_structured
-from nova.mlir.walk import find_function, find_ops, functions, main_function
+from nova.mlir.walk import find_ops, functions, functions_by_name, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.form_kernels import root as reshaped_root
 from nova.passes.loop_buffers import yield_in_place
@@ -74,6 +74,7 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
     """Give the op that makes an updated parameter's new value a destination of its own."""
     if "nova.updates" not in main.attributes:
         return
+    named = functions_by_name(module)
     operations = main.entry_block.operations
     returned = operations[len(operations) - 1]
     updates = len(list(main.attributes["nova.updates"]))
@@ -81,8 +82,7 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
         call = reshaped_root(value)
         if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
             continue
-        kernel = find_function(module, call.owner.attributes["callee"].value)
-        assert kernel is not None
+        kernel = named[call.owner.attributes["callee"].value]
         inside = kernel.entry_block.operations
         made = reshaped_root(inside[len(inside) - 1].operands[call.result_number])
         if isinstance(made, ir.OpResult) and is_structured(made.owner):

@@ -25,7 +25,8 @@ class LowerKernels(Pass):
     passes (0, number of tiles). The number is also the kernel's attribute `nova.tiles`, and
     `nova.core` says what it mostly does: `matrix`, `vector`, or `host` for what has one tile and
     no structure. `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` say what a tile touches
-    (see nova/schedules/footprint.py). Bools are bytes in memory from here on.
+    (see nova/schedules/footprint.py). A kernel's attribute `nova.schedule` has choices to follow
+    (see nova/schedules/choices.py). Bools are bytes in memory from here on.
     """
 
     name: ClassVar[str] = "lower-kernels"

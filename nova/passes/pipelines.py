@@ -10,6 +10,7 @@ from collections.abc import Callable
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.bufferize_kernels import BufferizeKernels
 from nova.passes.canonicalize_nova import CanonicalizeNova
+from nova.passes.choose_schedules import ChooseSchedules
 from nova.passes.contract_products import ContractProducts
 from nova.passes.convert_nova_to_linalg import ConvertNovaToLinalg
 from nova.passes.decompose_composites import DecomposeComposites
@@ -124,10 +125,18 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 
 
 def buffers_to_loops(
-    target: str = "cpu", tile_work: int = 65_536, task_ns: int = 50_000
+    target: str = "cpu",
+    tile_work: int = 65_536,
+    task_ns: int = 50_000,
+    schedules: tuple[str, ...] = (),
 ) -> list[Pass]:
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
-    return [LowerKernels(target, tile_work), UpstreamPass("canonicalize,cse"), PlanTasks(task_ns)]
+    return [
+        *([ChooseSchedules(schedules)] if schedules else []),
+        LowerKernels(target, tile_work),
+        UpstreamPass("canonicalize,cse"),
+        PlanTasks(task_ns),
+    ]
 
 
 def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:

@@ -15,6 +15,7 @@ from nova.passes.base import Pass
 PASS_MODULES: dict[str, str] = {
     "bufferize-kernels": "nova.passes.bufferize_kernels",
     "canonicalize-nova": "nova.passes.canonicalize_nova",
+    "choose-schedules": "nova.passes.choose_schedules",
     "contract-products": "nova.passes.contract_products",
     "convert-nova-to-linalg": "nova.passes.convert_nova_to_linalg",
     "decompose-composites": "nova.passes.decompose_composites",

@@ -18,7 +18,9 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from nova.errors import ScheduleError
 from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.schedules.choices import NO_CHOICES, Choices
 from nova.schedules.packing import (
     BITS,
     Block,
@@ -47,7 +49,10 @@ _FEW_TILES, _SMALL_TILE = 4, 16_000_000
 
 @dataclass(frozen=True)
 class Contraction:
-    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements."""
+    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
+
+    `choices` are what somebody has decided about its tiling; the rest follows from the sizes.
+    """
 
     m: int
     n: int
@@ -59,6 +64,7 @@ class Contraction:
     b_type: str
     acc_type: str
     accumulate: bool
+    choices: Choices = NO_CHOICES
 
 
 @dataclass(frozen=True)
@@ -196,12 +202,24 @@ def _tiling(target: Target, spec: Contraction) -> Tiling:
     bits = BITS[spec.acc_type]
     vl, size = target.lanes(bits), bits // 8
     mr, nv = _register_tile(target, spec.m, spec.n, vl)
+    choices = spec.choices
+    if choices.mr is not None or choices.nv is not None:
+        mr, nv = choices.mr or mr, choices.nv or nv
+        _check_registers(target, mr, nv)
     # A column panel takes most of L1, next to one row panel that streams through.
-    depth = min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
+    depth = choices.kc or min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
     k_blocks = max(1, -(-spec.k // depth))
     kc = max(1, -(-spec.k // k_blocks))
     budget = min(target.l2_bytes * 5 // 8, _BUFFER_BYTES - kc * nv * vl * size - (8 << 10))
     most = max(1, budget // size // kc // mr)
+    if choices.mc is not None or choices.kc is not None:
+        wanted = -(-(choices.mc or 1) // mr)
+        if wanted > budget // size // kc // mr:
+            raise ScheduleError(
+                f"packed panels of mc={wanted * mr} rows and kc={kc} are more than a task may hold",
+                hint=f"kc * mc is at most {max(0, budget // size)} here",
+            )
+        most = wanted if choices.mc is not None else most
     pieces = max(1, -(-spec.m // (most * mr)))
     mc = _up(max(1, -(-spec.m // pieces)), mr)
     return Tiling(vl, mr, nv, k_blocks, kc, mc)
@@ -226,6 +244,16 @@ def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
             if best is None or (cost, -mr * nv) < best:
                 best, choice = (cost, -mr * nv), (mr, nv)
     return choice
+
+
+def _check_registers(target: Target, mr: int, nv: int) -> None:
+    """ScheduleError unless such a tile of C fits into the registers, with what it needs beside."""
+    used = mr * nv + nv + (2 if target.has_fma else 3)
+    if used > target.vector_registers:
+        raise ScheduleError(
+            f"a register tile of mr={mr} rows by nv={nv} vectors takes {used} registers, and "
+            f"{target.name} has {target.vector_registers}"
+        )
 
 
 def _entry_alloca(elements: int, type_: str) -> ir.Value:

@@ -8,14 +8,18 @@ and one tile is the kernel's ops in order, each restricted to the tile.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, prod
 from typing import Any
 
+from nova.errors import ScheduleError
 from nova.mlir.bindings import arith, ir, memref, scf
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.clone import clone_into
+from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import find_ops
+from nova.schedules.choices import ATTRIBUTE, read_choices
 from nova.schedules.contraction import (
     emit_block,
     is_worth_packing,
@@ -40,6 +44,7 @@ class KernelSchedule:
         self.tile_work = tile_work
         self.ops = ops
         self.work = int(kernel.attributes["nova.work"].value)
+        self.choices = read_choices(kernel)
         grid = tuple(kernel.attributes["nova.grid"])
         structured = [op for op in ops if is_structured(op)]
         others = [
@@ -54,7 +59,12 @@ class KernelSchedule:
         self.nests = dict(zip(structured, nests, strict=True))
         self.skipped: set[Any] = set()
         self.products = self._find_products()
-        self.tile = self._choose_tile()
+        try:
+            self._check_choices()
+            self.tile = self.choices.tile or self._choose_tile()
+        except ScheduleError as error:
+            prefix = f"{ATTRIBUTE} of @{kernel.name.value}: "
+            raise error.located(place_of(kernel.location) or "", prefix) from None
         self.tiles = _count(self.grid, self.tile)
         self.core = "matrix" if self.products else "host" if others else "vector"
         self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
@@ -68,12 +78,31 @@ class KernelSchedule:
             before = ops[i - 1] if i else None
             zeroed = before is not None and _zeroes(before) and _same_output(before, op)
             product = find_product(self.nests[op], accumulate=not zeroed)
+            if product is not None and self.choices.of_product:
+                product = replace(product, spec=replace(product.spec, choices=self.choices))
             if product is None or not is_worth_packing(self.target, product.spec):
                 continue
             products[op] = product
             if zeroed and not product.spec.accumulate:
                 self.skipped.add(before)  # the product overwrites: no zeros needed
         return products
+
+    def _check_choices(self) -> None:
+        """ScheduleError for choices about what the kernel does not have."""
+        tile = self.choices.tile
+        if self.choices.of_product and not self.products:
+            raise ScheduleError("the kernel has no matrix product: mr, nv, kc and mc mean nothing")
+        for product in self.products.values():
+            register_shape(self.target, product.spec)  # also where `tile` decides the tile
+        if tile is not None and (
+            len(tile) != len(self.grid)
+            or any(t > max(1, g) for t, g in zip(tile, self.grid, strict=True))
+        ):
+            grid = "x".join(map(str, self.grid))
+            raise ScheduleError(
+                f"tile={'x'.join(map(str, tile))} does not fit the grid {grid or 'of one point'}",
+                hint="it has a number for each loop of the grid, none above that loop",
+            )
 
     def _choose_tile(self) -> tuple[int, ...]:
         tile = [1] * len(self.grid)

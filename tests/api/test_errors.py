@@ -28,6 +28,7 @@ from nova.ops import Op
 from nova.ops.table import op
 from nova.passes.base import UpstreamPass, run_pipeline
 from nova.plan import parse_plan
+from nova.schedules.choices import parse_choices
 
 A = np.arange(6, dtype="f4").reshape(2, 3)
 READ_ONLY = A.copy()
@@ -136,6 +137,7 @@ MISTAKES = [
     (errors.PassError, lambda: bufferize(FAILING_MODULE), "one-shot-bufferize", ":2:8"),
     (errors.PipelineError, lambda: run_pipeline(parse(""), [UpstreamPass("csee")]), "csee", None),
     (errors.LoweringError, lambda: evaluate([mystery()]), "'mystery' has no numpy", "test_errors"),
+    (errors.ScheduleError, lambda: parse_choices("nr=2"), "a schedule has no 'nr'", None),
     (errors.WorkspaceError, lambda: cramped(), "max_workspace=.* is the least", "test_errors.py"),
     (errors.CodegenError, lambda: check_text("declare float @sinf(float)\n"), "sinf", None),
     (errors.ArtifactError, lambda: nova.load(__file__), "", __file__),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -125,16 +124,6 @@ def test_loading_parses_no_plan_and_unpacks_no_text(
     monkeypatch.setattr("nova.artifact.format.unpack_texts", forbidden)
     monkeypatch.setattr("nova.artifact.format.unpack_tables", forbidden)
     assert len(nova.load(path).forward(A)) == 2
-
-
-def test_load_to_first_result_in_five_milliseconds(path: Path) -> None:
-    def load_and_run() -> float:
-        started = time.perf_counter()
-        nova.load(path).forward(A)
-        return time.perf_counter() - started
-
-    # The least of many: other work on the machine makes single ones longer.
-    assert min(load_and_run() for _ in range(30)) < 0.005
 
 
 def test_loading_imports_no_compiler(path: Path) -> None:
