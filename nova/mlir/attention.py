@@ -21,7 +21,10 @@ from typing import Any
 from nova.errors import NovaError
 from nova.mlir.bindings import ir
 
-OPERANDS = {"attend": ("q", "k", "v"), "attend_gradient": ("g", "q", "k", "v", "logsumexp", "delta")}
+OPERANDS = {
+    "attend": ("q", "k", "v"),
+    "attend_gradient": ("g", "q", "k", "v", "logsumexp", "delta"),
+}
 RESULTS = {"attend": ("out", "logsumexp"), "attend_gradient": ("q", "k", "v")}
 OPS = tuple(f"nova.{name}" for name in OPERANDS)
 _POINTS = {f"nova.{name}_point": name for name in OPERANDS}
@@ -67,12 +70,12 @@ def emit_attention(
     return list(op.results)
 
 
-def emit_point(kind: AttentionKind, loops: Sequence[Any], elements: Sequence[Any], type_: Any) -> Any:
-    """The body of an attention: `loops` are the indices of i, j, e and f."""
+def emit_point(kind: AttentionKind, elements: Sequence[Any], type_: Any) -> Any:
+    """The body of an attention."""
     return ir.Operation.create(
         f"nova.{kind.op}_point",
         results=[type_],
-        operands=[*loops, *elements],
+        operands=list(elements),
         attributes={
             "results": ir.ArrayAttr.get([ir.StringAttr.get(r) for r in kind.results]),
             "causal": ir.BoolAttr.get(kind.causal),
@@ -97,7 +100,7 @@ def kind_of_point(point: Any) -> AttentionKind:
         results=tuple(r.value for r in point.attributes["results"]),
         causal=bool(point.attributes["causal"].value),
         scale=point.attributes["scale"].value,
-        masked=len(point.operands) > len(ROLES) + len(OPERANDS[name]),
+        masked=len(point.operands) > len(OPERANDS[name]),
     )
 
 

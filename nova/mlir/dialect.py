@@ -124,7 +124,7 @@ for _name, _operands in attention.OPERANDS.items():
         attention.verify_attention(_name),
         results=tuple(f"to_{n}" for n in attention.RESULTS[_name]),
     )
-    _define(f"{_name}_point", (*attention.ROLES, *_operands, "mask?"), lambda op: True)
+    _define(f"{_name}_point", (*_operands, "mask?"), lambda op: True)
 
 
 def create_op(row: Op, operands: Sequence[Any], result: TensorType, attrs: dict[str, Any]) -> Any:

@@ -85,9 +85,8 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
     elements = [v.type.element_type for v in (*operands, *values)]
     block = generic.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
-        loops = [linalg.IndexOp(batch + role).result for role in range(len(ROLES))]
         arguments = list(block.arguments)[: len(operands)]
-        point = emit_point(kind, loops, arguments, values[0].type.element_type)
+        point = emit_point(kind, arguments, values[0].type.element_type)
         linalg.YieldOp([point] * len(values))
     for value, result in zip(values, generic.results, strict=True):
         value.replace_all_uses_with(result)

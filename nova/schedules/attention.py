@@ -25,10 +25,12 @@ from nova.schedules.attention_tiles import (
     Matrix,
     Registers,
     Right,
+    block_rows,
     blocks,
     choose_registers,
     clear,
     each_column,
+    fill_panel,
     lanes_below,
     load_tile,
     multiply,
@@ -42,7 +44,18 @@ from nova.schedules.attention_tiles import (
 )
 from nova.schedules.attention_mask import MaskRows
 from nova.schedules.loops import Range
-from nova.schedules.packing import BITS, Block, Index, add, compare, index, loop, minimum, mul, splat, sub
+from nova.schedules.packing import (
+    Block,
+    Index,
+    add,
+    element_type,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+)
 from nova.targets import Target
 
 _BLOCK_BYTES = 32 << 10
@@ -55,7 +68,7 @@ _FEW_TILES = 8
 def tile_rows(target: Target, attention: Attention) -> int:
     """How many rows of q (or of k and v, in their gradient) a tile should have."""
     rows = attention.size("j" if attention.kind.results[0] in ("k", "v") else "i")
-    most = _block_rows(target, attention, rows)
+    most = block_rows(attention, rows, _BLOCK_BYTES)
     batch = prod(attention.nest.loops[i].size for i in attention.batch)
     while batch * -(-rows // most) < _FEW_TILES and most >= 64:
         most //= 2
@@ -71,16 +84,7 @@ def emit_attention(
         return
     low, high = span(attention, "i", ranges)
     full = list(ranges) + [None] * (len(attention.nest.loops) - len(ranges))
-    over_batch(
-        attention, buffers, full, lambda at: _Forward(target, attention, at).emit(low, high)
-    )
-
-
-def _block_rows(target: Target, attention: Attention, rows: int) -> int:
-    """Rows of a block: even parts of all, no more than the cache has room for."""
-    width = max(attention.size("e"), attention.size("f")) * BITS[attention.type] // 8
-    most = max(16, min(128, _BLOCK_BYTES // width))
-    return -(-rows // -(-rows // most))
+    over_batch(attention, buffers, full, lambda at: _Forward(target, attention, at).emit(low, high))
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,13 @@ class _Forward:
     @cached_property
     def rows(self) -> int:
         """Rows of q in a block."""
-        most = _block_rows(self.target, self.attention, self.attention.size("i"))
+        most = block_rows(self.attention, self.attention.size("i"), _BLOCK_BYTES)
         return round_up(most, self.r.mr)
 
     @cached_property
     def keys(self) -> int:
         """Keys in a block."""
-        most = _block_rows(self.target, self.attention, self.attention.size("j"))
+        most = block_rows(self.attention, self.attention.size("j"), _BLOCK_BYTES)
         return round_up(most, self.r.nr)
 
     @cached_property
@@ -149,13 +153,10 @@ class _Forward:
         a, r = self.attention, self.r
         features = a.size("e")
         read_rows(r, self.at["q"], first, rows, features, buffers["q"], features, a.kind.scale)
-        # Rows that fill up the last panel: their results are not used, but computed.
-        zero = splat(ir.F32Type.get() if a.type == "f32" else ir.F64Type.get(), 0.0)
-        with loop(mul(rows, features), mul(_panels_of(rows, r.mr), features), 1) as place:
-            memref.store(zero, buffers["q"], [index(place)])
+        fill_panel(r, buffers["q"], rows, features)
         if self.several:
             clear(r, buffers["o"], 0, self.rows * self.width)
-            low = splat(zero.type, -inf)
+            zero, low = (splat(element_type(a.type), value) for value in (0.0, -inf))
             with loop(0, self.rows, 1) as row:
                 memref.store(low, buffers["top"], [index(row)])
                 memref.store(zero, buffers["sum"], [index(row)])
@@ -215,9 +216,7 @@ class _Forward:
 
     def _faded(self, fade: ir.Value, tile: list[Any], nv: int) -> list[Any]:
         r = self.r
-        factors = [
-            vector.broadcast(r.kind, memref.load(fade, [index(i)])) for i in range(r.mr)
-        ]
+        factors = [vector.broadcast(r.kind, memref.load(fade, [index(i)])) for i in range(r.mr)]
         return [arith.mulf(value, factors[n // nv]) for n, value in enumerate(tile)]
 
     def _softmax(
@@ -302,13 +301,6 @@ class _Forward:
 def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
     """The larger one; b where a is NaN."""
     return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, a, b), a, b)
-
-
-def _panels_of(rows: Index, mr: int) -> Index:
-    """`rows`, filled up to whole panels."""
-    if isinstance(rows, int):
-        return round_up(rows, mr)
-    return mul(arith.ceildivsi(rows, index(mr)), mr)
 
 
 def add_lanes(value: ir.Value) -> ir.Value:

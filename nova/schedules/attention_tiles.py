@@ -62,10 +62,10 @@ def find_attention(nest: Nest) -> Attention | None:
     point = find_point(nest.generic.op)
     if point is None:
         return None
-    dims = [int(o.owner.attributes["dim"].value) for o in list(point.operands)[: len(ROLES)]]
-    # Loops whose index a body asks for are never merged.
-    position = {loop.dims[0]: i for i, loop in enumerate(nest.loops) if len(loop.dims) == 1}
-    roles = {role: position[dim] for role, dim in zip(ROLES, dims, strict=True)}
+    # No loop of such a nest is merged with another.
+    position = {loop.dims[0]: i for i, loop in enumerate(nest.loops)}
+    batch = len(nest.loops) - len(ROLES)
+    roles = {role: position[batch + i] for i, role in enumerate(ROLES)}
     return Attention(kind_of_point(point), nest, roles, str(point.results[0].type))
 
 
@@ -115,6 +115,13 @@ def choose_registers(target: Target, type_: str, rows: int) -> Registers:
     else:
         mr = 6 if target.has_fma else 4
     return Registers(target, type_, target.lanes(BITS[type_]), max(1, min(mr, rows)), 2)
+
+
+def block_rows(attention: Attention, rows: int, nbytes: int) -> int:
+    """Rows of a block: even parts of `rows`, no more than 128 or what `nbytes` have room for."""
+    width = max(attention.size("e"), attention.size("f")) * BITS[attention.type] // 8
+    most = max(16, min(128, nbytes // width))
+    return -(-rows // -(-rows // most))
 
 
 def round_up(value: int, step: int) -> int:
@@ -240,7 +247,10 @@ def multiply(
     op = scf.ForOp(index(k[0]), index(k[1]), index(1), initial)
     with ir.InsertionPoint(op.body):
         at = op.induction_variable
-        right_at, left_at = add(right.start, mul(at, right.step)), add(left.start, mul(at, left.step))
+        right_at, left_at = (
+            add(right.start, mul(at, right.step)),
+            add(left.start, mul(at, left.step)),
+        )
         vectors = [
             vector.load(r.kind, right.buffer, [index(add(right_at, v * r.vl))]) for v in range(nv)
         ]
@@ -351,6 +361,53 @@ def each_column(
         body(column, True)
     if whole < columns:
         body(columns - r.vl, True)
+
+
+def fill_panel(r: Registers, buffer: ir.Value, rows: Index, width: int) -> None:
+    """Zeros in the rows that fill up the last panel: they are computed with, but not used."""
+    zero = splat(element_type(r.type), 0.0)
+    with loop(mul(rows, width), mul(whole_panels(rows, r.mr), width), 1) as place:
+        memref.store(zero, buffer, [index(place)])
+
+
+def whole_panels(rows: Index, mr: int) -> Index:
+    """`rows`, filled up to whole panels."""
+    if isinstance(rows, int):
+        return round_up(rows, mr)
+    return mul(arith.ceildivsi(rows, index(mr)), mr)
+
+
+def write_rows(
+    r: Registers,
+    buffer: ir.Value,
+    width: int,
+    rows: tuple[Index, Index],
+    columns: int,
+    target: Matrix,
+    first: Index,
+    *,
+    accumulate: bool = False,
+) -> None:
+    """Some rows of a buffer as rows of a tensor from `first` on, or added to them."""
+
+    def put(row: Index, column: Index, vectors: bool) -> None:
+        source = [index(add(mul(row, width), column))]
+        place = [index(target.at(add(first, row), column))]
+        if vectors:
+            value = vector.load(r.kind, buffer, source)
+            if accumulate:
+                value = arith.addf(vector.load(r.kind, target.buffer, place), value)
+            vector.store(value, target.buffer, place)
+        else:
+            value = memref.load(buffer, source)
+            if accumulate:
+                value = arith.addf(memref.load(target.buffer, place), value)
+            memref.store(value, target.buffer, place)
+
+    with loop(*rows, 1) as row:
+        # What is added must not be added twice: the last vector may not overlap then.
+        unit = target.column == 1 and not (accumulate and columns % r.vl)
+        each_column(r, columns, unit, lambda column, v: put(row, column, v))
 
 
 def clear(r: Registers, buffer: ir.Value, low: Index, high: Index) -> None:
