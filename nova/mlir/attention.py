@@ -120,7 +120,7 @@ def verify_attention(name: str) -> Any:
 
 def _check(name: str, op: Any) -> None:
     values = [*op.operands, *op.results]
-    maps = op.attributes["maps"] if "maps" in op.attributes else ()
+    maps = list(op.attributes["maps"]) if "maps" in op.attributes else []
     if len(maps) != len(values):
         raise NovaError(f"has {len(maps)} maps for {len(values)} operands and results")
     for attr in ("causal", "scale"):

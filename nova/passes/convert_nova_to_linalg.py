@@ -23,8 +23,8 @@ class ConvertNovaToLinalg(Pass):
     """Rewrite primitive nova ops as linalg on tensors.
 
     Unsigned element types become signless: from here on signedness is in the ops. Composites must
-    have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the ops of
-    `form-attention`; everything else of the dialect is gone afterwards.
+    have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the ops
+    of `form-attention`; everything else of the dialect is gone afterwards.
     """
 
     name: ClassVar[str] = "convert-nova-to-linalg"

@@ -18,15 +18,17 @@ from nova.passes.base import Pass
 
 @dataclass(frozen=True)
 class DecomposeComposites(Pass):
-    """Replace every composite nova op by primitives, but for what `form-attention` takes whole.
+    """Replace every composite nova op by primitives.
 
     The `compose` column of the row is traced over placeholders of the operands' types, and the
     small graph that results is emitted in place of the op, at the op's location. Composites inside
-    are expanded too. Afterwards the module has only primitive nova ops, and those composites whose
-    `whole` column says that the schedules have code for them.
+    are expanded too. Afterwards the module has only primitive nova ops. With `keep-whole=true`, it
+    also has the composites whose `whole` column says that the schedules have code for them:
+    `form-attention` takes those.
     """
 
     name: ClassVar[str] = "decompose-composites"
+    keep_whole: bool = False
 
     def run(self, module: ir.Module) -> None:
         for op in function_ops(module, "nova."):
@@ -34,7 +36,7 @@ class DecomposeComposites(Pass):
             if row is None or row.kind != "composite":
                 continue
             result_type, attrs, types = op_type(row, op)
-            if row.whole is not None and row.whole(types, attrs):
+            if self.keep_whole and row.whole is not None and row.whole(types, attrs):
                 continue
             leaves = [Tensor(t) for t in types]
             node = Tensor(result_type, op=row, inputs=tuple(leaves), attrs=attrs)

@@ -41,7 +41,7 @@ from nova.targets import parse_target
 def nova_to_linalg() -> list[Pass]:
     """The nova dialect to fused linalg on tensors."""
     return [
-        DecomposeComposites(),
+        DecomposeComposites(keep_whole=True),
         # Forward and backward expand the same composites: what they share is merged here.
         UpstreamPass("cse"),
         CanonicalizeNova(),

@@ -5,8 +5,8 @@ point. `cpu.py` calls `tile_rows` and `emit_attention`.
 
 A block of rows of q is kept on the stack, and blocks of keys and values pass by: packed, then taken
 by panels of as many rows as the registers hold. The scores of a panel against a block are the only
-ones there ever are. Maximum and sum of a row are corrected from block to block (online softmax), and
-so is its result. With `causal`, a panel looks no further than its last row may see.
+ones there ever are. Maximum and sum of a row are corrected from block to block (online softmax),
+and so is its result. With `causal`, a panel looks no further than its last row may see.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from nova.mlir.bindings import arith, ir, math, memref, scf, vector
 from nova.schedules.attention_gradient import emit_gradient
+from nova.schedules.attention_mask import MaskRows
 from nova.schedules.attention_tiles import (
     Attention,
     Left,
@@ -42,7 +43,6 @@ from nova.schedules.attention_tiles import (
     stack_buffer,
     store_tile,
 )
-from nova.schedules.attention_mask import MaskRows
 from nova.schedules.loops import Range
 from nova.schedules.packing import (
     Block,
@@ -268,7 +268,6 @@ class _Forward:
 
     def _finish(self, buffers: dict[str, Any], first: Index, rows: Index) -> None:
         """Divide by the sums, and write what was asked for."""
-        r = self.r
         with loop(0, rows, 1) as row:
             total = memref.load(buffers["sum"], [row])
             zero, one = splat(total.type, 0.0), splat(total.type, 1.0)

@@ -1,14 +1,14 @@
 """The gradient of attention on a CPU, without the matrix of scores.
 
 In: an `Attention` of kind `attend_gradient` and the ranges of its loops. Out: code at the insertion
-point; `attention.py` calls `emit_gradient`. The weights p are computed again from the logsumexp, for
-a block of rows of q (outer products' k) against a block of keys:
+point; `attention.py` calls `emit_gradient`. The weights p are computed again from the logsumexp,
+for a block of rows of q against a block of keys:
 
     p = exp(q k^T scale - logsumexp)        d = p * (g v^T - delta)
     dv += p^T g      dk += d^T q scale      dq += d k scale
 
-Blocks of keys are outside: their gradients stay on the stack until all rows have been seen. Those of
-q are added to the result, always in the order of the keys.
+Blocks of keys are outside: their gradients stay on the stack until all rows have been seen. Those
+of q are added to the result, always in the order of the keys.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Gradient:
 
     @cached_property
     def pitch(self) -> int:
-        """From one row of weights to the next: keys are columns of some products, rows of others."""
+        """From one row of weights to the next; keys are columns here, and rows in two products."""
         return round_up(round_up(self.keys, self.r.mr), self.r.vl)
 
     def width(self, role: str) -> int:
