@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 from harness.case import Case
+from harness.rates import Work, products
 from harness.training import JaxTraining, NovaTraining, TorchTraining, TrainingCase
 
 TITLE = "Training step of a GPT, 4x128 tokens, width 256, 4 layers, with AdamW, loading included"
 KIND = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
-THREADS = (1,)
+THREADS = (1, 2)
 TOLERANCE = 1e-4
 
 BATCH, CONTEXT, WIDTH, HEADS, LAYERS, VOCABULARY = 4, 128, 256, 4, 4, 1024
@@ -58,6 +59,15 @@ def arrays() -> Given:
     # Some tokens are far more likely than others, so that there is something to learn.
     stream = (VOCABULARY * generator.random(100_000) ** 3).astype(np.int64)
     return stream, weights
+
+
+def work() -> Work:
+    """The products, forward and twice as much backward; attention without its softmax."""
+    rows, d = BATCH * CONTEXT, WIDTH
+    linear = [(rows, d, 3 * d), (rows, d, d), (rows, d, 4 * d), (rows, 4 * d, d)] * LAYERS
+    attention = [(CONTEXT, d // HEADS, CONTEXT), (CONTEXT, CONTEXT, d // HEADS)]
+    attention *= BATCH * HEADS * LAYERS
+    return products(*linear, *attention, (rows, d, VOCABULARY), times=3)
 
 
 def _windows(stream: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -17,6 +17,7 @@ from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, Variant, write_artifact
+from nova.codegen.collection import paused_collection
 from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.normalise import normalise
@@ -28,10 +29,12 @@ from nova.codegen.stages import (
     run_stages,
     start_from_plan,
 )
-from nova.codegen.tables import read_tables
+from nova.codegen.tables import read_tables, read_unpacked
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir, llvm
+from nova.mlir.walk import find_ops
 from nova.plan import Plan
+from nova.schedules.shared import SHARED
 from nova.settings import Settings
 from nova.targets import llvm_cpu, parse_target
 
@@ -53,6 +56,7 @@ class Build:
     contents: Contents
 
 
+@paused_collection()
 def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
     recorder = Recorder(cache_key(key)[:12])
@@ -69,6 +73,7 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     return Build(data, recorder, contents)
 
 
+@paused_collection()
 def build_module(
     module: ir.Module,
     settings: Sequence[Settings],
@@ -118,12 +123,18 @@ def _build_variant(
     bar: Progress,
 ) -> Variant:
     target = parse_target(settings.target)
-    found: list[tuple[Tables, bytes]] = [read_tables(module)] if after == "loops" else []
+    found: list[tuple[Tables, bytes, bytes]] = []
+
+    def read(module: ir.Module) -> None:
+        found.append((*read_tables(module), read_unpacked(module)))
+
+    if after == "loops":
+        read(module)
 
     def observe(stage: str, module: ir.Module) -> None:
         bar.advance(stage + suffix, len(recorder.texts) - 1)
         if stage == "loops":
-            found.append(read_tables(module))
+            read(module)
 
     run_stages(module, settings, recorder, after=after, suffix=suffix, observe=observe)
     started = time.perf_counter()
@@ -135,36 +146,59 @@ def _build_variant(
     objects = compile_objects(units, target, knobs.get("threads"))
     size = sum(map(len, objects))
     recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
-    tables, constants = found[0]
-    return Variant(target, llvm_cpu(target), tuple(objects), tables, constants, settings.items())
+    tables, constants, unpacked = found[0]
+    return Variant(
+        target, llvm_cpu(target), tuple(objects), tables, constants, settings.items(), unpacked
+    )
 
 
 def translate(module: ir.Module) -> list[Unit]:
-    """LLVM IR in units that can compile side by side: the tiny kernels, and shares of the rest."""
+    """LLVM IR in units that can compile side by side.
+
+    One has the functions that kernels share, one the tiny kernels, and others shares of the rest.
+    """
     operations = [op.operation for op in module.body.operations]
+    shared = [op for op in operations if SHARED in op.attributes]
+    code = [op for op in operations if SHARED not in op.attributes]
     # An entry point and its body stand next to each other and must stay together.
-    pairs = [operations[i : i + 2] for i in range(0, len(operations), 2)]
+    pairs = [code[i : i + 2] for i in range(0, len(code), 2)]
     tiny = [p for p in pairs if _work(p) <= _UNROLLED_WORK]
     rest = sorted((p for p in pairs if _work(p) > _UNROLLED_WORK), key=_size, reverse=True)
     shares = max(1, min(_MOST_OBJECTS, len(rest) // _KERNELS_PER_OBJECT))
-    units = [_unit(module, tiny, True)] if tiny else []
-    units += [_unit(module, rest[i::shares], False) for i in range(shares) if rest]
+    units = [_unit(module, [shared], (), False)] if shared else []
+    units += [_unit(module, tiny, shared, True)] if tiny else []
+    units += [_unit(module, rest[i::shares], shared, False) for i in range(shares) if rest]
     return units
 
 
 def single_unit(module: ir.Module) -> Unit:
     """LLVM IR of all kernels in one unit, for people to read or to link elsewhere."""
-    return _unit(module, [[op.operation for op in module.body.operations]], False)
+    return _unit(module, [[op.operation for op in module.body.operations]], (), False)
 
 
-def _unit(module: ir.Module, pairs: list[list[Any]], unroll: bool) -> Unit:
+def _unit(module: ir.Module, pairs: list[list[Any]], shared: Sequence[Any], unroll: bool) -> Unit:
+    """A unit of some functions; those of `shared` that they call are declared in it."""
     with module.context, ir.Location.unknown():
         part = ir.Module.create()
         with ir.InsertionPoint(part.body):
             for pair in pairs:
                 for op in pair:
                     op.clone()
-        return Unit(normalise(llvm.translate_module_to_llvmir(part.operation)), unroll)
+            called = {op.attributes["callee"].value for op in find_ops(part, "llvm.call")}
+            names = [n for op in shared if (n := op.attributes["sym_name"].value) in called]
+            for op in shared:
+                if op.attributes["sym_name"].value in called:
+                    _declare(op)
+        text = normalise(llvm.translate_module_to_llvmir(part.operation))
+        return Unit(text, unroll, tuple(names))
+
+
+def _declare(function: Any) -> None:
+    """The declaration of a function that another unit has, at the insertion point."""
+    kept = ("sym_name", "function_type", "visibility_", "arg_attrs", "passthrough")
+    attributes = {name: function.attributes[name] for name in kept if name in function.attributes}
+    attributes |= {"linkage": ir.Attribute.parse("#llvm.linkage<external>")}
+    ir.Operation.create("llvm.func", attributes=attributes, regions=1)
 
 
 def _work(pair: list[Any]) -> int:

@@ -40,8 +40,8 @@ class Unit:
     """LLVM IR that becomes one object.
 
     `unroll` lets LLVM unroll loops: worth it where whole loops have a handful of iterations, and
-    otherwise the larger part of the compile time for nothing. `calls` are functions of the runtime
-    that the linker adds; kernels have none.
+    otherwise the larger part of the compile time for nothing. `calls` are functions that the linker
+    adds: of the runtime, or what the kernels of several units share.
     """
 
     text: str

@@ -4,6 +4,7 @@ The old value must not be needed afterwards: no later call reads it, and inside 
 kernel every read comes at or before the write, at the same tile (or there is one tile only).
 `delay_updates` moves what makes new values behind the other readers of the old ones, where that
 changes nothing else: `form-kernels` calls it on ops, `plan-workspace` on kernel calls.
+`sink_feeders` moves what only new values need along with them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,33 @@ def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, An
         _move_behind(maker, last)
 
 
+def sink_feeders(block: Any, updates: int) -> None:
+    """Move what only the last `updates` returned values need down to the first op that uses it."""
+    operations = [op.operation for op in block.operations]
+    returned = operations.pop()
+    outputs = len(returned.operands) - updates
+    feeders: set[Any] = set()
+    for op in reversed(operations):
+        uses = [(_in_block(use), use.operand_number) for r in op.results for use in r.uses]
+        if any(o not in feeders if o != returned else n < outputs for o, n in uses):
+            continue
+        feeders.add(op)
+        needed = [user for user, _ in uses if user != returned]
+        if needed:
+            first = needed[0]
+            for user in needed:
+                first = user if user.is_before_in_block(first) else first
+            op.move_before(first)
+
+
+def _in_block(use: Any) -> Any:
+    """The op of the function's block that a use is of, or is inside of."""
+    op = use.owner.operation
+    while op.parent.operation.name not in ("func.func", "builtin.module"):
+        op = op.parent.operation
+    return op
+
+
 def _maker(block: Any, value: Any) -> Any:
     """The op of `block` that makes `value`: a tensor op, or the first call that gets a buffer."""
     value = _root(value)
@@ -62,9 +90,7 @@ def users(value: Any) -> list[Any]:
     """The ops beside the one of `value` that use it, directly, through views or inside."""
     found: list[Any] = []
     for use in value.uses:
-        op = use.owner.operation
-        while op.parent.operation.name not in ("func.func", "builtin.module"):
-            op = op.parent.operation
+        op = _in_block(use)
         found += users(op.results[0]) if op.name in _VIEWS else [op]
     return found
 

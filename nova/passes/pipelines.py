@@ -20,11 +20,14 @@ from nova.passes.export_kernels import ExportKernels
 from nova.passes.fold_transposes import FoldTransposes
 from nova.passes.form_attention import FormAttention
 from nova.passes.form_kernels import FormKernels
+from nova.passes.fuse_elementwise import FuseElementwise
 from nova.passes.lower_control_flow import LowerControlFlow
 from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
 from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
+from nova.passes.pack_constants import PackConstants
+from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
@@ -107,7 +110,7 @@ def linalg_fusion() -> list[Pass]:
         UpstreamPass("canonicalize,cse"),
         # Before fusion, which would make a transpose part of other elementwise work.
         FoldTransposes(),
-        UpstreamPass("linalg-fuse-elementwise-ops"),
+        FuseElementwise(),
         # After fusion: before it, the reshapes around unit dimensions would get in the way.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         UpstreamPass("linalg-generalize-named-ops"),
@@ -133,6 +136,8 @@ def buffers_to_loops(
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
+        # Behind the choices, which decide how panels look.
+        PackConstants(target, tile_work),
         LowerKernels(target, tile_work),
         UpstreamPass("canonicalize,cse"),
         PlanTasks(task_ns),
@@ -144,6 +149,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     machine = parse_target(target)
     return [
         StripHost(),
+        PlaceScratch(),
         # Before expand-math: its functions depend on exact rounding.
         *([RelaxMath()] if fast_math else []),
         ExpandMath(native_rounding=machine.native_rounding),
@@ -157,7 +163,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         UpstreamPass(
             "convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"
             "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},"
-            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,"
+            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,"
             "reconcile-unrealized-casts"
         ),
         ExportKernels(vector_bits=machine.vector_bits),

@@ -54,6 +54,15 @@ def test_running_page() -> None:
     assert (done["weights"] > 1).all(), "the updates of the stream"
 
 
+def test_tuning_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with nova.knobs.override(cache_dir=tmp_path / "cache"):
+        run_python("docs/tuning.md")
+    assert "registers" in capsys.readouterr().out
+
+
 def test_debugging_page() -> None:
     run_python("docs/debugging.md")
 
