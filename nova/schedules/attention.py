@@ -36,16 +36,15 @@ from nova.schedules.attention_tiles import (
     load_tile,
     multiply,
     over_batch,
-    pack_panels,
     read_rows,
-    round_up,
     span,
-    stack_buffer,
     store_tile,
 )
 from nova.schedules.loops import Range
-from nova.schedules.packing import (
-    Block,
+from nova.schedules.packing import Block, pack
+from nova.schedules.shared import entry_alloca
+from nova.schedules.tiling import round_up
+from nova.schedules.words import (
     Index,
     add,
     element_type,
@@ -137,7 +136,7 @@ class _Forward:
             "sum": self.rows,
             "fade": r.mr,
         }
-        buffers = {name: stack_buffer(size, a.type) for name, size in self_buffers.items()}
+        buffers = {name: entry_alloca(size, a.type) for name, size in self_buffers.items()}
         mask = MaskRows(r, self.at["mask"], self.keys) if a.kind.masked else None
         with blocks(low, high, self.rows, a.size("i")) as (first, rows):
             self._start(buffers, first, rows)
@@ -165,10 +164,11 @@ class _Forward:
         a, r, (nv, _) = self.attention, self.r, self.panel
         k, v = self.at["k"], self.at["v"]
         block = Block(k.buffer, k.type, k.at(key), k.row, k.column, keys, a.size("e"))
-        pack_panels(r, block, r.nr, a.size("e"), None, buffers["k"])
+        pack(self.target, a.type, block, r.nr, a.size("e"), buffers["k"])
         features = a.size("f")
         block = Block(v.buffer, v.type, v.at(key), v.column, v.row, features, keys)
-        pack_panels(r, block, nv * r.vl, self.keys, features, buffers["v"])
+        least = keys if isinstance(keys, int) else 1
+        pack(self.target, a.type, block, nv * r.vl, least, buffers["v"])
 
     def _panels(
         self,
@@ -210,7 +210,7 @@ class _Forward:
                 if self.several:
                     before = load_tile(r, buffers["o"], start, self.width, nv)
                     before = self._faded(buffers["fade"], before, nv)
-                right = Right(buffers["v"], panel * nv * r.vl * self.keys, nv * r.vl)
+                right = Right(buffers["v"], mul(keys, panel * nv * r.vl), nv * r.vl)
                 tile = multiply(r, left, right, (0, seen), nv, before)
                 store_tile(r, tile, buffers["o"], start, self.width, nv)
 

@@ -37,26 +37,16 @@ from nova.schedules.attention_tiles import (
     load_tile,
     multiply,
     over_batch,
-    pack_panels,
     read_rows,
-    round_up,
     span,
-    stack_buffer,
     store_tile,
     write_rows,
 )
 from nova.schedules.loops import Range
-from nova.schedules.packing import (
-    Block,
-    Index,
-    add,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-)
+from nova.schedules.packing import Block, pack
+from nova.schedules.shared import entry_alloca
+from nova.schedules.tiling import round_up
+from nova.schedules.words import Index, add, index, loop, minimum, mul, splat, sub
 from nova.targets import Target
 
 _BLOCK_BYTES = 16 << 10
@@ -133,7 +123,7 @@ class _Gradient:
             sizes["to_k"] = keys * e
         if "v" in self.kind.results:
             sizes["to_v"] = keys * f
-        buffers = {name: stack_buffer(size, a.type) for name, size in sizes.items()}
+        buffers = {name: entry_alloca(size, a.type) for name, size in sizes.items()}
         mask = MaskRows(r, self.at["mask"], self.keys) if self.kind.masked else None
         if "q" in self.kind.results and self.several:
             self._clear_rows(self.at["to_q"], i)
@@ -172,7 +162,7 @@ class _Gradient:
         for matrix, role, buffer in ((k, "e", "kt"), (v, "f", "vt")):
             source = (matrix.buffer, matrix.type, matrix.at(key), matrix.row, matrix.column)
             block = Block(*source, keys, a.size(role))
-            pack_panels(r, block, r.nr, a.size(role), None, buffers[buffer])
+            pack(self.target, a.type, block, r.nr, a.size(role), buffers[buffer])
         if "k" in buffers:
             width = self.width("e")
             read_rows(r, k, key, keys, a.size("e"), buffers["k"], width, self.kind.scale)

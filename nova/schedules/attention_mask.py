@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import inf
 
 from nova.mlir.bindings import arith, ir, memref, vector
-from nova.schedules.attention_tiles import Matrix, Registers, stack_buffer
-from nova.schedules.packing import BITS, Index, add, element_type, index, loop, splat, widen
+from nova.schedules.attention_tiles import Matrix, Registers
+from nova.schedules.shared import entry_alloca
+from nova.schedules.widening import widen
+from nova.schedules.words import BITS, Index, add, element_type, index, loop, splat
 
 
 class MaskRows:
@@ -20,7 +22,7 @@ class MaskRows:
         self.r = r
         self.source = source
         self.is_bool = source.type not in BITS
-        self.buffer = stack_buffer(keys + r.vl, r.type)
+        self.buffer = entry_alloca(keys + r.vl, r.type)
 
     def read(self, row: Index, key: Index, keys: Index) -> None:
         """Row `row` of the mask, for `keys` keys from `key` on."""

@@ -16,11 +16,11 @@ from nova.mlir.attention import ROLES, AttentionKind, find_point, kind_of_point
 from nova.mlir.bindings import arith, ir, memref, scf, vector
 from nova.schedules.loops import Range
 from nova.schedules.nest import Nest
-from nova.schedules.packing import (
+from nova.schedules.tiling import round_up
+from nova.schedules.widening import widen
+from nova.schedules.words import (
     BITS,
-    Block,
     Index,
-    Packer,
     add,
     element_type,
     index,
@@ -30,7 +30,6 @@ from nova.schedules.packing import (
     splat,
     sub,
     vector_type,
-    widen,
 )
 from nova.targets import Target
 
@@ -122,20 +121,6 @@ def block_rows(attention: Attention, rows: int, nbytes: int) -> int:
     width = max(attention.size("e"), attention.size("f")) * BITS[attention.type] // 8
     most = max(16, min(128, nbytes // width))
     return -(-rows // -(-rows // most))
-
-
-def round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
-
-
-def stack_buffer(elements: int, type_: str) -> ir.Value:
-    """A 64-byte aligned buffer at the start of the enclosing function."""
-    op = ir.InsertionPoint.current.block.owner.operation
-    while op.name != "func.func":
-        op = op.parent.operation
-    with ir.InsertionPoint.at_block_begin(op.regions[0].blocks[0]):
-        kind = ir.MemRefType.get([elements], element_type(type_))
-        return memref.AllocaOp(kind, [], [], alignment=64).result
 
 
 # --- loops ----------------------------------------------------------------------------------------
@@ -286,35 +271,6 @@ def store_tile(
 
 
 # --- copies ---------------------------------------------------------------------------------------
-
-
-def pack_panels(
-    r: Registers, source: Block, width: int, room: int, columns: int | None, buffer: ir.Value
-) -> None:
-    """Panels `[k][lane]` of `width` lanes, `room` elements a lane apart, of a block of a tensor.
-
-    `columns` is the number of lanes where it is known, which makes one panel no loop.
-    """
-    packer = Packer(r.target, r.type, buffer)
-    least = source.depth if isinstance(source.depth, int) else 0
-
-    def pack(lane: Index) -> None:
-        part = Block(
-            source.source,
-            source.type,
-            add(source.offset, mul(lane, source.lane_stride)),
-            source.lane_stride,
-            source.k_stride,
-            sub(source.lanes, lane),
-            source.depth,
-        )
-        packer.pack_panel(part, width, least, mul(lane, room))
-
-    if columns is not None and columns <= width:
-        pack(0)
-    else:
-        with loop(0, source.lanes, width) as lane:
-            pack(lane)
 
 
 def read_rows(
