@@ -206,7 +206,7 @@ def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
     if not names <= _TILED:
         return scratch  # it will have one tile
     local = [value for value in scratch if is_tile_local(value, grid)]
-    for value in local:
+    for value in reversed(local):
         with ir.InsertionPoint.at_block_begin(kernel.entry_block), value.owner.location:
             alloca = memref.AllocaOp(value.type, [], [])
             alloca.attributes[SCRATCH] = ir.UnitAttr.get()

@@ -97,8 +97,8 @@ func.func @main() -> tensor<4x8xf32> {
 // nobody reads any more. A tile of rows needs its own rows of it alone: main knows nothing of it.
 // CHECK-LABEL: func.func private @kernel_0(
 // CHECK-SAME: %[[X:.*]]: memref<8x8xf32>, %[[OUT:.*]]: memref<8x8xf32>) attributes {
-// CHECK-DAG: %[[S0:.*]] = memref.alloca() {nova.scratch} : memref<8x8xf32>
-// CHECK-DAG: %[[S1:.*]] = memref.alloca() {nova.scratch} : memref<8x8xf32>
+// CHECK: %[[S0:.*]] = memref.alloca() {nova.scratch} : memref<8x8xf32>
+// CHECK-NEXT: %[[S1:.*]] = memref.alloca() {nova.scratch} : memref<8x8xf32>
 // CHECK: ins(%[[X]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S0]] : memref<8x8xf32>)
 // CHECK: ins(%[[S0]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S1]] : memref<8x8xf32>)
 // CHECK: ins(%[[S1]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S0]] : memref<8x8xf32>)
