@@ -5,15 +5,17 @@ range of C to compute. Out: scf/memref/arith code at the current insertion point
 around calls of functions that all products of the module share (packing.py, panels.py). The kernel
 lowering calls `emit_block` for each task tile, whose size it asks of `tile_shape`.
 
-Inside a block, from the outside in: blocks of rows (`mc`), blocks of k (`kc`), groups of column
-panels (`nc`), and in the shared functions panels of columns (`nr`) and panels of rows (`mr`). The
-packed rows of A stay in the L2 cache, one column panel of B in L1, and an `mr x nr` tile of C in
-registers. An element of C is always the same sum in the same order, however the ranges are cut.
+Inside a block, from the outside in: blocks of columns (`nc`), blocks of k (`kc`), for which B is
+packed, blocks of rows (`mc`), for which A is packed, and in the shared functions panels of columns
+(`nr`) and panels of rows (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A
+in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. An element of C is always the same sum in the same order, however the ranges are cut.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, vector
@@ -107,6 +109,19 @@ def _part(number: Index, extent: int, parts: int) -> Index:
     return arith.divui(mul(number, extent), index(parts))
 
 
+@contextmanager
+def _blocks(low: Index, high: Index, most: int, step: int) -> Iterator[tuple[Index, Index]]:
+    """Starts and sizes of the blocks of a range, which has at most `most` elements.
+
+    A loop of one turn is left out: LLVM's loop passes cost by the depth of the nest.
+    """
+    if most <= step:
+        yield low, sub(high, low)
+        return
+    with loop(low, high, step) as start:
+        yield start, minimum(sub(high, start), step)
+
+
 @dataclass(frozen=True)
 class _Block:
     """The emission of one block; the columns of C are contiguous, or neither dimension is."""
@@ -138,32 +153,24 @@ class _Block:
         packed_b = entry_alloca(t.b_size, spec.acc_type)
         zeros = None if spec.accumulate else self._zeros()
 
-        def k_block(m: Index, rows: Index, number: Index) -> None:
+        def k_block(n: Index, columns: Index, number: Index) -> None:
             # Blocks of k differ by at most one, so none is shorter than a vector.
             k = _part(number, spec.k, t.k_blocks)
             depth = sub(_part(add(number, 1), spec.k, t.k_blocks), k)
             if spec.k % t.k_blocks == 0:
                 depth = t.kc
-            self._pack_a(packed_a, m, rows, k, depth)
-            with loop(n_lo, n_hi, t.nc) as n:
-                columns = minimum(sub(n_hi, n), t.nc)
-                self._pack_b(packed_b, n, columns, k, depth)
+            self._pack_b(packed_b, n, columns, k, depth)
+            with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
+                self._pack_a(packed_a, m, rows, k, depth)
                 c, old = self._places(m, n, zeros, number)
                 self.kernel.multiply(packed_a, packed_b, c, old, rows, columns, depth)
 
-        # A loop of one turn is left out: LLVM's loop passes cost by the depth of the nest.
-        def m_block(m: Index, rows: Index) -> None:
+        with _blocks(n_lo, n_hi, spec.n, t.nc) as (n, columns):
             if t.k_blocks == 1:
-                k_block(m, rows, 0)
+                k_block(n, columns, 0)
             else:
                 with loop(0, t.k_blocks, 1) as number:
-                    k_block(m, rows, number)
-
-        if spec.m <= t.mc:
-            m_block(m_lo, sub(m_hi, m_lo))
-        else:
-            with loop(m_lo, m_hi, t.mc) as m:
-                m_block(m, minimum(sub(m_hi, m), t.mc))
+                    k_block(n, columns, number)
 
     def _zeros(self) -> ir.Value:
         """A row of zeros: what a product that overwrites adds to."""
