@@ -25,6 +25,7 @@ from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
 from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
+from nova.passes.pack_constants import PackConstants
 from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
@@ -129,6 +130,8 @@ def buffers_to_loops(
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
+        # Behind the choices, which decide how panels look.
+        PackConstants(target, tile_work),
         LowerKernels(target, tile_work),
         UpstreamPass("canonicalize,cse"),
         PlanTasks(task_ns),
@@ -154,7 +157,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         UpstreamPass(
             "convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"
             "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},"
-            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,"
+            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,"
             "reconcile-unrealized-casts"
         ),
         ExportKernels(vector_bits=machine.vector_bits),

@@ -30,6 +30,7 @@ PASS_MODULES: dict[str, str] = {
     "lower-scatter": "nova.passes.lower_scatter",
     "lower-sort": "nova.passes.lower_sort",
     "make-signless": "nova.passes.make_signless",
+    "pack-constants": "nova.passes.pack_constants",
     "place-scratch": "nova.passes.place_scratch",
     "plan-tasks": "nova.passes.plan_tasks",
     "plan-workspace": "nova.passes.plan_workspace",

@@ -8,7 +8,8 @@ lowering calls `emit_block` for each task tile, whose size it asks of `tile_shap
 Inside a block, from the outside in: blocks of columns (`nc`), blocks of k (`kc`), for which B is
 packed, blocks of rows (`mc`), for which A is packed, and in the shared functions panels of columns
 (`nr`) and panels of rows (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A
-in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. An element of C is always the same sum in the same order, however the ranges are cut.
+in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. An element of C is
+always the same sum in the same order, however the ranges are cut.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from nova.schedules.tiling import (
     Contraction,
     Tiling,
     choose_tiling,
-    task_tile,
+    round_up,
     with_unit_columns,
 )
 from nova.schedules.words import (
@@ -62,8 +63,9 @@ def is_worth_packing(target: Target, spec: Contraction) -> bool:
 def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that one task should compute: whole register tiles."""
     inner = with_unit_columns(spec)
-    rows, columns = task_tile(target, inner)
-    return (rows, columns) if inner is spec else (columns, rows)
+    tiling = choose_tiling(target, inner)
+    shape = tiling.rows, tiling.columns
+    return shape if inner is spec else shape[::-1]
 
 
 def register_shape(target: Target, spec: Contraction) -> tuple[int, int]:
@@ -150,7 +152,7 @@ class _Block:
                 self._clear(m_lo, m_hi, n_lo, n_hi)
             return
         packed_a = entry_alloca(t.a_size, spec.acc_type)
-        packed_b = entry_alloca(t.b_size, spec.acc_type)
+        packed_b = None if spec.packed else entry_alloca(t.b_size, spec.acc_type)
         zeros = None if spec.accumulate else self._zeros()
 
         def k_block(n: Index, columns: Index, number: Index) -> None:
@@ -159,13 +161,18 @@ class _Block:
             depth = sub(_part(add(number, 1), spec.k, t.k_blocks), k)
             if spec.k % t.k_blocks == 0:
                 depth = t.kc
-            self._pack_b(packed_b, n, columns, k, depth)
+            right, right_at = packed_b, index(0)
+            if packed_b is None:
+                right, right_at = self.b, self._panels_at(n, k, depth)
+            else:
+                self._pack_b(packed_b, n, columns, k, depth)
             with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
                 self._pack_a(packed_a, m, rows, k, depth)
                 c, old = self._places(m, n, zeros, number)
-                self.kernel.multiply(packed_a, packed_b, c, old, rows, columns, depth)
+                self.kernel.multiply(packed_a, right, c, old, rows, columns, depth, right_at)
 
-        with _blocks(n_lo, n_hi, spec.n, t.nc) as (n, columns):
+        # Nothing is copied of columns that are packed already: there is no reason to cut them.
+        with _blocks(n_lo, n_hi, spec.n, spec.n if spec.packed else t.nc) as (n, columns):
             if t.k_blocks == 1:
                 k_block(n, columns, 0)
             else:
@@ -210,6 +217,11 @@ class _Block:
         start = add(self.b_offset, add(mul(n, ns), mul(k, ks)))
         block = Block(self.b, spec.b_type, start, ns, ks, columns, depth)
         self._pack(block, self.tiling.nr, buffer)
+
+    def _panels_at(self, n: Index, k: Index, depth: Index) -> Index:
+        """Where the panels of a packed B begin, from column n, a multiple of nr, and step k on."""
+        width = round_up(self.spec.n, self.tiling.nr)
+        return add(self.b_offset, add(mul(k, width), mul(n, depth)))
 
     def _pack(self, block: Block, width: int, buffer: ir.Value) -> None:
         least = self.spec.k // self.tiling.k_blocks

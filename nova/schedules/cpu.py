@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import ceil, prod
 from typing import Any
 
-from nova.errors import ScheduleError
+from nova.errors import LoweringError, ScheduleError
 from nova.mlir.bindings import arith, ir, memref, scf
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.clone import clone_into
@@ -20,6 +20,7 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import find_ops
 from nova.schedules.choices import ATTRIBUTE, read_choices
+from nova.schedules.constants import panels_of, read_panels
 from nova.schedules.contraction import (
     emit_block,
     is_worth_packing,
@@ -32,7 +33,7 @@ from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.products import Product, find_product
 from nova.targets import Target
 
-_FEW_TILES, _LARGE_TILE, _SHORT = 16, 32_000_000, 64
+_FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
 """A kernel with products gets this many tiles, none below so many operations or so short a side."""
 
 
@@ -58,7 +59,7 @@ class KernelSchedule:
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.nests = dict(zip(structured, nests, strict=True))
         self.skipped: set[Any] = set()
-        self.products = self._find_products()
+        self.products = self._find_products(kernel)
         try:
             self._check_choices()
             self.tile = self.choices.tile or self._choose_tile()
@@ -71,7 +72,8 @@ class KernelSchedule:
 
     # --- analysis -------------------------------------------------------------------------------
 
-    def _find_products(self) -> dict[Any, Product]:
+    def _find_products(self, kernel: Any) -> dict[Any, Product]:
+        packed = read_panels(kernel)
         products: dict[Any, Product] = {}
         ops = list(self.nests)
         for i, op in enumerate(ops):
@@ -82,9 +84,20 @@ class KernelSchedule:
                 product = replace(product, spec=replace(product.spec, choices=self.choices))
             if product is None or not is_worth_packing(self.target, product.spec):
                 continue
+            panels = packed.pop(buffer_root(list(op.operands)[1]), None)
+            if panels is not None and panels == panels_of(self.target, product.spec):
+                product = replace(product, spec=replace(product.spec, packed=True))
+            elif panels is not None:
+                packed[op] = panels
             products[op] = product
             if zeroed and not product.spec.accumulate:
                 self.skipped.add(before)  # the product overwrites: no zeros needed
+        if packed:
+            raise LoweringError(
+                f"@{kernel.name.value} has arguments packed for another schedule than its own",
+                where=place_of(kernel.location),
+                hint="run pack-constants for the same target and with the same nova.schedule",
+            )
         return products
 
     def _check_choices(self) -> None:
@@ -159,7 +172,7 @@ class KernelSchedule:
                     nest = self.nests[op]
                     buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
                     own = [ranges[i] if i < len(ranges) else None for i in range(len(nest.loops))]
-                    LoopEmitter(nest, buffers, own, mapping).emit()
+                    LoopEmitter(nest, buffers, own, mapping, self.target).emit()
                 else:
                     self._emit_nested(clone_into(op, mapping))
 
@@ -169,7 +182,7 @@ class KernelSchedule:
             nest = merge_inner(make_nest(inner), 0)
             with ir.InsertionPoint(inner), inner.location:
                 buffers = [_flatten(buffer_root(v)) for v in inner.operands]
-                LoopEmitter(nest, buffers, [None] * len(nest.loops)).emit()
+                LoopEmitter(nest, buffers, [None] * len(nest.loops), None, self.target).emit()
             inner.erase()
 
     def _tile_ranges(self, tile: Any) -> list[Range | None]:

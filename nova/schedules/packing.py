@@ -191,4 +191,3 @@ class _Packer:
                 for start, square in zip(starts, squares, strict=True):
                     where = index(add(base, add(start, number * self.width)))
                     vector.store(square[number], self.buffer, [where])
-

@@ -16,7 +16,7 @@ from nova.codegen.stages import start_from_text
 from nova.compiler import clear_memory_cache
 from nova.errors import KnobError, PipelineError, TargetError
 from nova.mlir.walk import kernels
-from nova.schedules import contraction
+from nova.schedules import tiling
 from nova.schedules.choices import NO_CHOICES, Choices
 from nova.schedules.variants import list_variants, merge
 from nova.settings import Settings
@@ -41,10 +41,10 @@ def own_cache(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def bad_default(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Products are computed element by element, so that there is something to find."""
-    monkeypatch.setattr(contraction, "_register_tile", lambda *_: (1, 1))
-    contraction._tiling.cache_clear()
+    monkeypatch.setattr(tiling, "_register_tile", lambda *_: (1, 1))
+    tiling.choose_tiling.cache_clear()
     yield
-    contraction._tiling.cache_clear()
+    tiling.choose_tiling.cache_clear()
 
 
 def product(tune: float | None) -> nova.compiler.Compiled:
