@@ -17,6 +17,7 @@ from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, Variant, write_artifact
+from nova.codegen.collection import paused_collection
 from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.normalise import normalise
@@ -55,6 +56,7 @@ class Build:
     contents: Contents
 
 
+@paused_collection()
 def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
     recorder = Recorder(cache_key(key)[:12])
@@ -71,6 +73,7 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     return Build(data, recorder, contents)
 
 
+@paused_collection()
 def build_module(
     module: ir.Module,
     settings: Sequence[Settings],

@@ -19,6 +19,8 @@ from nova.mlir.clone import clone_into
 from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import find_ops
+from nova.schedules.attention import emit_attention, tile_rows
+from nova.schedules.attention_tiles import find_attention
 from nova.schedules.choices import ATTRIBUTE, read_choices
 from nova.schedules.constants import panels_of, read_panels
 from nova.schedules.contraction import (
@@ -60,6 +62,8 @@ class KernelSchedule:
         self.nests = dict(zip(structured, nests, strict=True))
         self.skipped: set[Any] = set()
         self.products = self._find_products(kernel)
+        found = {op: find_attention(nest) for op, nest in self.nests.items()}
+        self.attentions = {op: attention for op, attention in found.items() if attention}
         try:
             self._check_choices()
             self.tile = self.choices.tile or self._choose_tile()
@@ -67,7 +71,7 @@ class KernelSchedule:
             prefix = f"{ATTRIBUTE} of @{kernel.name.value}: "
             raise error.located(place_of(kernel.location) or "", prefix) from None
         self.tiles = _count(self.grid, self.tile)
-        self.core = "matrix" if self.products else "host" if others else "vector"
+        self.core = "matrix" if self.products or self.attentions else "host" if others else "vector"
         self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
 
     # --- analysis -------------------------------------------------------------------------------
@@ -128,6 +132,11 @@ class KernelSchedule:
                 if loop < len(self.grid):
                     wanted[loop] = max(wanted.get(loop, 1), size)
                     unit[loop] = max(unit.get(loop, 1), least)
+        for attention in self.attentions.values():
+            rows = tile_rows(self.target, attention)
+            for role, loop in attention.roles.items():
+                if loop < len(self.grid):
+                    wanted[loop] = rows if role in "ij" else self.grid[loop]
         for loop, size in wanted.items():
             tile[loop] = min(size, max(1, self.grid[loop]))
         self._share_out(tile, unit)
@@ -168,6 +177,9 @@ class KernelSchedule:
             with op.location:
                 if op in self.products:
                     self._emit_product(self.nests[op], self.products[op], ranges)
+                elif op in self.attentions:
+                    buffers = [self._flat(v) for v in op.operands]
+                    emit_attention(self.target, self.attentions[op], buffers, ranges)
                 elif op in self.nests:
                     nest = self.nests[op]
                     buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
