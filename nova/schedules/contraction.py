@@ -5,15 +5,18 @@ range of C to compute. Out: scf/memref/arith code at the current insertion point
 around calls of functions that all products of the module share (packing.py, panels.py). The kernel
 lowering calls `emit_block` for each task tile, whose size it asks of `tile_shape`.
 
-Inside a block, from the outside in: blocks of rows (`mc`), blocks of k (`kc`), groups of column
-panels (`nc`), and in the shared functions panels of columns (`nr`) and panels of rows (`mr`). The
-packed rows of A stay in the L2 cache, one column panel of B in L1, and an `mr x nr` tile of C in
-registers. An element of C is always the same sum in the same order, however the ranges are cut.
+Inside a block, from the outside in: blocks of columns (`nc`), blocks of k (`kc`), for which B is
+packed, blocks of rows (`mc`), for which A is packed, and in the shared functions panels of columns
+(`nr`) and panels of rows (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A
+in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. An element of C is
+always the same sum in the same order, however the ranges are cut.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, vector
@@ -25,7 +28,6 @@ from nova.schedules.tiling import (
     Tiling,
     choose_tiling,
     round_up,
-    task_tile,
     with_unit_columns,
 )
 from nova.schedules.words import (
@@ -61,8 +63,9 @@ def is_worth_packing(target: Target, spec: Contraction) -> bool:
 def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that one task should compute: whole register tiles."""
     inner = with_unit_columns(spec)
-    rows, columns = task_tile(target, inner)
-    return (rows, columns) if inner is spec else (columns, rows)
+    tiling = choose_tiling(target, inner)
+    shape = tiling.rows, tiling.columns
+    return shape if inner is spec else shape[::-1]
 
 
 def register_shape(target: Target, spec: Contraction) -> tuple[int, int]:
@@ -108,6 +111,19 @@ def _part(number: Index, extent: int, parts: int) -> Index:
     return arith.divui(mul(number, extent), index(parts))
 
 
+@contextmanager
+def _blocks(low: Index, high: Index, most: int, step: int) -> Iterator[tuple[Index, Index]]:
+    """Starts and sizes of the blocks of a range, which has at most `most` elements.
+
+    A loop of one turn is left out: LLVM's loop passes cost by the depth of the nest.
+    """
+    if most <= step:
+        yield low, sub(high, low)
+        return
+    with loop(low, high, step) as start:
+        yield start, minimum(sub(high, start), step)
+
+
 @dataclass(frozen=True)
 class _Block:
     """The emission of one block; the columns of C are contiguous, or neither dimension is."""
@@ -139,38 +155,29 @@ class _Block:
         packed_b = None if spec.packed else entry_alloca(t.b_size, spec.acc_type)
         zeros = None if spec.accumulate else self._zeros()
 
-        def k_block(m: Index, rows: Index, number: Index) -> None:
+        def k_block(n: Index, columns: Index, number: Index) -> None:
             # Blocks of k differ by at most one, so none is shorter than a vector.
             k = _part(number, spec.k, t.k_blocks)
             depth = sub(_part(add(number, 1), spec.k, t.k_blocks), k)
             if spec.k % t.k_blocks == 0:
                 depth = t.kc
-            self._pack_a(packed_a, m, rows, k, depth)
+            right, right_at = packed_b, index(0)
             if packed_b is None:
-                c, old = self._places(m, n_lo, zeros, number)
-                place = self._panels_at(n_lo, k, depth)
-                columns = sub(n_hi, n_lo)
-                self.kernel.multiply(packed_a, self.b, c, old, rows, columns, depth, place)
-                return
-            with loop(n_lo, n_hi, t.nc) as n:
-                columns = minimum(sub(n_hi, n), t.nc)
+                right, right_at = self.b, self._panels_at(n, k, depth)
+            else:
                 self._pack_b(packed_b, n, columns, k, depth)
+            with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
+                self._pack_a(packed_a, m, rows, k, depth)
                 c, old = self._places(m, n, zeros, number)
-                self.kernel.multiply(packed_a, packed_b, c, old, rows, columns, depth)
+                self.kernel.multiply(packed_a, right, c, old, rows, columns, depth, right_at)
 
-        # A loop of one turn is left out: LLVM's loop passes cost by the depth of the nest.
-        def m_block(m: Index, rows: Index) -> None:
+        # Nothing is copied of columns that are packed already: there is no reason to cut them.
+        with _blocks(n_lo, n_hi, spec.n, spec.n if spec.packed else t.nc) as (n, columns):
             if t.k_blocks == 1:
-                k_block(m, rows, 0)
+                k_block(n, columns, 0)
             else:
                 with loop(0, t.k_blocks, 1) as number:
-                    k_block(m, rows, number)
-
-        if spec.m <= t.mc:
-            m_block(m_lo, sub(m_hi, m_lo))
-        else:
-            with loop(m_lo, m_hi, t.mc) as m:
-                m_block(m, minimum(sub(m_hi, m), t.mc))
+                    k_block(n, columns, number)
 
     def _zeros(self) -> ir.Value:
         """A row of zeros: what a product that overwrites adds to."""

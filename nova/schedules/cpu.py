@@ -36,7 +36,7 @@ from nova.schedules.products import Product, find_product
 from nova.schedules.scratch import Scratch, first_point, is_scratch, shifted
 from nova.targets import Target
 
-_FEW_TILES, _LARGE_TILE, _SHORT = 16, 32_000_000, 64
+_FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
 """A kernel with products gets this many tiles, none below so many operations or so short a side."""
 
 

@@ -13,7 +13,7 @@ of lanes, by squares that are transposed in registers, or one by one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nova.mlir.bindings import arith, ir, memref, vector
 from nova.schedules.shared import call_shared
@@ -35,8 +35,8 @@ from nova.schedules.words import (
 )
 from nova.targets import Target
 
-_AHEAD = 8
-"""Steps of k that are fetched ahead: their lines are too far apart for the hardware to see."""
+_CHUNK = 16
+"""Steps of k that are copied for all panels before the next: their rows are read as streams."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,10 @@ class Block:
 
     def at(self, lane: Index, k: Index) -> ir.Value:
         return index(add(self.offset, add(mul(lane, self.lane_stride), mul(k, self.k_stride))))
+
+    def part(self, lane: Index, k: Index, depth: Index) -> Block:
+        """The block from (lane, k) on, with so many steps of k."""
+        return replace(self, offset=self.at(lane, k), lanes=sub(self.lanes, lane), depth=depth)
 
 
 def pack(
@@ -97,19 +101,14 @@ class _Packer:
         return self.target.lanes(BITS[self.acc_type])
 
     def pack(self, block: Block, way: str) -> None:
+        if way == "lanes" and self.width % self.vl == 0:
+            with loop(0, block.depth, _CHUNK) as k, loop(0, block.lanes, self.width) as first:
+                steps = minimum(sub(block.depth, k), _CHUNK)
+                place = add(mul(first, block.depth), mul(k, self.width))
+                self._pack_lanes(block.part(first, k, steps), place)
+            return
         with loop(0, block.lanes, self.width) as first:
-            place = mul(first, block.depth)
-            start = block.at(first, 0)
-            rest = sub(block.lanes, first)
-            panel = Block(
-                block.source,
-                block.type,
-                start,
-                block.lane_stride,
-                block.k_stride,
-                rest,
-                block.depth,
-            )
+            panel, place = block.part(first, 0, block.depth), mul(first, block.depth)
             if way == "lanes":
                 self._pack_lanes(panel, place)
             elif way == "squares":
@@ -146,12 +145,8 @@ class _Packer:
     def _pack_steps(self, block: Block, place: Index, load: Callable[..., ir.Value]) -> None:
         """k outside, vectors of lanes inside: what one step writes past its end, the next mends."""
         kind = vector_type(block.type, self.vl)
-        line = 512 // BITS[block.type]
         with loop(0, block.depth, 1) as k:
             source, base = block.at(0, k), add(place, mul(k, self.width))
-            ahead = add(source, mul(block.k_stride, _AHEAD))
-            for start in range(0, self.width, line):
-                _prefetch(block.source, add(ahead, start))
             for start in range(0, self.width, self.vl):
                 value = load(kind, start, (block.source, [index(add(source, start))]))
                 self._put(value, add(base, start))
@@ -196,7 +191,3 @@ class _Packer:
                 for start, square in zip(starts, squares, strict=True):
                     where = index(add(base, add(start, number * self.width)))
                     vector.store(square[number], self.buffer, [where])
-
-
-def _prefetch(buffer: ir.Value, place: Index) -> None:
-    memref.prefetch(buffer, [index(place)], is_write=False, locality_hint=3, is_data_cache=True)

@@ -15,11 +15,19 @@ from nova.schedules.choices import NO_CHOICES, Choices
 from nova.schedules.words import BITS
 from nova.targets import Target
 
-BUFFER_BYTES = 512 << 10
-"""The most that the pack buffers of one block take from the stack."""
+_B_BYTES, _MOST_A_BYTES = 1 << 20, 384 << 10
+"""The most that packed columns of B take, in the cache that cores share, and packed rows of A."""
 
-_FEW_TILES, _SMALL_TILE = 4, 16_000_000
-"""Tasks are made smaller while there are fewer than this, and none gets fewer operations."""
+_MOST_ROWS, _MOST_COLUMNS = 1024, 512
+"""Of a task: A is then packed for 512 columns and B for 1024 rows, at a few percent of the time."""
+
+_SMALL_TILE, _LARGE_TILE = 16_000_000, 100_000_000
+"""Multiply-adds of a task: one is cut in two to have two of at least half the first number, and in
+four to have four of at least half the second."""
+
+_ODD_TILE_GAIN = 0.96
+"""Another register tile than the largest must take less than this share of its time: products of a
+program that have the same one share its functions."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,11 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a contraction is cut; a function of the target and the contraction alone."""
+    """How a contraction is cut; a function of the target and the contraction alone.
+
+    `mr` rows of `nv` vectors of `vl` elements are a register tile; k is cut into `k_blocks` of at
+    most `kc`; `mc` rows and `nc` columns are packed at a time; `rows` and `columns` are a task.
+    """
 
     vl: int
     mr: int
@@ -55,6 +67,8 @@ class Tiling:
     kc: int
     mc: int
     nc: int
+    rows: int
+    columns: int
 
     @property
     def nr(self) -> int:
@@ -105,47 +119,53 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     depth = choices.kc or min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
     k_blocks = max(1, -(-spec.k // depth))
     kc = max(1, -(-spec.k // k_blocks))
-    nc = nv * vl
-    budget = min(target.l2_bytes * 5 // 8, BUFFER_BYTES - kc * nc * size - (8 << 10))
-    most = max(1, budget // size // kc // mr)
+    rows, columns = _task_tile(spec, mr, nv * vl)
+    nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
+    budget = min(target.l2_bytes * 3 // 8, _MOST_A_BYTES) // size
+    most = max(1, budget // kc // mr)
     if choices.mc is not None or choices.kc is not None:
         wanted = -(-(choices.mc or 1) // mr)
-        if wanted > budget // size // kc // mr:
+        if wanted > most or kc * mr > budget:
             raise ScheduleError(
                 f"packed panels of mc={wanted * mr} rows and kc={kc} are more than a task may hold",
-                hint=f"kc * mc is at most {max(0, budget // size)} here",
+                hint=f"kc * mc is at most {budget} here",
             )
         most = wanted if choices.mc is not None else most
-    pieces = max(1, -(-spec.m // (most * mr)))
-    mc = round_up(max(1, -(-spec.m // pieces)), mr)
-    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc)
+    pieces = max(1, -(-rows // (most * mr)))
+    mc = round_up(max(1, -(-rows // pieces)), mr)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns)
 
 
-def task_tile(target: Target, spec: Contraction) -> tuple[int, int]:
+def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
     """Rows and columns of C that one task should compute: whole register tiles.
 
-    A task packs its rows of A and its columns of B once, so tiles are as tall as the packed rows
-    of A may be and wide enough to keep the copying of A at a few percent; they are halved as long
-    as there are too few to share out and halves are still worth a task.
+    A task packs its rows of A and its columns of B once, so tiles are large enough to keep the
+    copying at a few percent. A product of few tiles is cut for two cores if it is worth two tasks,
+    and for four where a quarter still is large.
     """
-    tiling = choose_tiling(target, spec)
-    rows, columns = tiling.mc, round_up(min(max(spec.n, 1), 512), tiling.nr)
+    rows, columns = _even(spec.m, _MOST_ROWS, mr), _even(spec.n, _MOST_COLUMNS, nr)
 
     def tiles() -> int:
         return -(-spec.m // rows) * -(-spec.n // columns)
 
-    while tiles() < _FEW_TILES and rows * columns * spec.k >= _SMALL_TILE:
-        half_rows = round_up(rows // 2, tiling.mr)
-        half_columns = round_up(columns // 2, tiling.nr)
-        if columns >= rows and half_columns < columns:
-            columns = half_columns
-        elif half_rows < rows:
-            rows = half_rows
-        else:
-            break
+    for wanted, size in ((2, _SMALL_TILE), (4, _LARGE_TILE)):
+        while tiles() < wanted and rows * columns * spec.k >= size:
+            half_rows, half_columns = round_up(rows // 2, mr), round_up(columns // 2, nr)
+            if rows >= columns and half_rows < rows:
+                rows = half_rows
+            elif half_columns < columns:
+                columns = half_columns
+            else:
+                break
     while columns < spec.n and 2 * rows * columns * spec.k < _SMALL_TILE:
-        columns += tiling.nr
+        columns += nr
     return rows, columns
+
+
+def _even(extent: int, most: int, step: int) -> int:
+    """The size of the parts of `extent`, at most `most` each and about equal, in whole steps."""
+    parts = max(1, -(-extent // most))
+    return round_up(max(1, -(-extent // parts)), step)
 
 
 def registers_used(target: Target, mr: int, nv: int) -> int:
@@ -164,7 +184,10 @@ def _check_registers(target: Target, mr: int, nv: int) -> None:
 
 def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
     """The tile of C that is held in registers."""
-    return rank_register_tiles(target, m, n, vl)[0]
+    ranked = rank_register_tiles(target, m, n, vl)
+    usual = rank_register_tiles(target, 1 << 20, 1 << 20, vl)[0]
+    gain = _tile_cost(ranked[0], m, n, vl) / _tile_cost(usual, m, n, vl)
+    return ranked[0] if gain < _ODD_TILE_GAIN else usual
 
 
 def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[int, int]]:
@@ -174,13 +197,15 @@ def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[i
     less than the latency of one; the tile with the least total for the whole of C is best, so a
     small or odd C wastes little at its edges.
     """
-
-    def cost(tile: tuple[int, int]) -> tuple[float, int]:
-        mr, nv = tile
-        step = max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
-        return -(-m // mr) * -(-n // (nv * vl)) * step, -mr * nv
-
     tiles = [(mr, nv) for nv, mr in itertools.product(range(1, 5), range(1, 17))]
     return sorted(
-        (t for t in tiles if registers_used(target, *t) <= target.vector_registers), key=cost
+        (t for t in tiles if registers_used(target, *t) <= target.vector_registers),
+        key=lambda tile: (_tile_cost(tile, m, n, vl), -tile[0] * tile[1]),
     )
+
+
+def _tile_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
+    """About the cycles of a step of k for the whole of C."""
+    mr, nv = tile
+    step = max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
+    return -(-m // mr) * -(-n // (nv * vl)) * step
