@@ -13,7 +13,16 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.donation import delay_updates, sink_feeders
-from nova.passes.group_ops import VIEWS, Group, Grouping, captured, is_init, is_scalar, root
+from nova.passes.group_ops import (
+    VIEWS,
+    Group,
+    Grouping,
+    captured,
+    is_init,
+    is_scalar,
+    root,
+    split_fills,
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,7 @@ class FormKernels(Pass):
             raise LoweringError(
                 f"@{formed[0].name.value} is a kernel already", where=place_of(formed[0].location)
             )
+        split_fills(main.entry_block)
         waits = _drop_barriers(main)
         _delay_updates(module, main)
         groups = Grouping(self.serial_work, self.max_ops, waits).form(main.entry_block)

@@ -161,17 +161,35 @@ def _least_grid(op: Structured) -> int:
 
 def is_init(op: Any) -> bool:
     """A fill that only initialises destinations: it goes along with whoever it initialises."""
-    if not is_structured(op) or any(
-        isinstance(o.type, ir.RankedTensorType) for o in Structured(op).inputs
-    ):
+    return _is_fill(op) and all(_initialises(use) for use in op.results[0].uses)
+
+
+def split_fills(block: Any) -> None:
+    """Give what is initialised by a fill one of its own, where the fill is also read as a value.
+
+    Otherwise the zeros of a product would be made by another kernel, and copied.
+    """
+    for op in list(block.operations):
+        op = op.operation
+        uses = list(op.results[0].uses) if _is_fill(op) else []
+        inits = [(u.owner.operation, u.operand_number) for u in uses if _initialises(u)]
+        if inits and len(inits) < len(uses):
+            with ir.InsertionPoint(op):
+                copy = op.clone().results[0]
+            for owner, number in inits:
+                owner.operands[number] = copy
+
+
+def _is_fill(op: Any) -> bool:
+    if not is_structured(op):
         return False
-    if captured(op):
-        return False
-    for use in op.results[0].uses:
-        owner = use.owner.operation
-        if not is_structured(owner) or use.operand_number < Structured(owner).num_inputs:
-            return False
-    return True
+    tensors = [o for o in Structured(op).inputs if isinstance(o.type, ir.RankedTensorType)]
+    return not tensors and not captured(op)
+
+
+def _initialises(use: Any) -> bool:
+    owner = use.owner.operation
+    return is_structured(owner) and use.operand_number >= Structured(owner).num_inputs
 
 
 def _opaque_work(op: Any) -> int:

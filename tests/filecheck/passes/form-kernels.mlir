@@ -210,3 +210,17 @@ func.func @main(%x: tensor<64x256xf32>, %g: tensor<64x256xf32>, %w: tensor<256x2
   %3 = "nova.matmul"(%g, %w) : (tensor<64x256xf32>, tensor<256x256xf32>) -> tensor<64x256xf32>
   return %3, %2 : tensor<64x256xf32>, tensor<256x256xf32>
 }
+
+// -----
+
+// Zeros that are also read as a value: the product has its own and is given none.
+// CHECK-LABEL: func.func private @kernel_{{.*}}(%{{[a-z0-9]*}}: tensor<128x64xf32>, %{{[a-z0-9]*}}: tensor<64x128xf32>) -> tensor<128x128xf32>
+// CHECK-SAME: nova.grid = array<i64: 128, 128>
+// CHECK: iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK-LABEL: func.func @main(
+func.func @main(%x: tensor<128x64xf32>, %w: tensor<64x128xf32>, %i: tensor<4xi64>, %u: tensor<4x128xf32>) -> (tensor<128x128xf32>, tensor<128x128xf32>) {
+  %z = "nova.constant"() {value = dense<0.0> : tensor<128x128xf32>} : () -> tensor<128x128xf32>
+  %0 = "nova.index_add"(%z, %i, %u) {axis = 0 : i64} : (tensor<128x128xf32>, tensor<4xi64>, tensor<4x128xf32>) -> tensor<128x128xf32>
+  %1 = "nova.matmul"(%x, %w) : (tensor<128x64xf32>, tensor<64x128xf32>) -> tensor<128x128xf32>
+  return %0, %1 : tensor<128x128xf32>, tensor<128x128xf32>
+}
