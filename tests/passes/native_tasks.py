@@ -28,9 +28,7 @@ from nova.schedules.footprint import Footprint, load_footprint
 from nova.settings import Settings
 from nova.targets import parse_target
 
-_KERNEL = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-)
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 Spans = list[tuple[tuple[str, int], int, int]]
 """Bytes [low, high) of spaces."""
 Memory = dict[tuple[str, int], np.ndarray]
