@@ -29,6 +29,7 @@ ORDER = (
     "constant_weights",
     "gelu_chain",
     "softmax",
+    "attention",
     "mlp_step",
     "gpt_block",
     "train_mlp",

@@ -179,7 +179,7 @@ class _Forward:
         key: Index,
         keys: Index,
     ) -> None:
-        a, r, (nv, panels) = self.attention, self.r, self.panel
+        a, r, (nv, _) = self.attention, self.r, self.panel
         ahead = sub(first, key)
         begin: Index = 0
         if a.kind.causal and self.several:
@@ -204,13 +204,13 @@ class _Forward:
                     mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, seen)
                 self._softmax(buffers, mask, row, i, seen, limit)
             left = Left(buffers["p"], 0, self.keys, 1)
-            for panel in range(panels):
-                start = add(mul(row, self.width), panel * nv * r.vl)
+            with blocks(0, self.width, nv * r.vl, self.width) as (column, _):
+                start = add(mul(row, self.width), column)
                 before = None
                 if self.several:
                     before = load_tile(r, buffers["o"], start, self.width, nv)
                     before = self._faded(buffers["fade"], before, nv)
-                right = Right(buffers["v"], mul(keys, panel * nv * r.vl), nv * r.vl)
+                right = Right(buffers["v"], mul(column, keys), nv * r.vl)
                 tile = multiply(r, left, right, (0, seen), nv, before)
                 store_tile(r, tile, buffers["o"], start, self.width, nv)
 

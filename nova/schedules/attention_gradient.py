@@ -228,11 +228,11 @@ class _Gradient:
     ) -> None:
         """Rows of a buffer from `row` on become left times right, or get it added."""
         r, width = self.r, self.width(role)
-        nv, panels = r.columns(self.attention.size(role))
-        for panel in range(panels):
-            start = add(mul(row, width), panel * nv * r.vl)
+        nv, _ = r.columns(self.attention.size(role))
+        with blocks(0, width, nv * r.vl, width) as (column, _):
+            start = add(mul(row, width), column)
             before = load_tile(r, buffer, start, width, nv) if add_to else None
-            part = Right(right.buffer, add(right.start, panel * nv * r.vl), right.step)
+            part = Right(right.buffer, add(right.start, column), right.step)
             tile = multiply(r, left, part, k, nv, before)
             store_tile(r, tile, buffer, start, width, nv)
 
