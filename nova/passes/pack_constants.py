@@ -35,29 +35,52 @@ class PackConstants(Pass):
     tile_work: int = 65_536
 
     def run(self, module: ir.Module) -> None:
-        calls: dict[str, list[Any]] = {}
-        for op in main_function(module).entry_block.operations:
-            if op.operation.name == "func.call":
-                calls.setdefault(op.callee.value, []).append(op.operation)
-        if not any(_global_name(v) for c in calls.values() for op in c for v in op.operands):
+        constants = constant_arguments(module)
+        if not constants:
             return
         target = parse_target(self.target)
         packer = _Packer(module)
+        calls = _calls(module)
         for kernel in kernels(module):
-            callers = calls.get(kernel.name.value, [])
-            constant = [
-                i
-                for i in range(len(kernel.entry_block.arguments))
-                if callers and all(packer.is_constant(op.operands[i]) for op in callers)
-            ]
-            if not constant:
+            name = kernel.name.value
+            if name not in constants:
                 continue
             ops = [op.operation for op in kernel.entry_block.operations][:-1]
             found = find_panels(KernelSchedule(kernel, ops, target, self.tile_work), kernel)
-            wanted = {i: found[i] for i in constant if i in found}
+            wanted = {i: found[i] for i in sorted(constants[name]) if i in found}
             if wanted:
-                packer.pack(kernel, callers, wanted)
+                packer.pack(kernel, calls[name], wanted)
         packer.finish()
+
+
+def constant_arguments(module: ir.Module) -> dict[str, frozenset[int]]:
+    """The arguments of kernels, by name, that are constants at every call."""
+    known = {
+        op.sym_name.value
+        for op in module.body.operations
+        if op.operation.name == "memref.global"
+        and "constant" in op.attributes
+        and "initial_value" in op.attributes
+    }
+    found = {
+        name: frozenset.intersection(
+            *(
+                frozenset(i for i, v in enumerate(op.operands) if _global_name(v) in known)
+                for op in callers
+            )
+        )
+        for name, callers in (_calls(module) if known else {}).items()
+    }
+    return {name: numbers for name, numbers in found.items() if numbers}
+
+
+def _calls(module: ir.Module) -> dict[str, list[Any]]:
+    """The calls of main, by the name of what is called."""
+    calls: dict[str, list[Any]] = {}
+    for op in main_function(module).entry_block.operations:
+        if op.operation.name == "func.call":
+            calls.setdefault(op.callee.value, []).append(op.operation)
+    return calls
 
 
 class _Packer:
@@ -71,11 +94,6 @@ class _Packer:
             if op.operation.name == "memref.global"
         }
         self.copies: dict[tuple[str, Contraction, Panels], Any] = {}
-
-    def is_constant(self, value: Any) -> bool:
-        """Whether a value of main is a constant with values, and not a view of one."""
-        found = self.globals.get(_global_name(value) or "")
-        return found is not None and "constant" in found.attributes and found.initial_value
 
     def pack(self, kernel: Any, callers: list[Any], wanted: dict[int, Wanted]) -> None:
         block = kernel.entry_block
