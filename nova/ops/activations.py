@@ -83,10 +83,9 @@ def _gelu_attrs(ins: Types, attrs: Attrs) -> Attrs:
 
 def _scalar_gelu(s: Any, x: Any, approximate: str) -> Any:
     if approximate == "tanh":
-        bent = s.call("tanh", (x + x * x * x * C) * K)
-    else:
-        bent = s.call("erf", x * SQRT_HALF)
-    return x * 0.5 * (bent + 1)
+        # (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)): one exp, and nothing cancels at negative x.
+        return x / (s.call("exp", x * (x * x * (-2.0 * K * C) - 2.0 * K)) + 1)
+    return x * 0.5 * (s.call("erf", x * SQRT_HALF) + 1)
 
 
 def _numpy_gelu(x: np.ndarray, approximate: str) -> np.ndarray:
@@ -103,9 +102,11 @@ def _vjp_gelu(F: Any, g: Any, out: Any, x: Any, approximate: str) -> Any:
         return g * (0.5 * (1.0 + F.erf(x * SQRT_HALF)) + x * density)
     # Clamped, or x * x would overflow to inf and meet the 0 of 1 - t * t.
     x = F.clamp(x, min=-GELU_FLAT, max=GELU_FLAT)
-    t = F.tanh((x + x * x * x * C) * K)
-    slope = K * (1.0 + 3.0 * C * (x * x))
-    return g * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
+    square = x * x
+    # (1 + tanh(u)) / 2 as a sigmoid of 2 u, whose derivative by x is `slope`.
+    s = F.sigmoid(x * (square * (2.0 * K * C) + 2.0 * K))
+    slope = square * (6.0 * K * C) + 2.0 * K
+    return g * (s + x * slope * (s * (1.0 - s)))
 
 
 # --- number attributes --------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Any
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import buffer_root
 from nova.schedules.nest import Loop, Nest, score
+from nova.schedules.streaming import streams
 from nova.targets import Target
 
 COMBINERS = {
@@ -61,14 +62,15 @@ class Lanes:
 
     `width` is the elements of a vector and `unroll` how many vectors one turn of the loop takes.
     `masked` says that the target can load and store part of a vector of every type here; otherwise
-    what is left at the end is scalar. `combiners` names the op of each output where the loop is a
-    reduction.
+    what is left at the end is scalar. `streams` says that outputs are too large for the caches.
+    `combiners` names the op of each output where the loop is a reduction.
     """
 
     loop: int
     width: int
     unroll: int
     masked: bool
+    streams: bool
     combiners: tuple[str, ...] | None
 
 
@@ -138,9 +140,8 @@ def _lanes_of(nest: Nest, number: int, buffers: Sequence[Any], target: Target) -
     if width < 2:
         return None
     carries = not all(loop.parallel for loop in nest.loops)
-    return Lanes(
-        number, width, _unroll(size // width, len(ops), carries, masked), masked, combiners
-    )
+    unroll = _unroll(size // width, len(ops), carries, masked)
+    return Lanes(number, width, unroll, masked, streams(nest, target, width), combiners)
 
 
 def has_masks(target: Target, bits: int) -> bool:

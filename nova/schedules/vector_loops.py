@@ -20,6 +20,7 @@ from nova.mlir.bindings import arith, ir, memref, scf, vector
 from nova.schedules.lanes import COMBINERS, Lanes
 from nova.schedules.nest import Nest
 from nova.schedules.positions import Range, advance, at, index, shifted
+from nova.schedules.streaming import all_aligned, fence_stores, vector_bytes
 from nova.schedules.vector_body import as_vector, emit_body, is_relaxed, relaxed_flags
 
 
@@ -70,6 +71,8 @@ class VectorLoops:
         place = Place([None if o == 0 else index(o) for o in self.nest.offsets], {})
         if self.loop.parallel:
             self._nested(around, place, lambda p: self._across(p, low, high, extent))
+            if self.lanes.streams:
+                fence_stores()
         else:
             self._nested(around, place, lambda p: self._along(p, extent))
         return left
@@ -117,7 +120,7 @@ class VectorLoops:
             if whole == step:
                 self._block(self._inside(place, self.lanes.loop, _or_zero(low)), unroll, None)
             elif whole:
-                self._steps(place, _or_zero(low), _end(low, whole), step, unroll)
+                self._turns(place, _or_zero(low), _end(low, whole))
             vectors = rest // width
             if vectors:
                 begin = self._inside(place, self.lanes.loop, _end(low, whole))
@@ -129,7 +132,7 @@ class VectorLoops:
             return
         count = arith.subi(high, low)
         middle = arith.subi(high, arith.remui(count, index(step)))
-        self._steps(place, low, middle, step, unroll)
+        self._turns(place, low, middle)
         if not self.lanes.masked:
             if unroll > 1:
                 self._steps(place, middle, high, width, 1)
@@ -141,13 +144,31 @@ class VectorLoops:
             self._block(self._inside(place, self.lanes.loop, iv), 1, mask)
             scf.YieldOp([])
 
-    def _steps(self, place: Place, low: Any, high: Any, step: int, vectors: int) -> None:
+    def _turns(self, place: Place, low: Any, high: Any) -> None:
+        """The loop over whole turns; where outputs stream, only if their vectors are aligned."""
+        step, unroll = self.lanes.width * self.lanes.unroll, self.lanes.unroll
+        if not self.lanes.streams:
+            self._steps(place, low, high, step, unroll)
+            return
+        begin = self._inside(place, self.lanes.loop, low).bases
+        outputs = range(self.generic.num_inputs, len(self.buffers))
+        aligned = all_aligned([(self.buffers[i], begin[i]) for i in outputs], self.lanes.width)
+        op = scf.IfOp(aligned, has_else=True)
+        for block, streamed in ((op.then_block, True), (op.else_block, False)):
+            with ir.InsertionPoint(block):
+                self._steps(place, low, high, step, unroll, streamed=streamed)
+                scf.YieldOp([])
+
+    def _steps(
+        self, place: Place, low: Any, high: Any, step: int, vectors: int, *, streamed: bool = False
+    ) -> None:
         op = scf.ForOp(low, high, index(step))
         with ir.InsertionPoint(op.body):
-            self._block(self._inside(place, self.lanes.loop, op.induction_variable), vectors, None)
+            inside = self._inside(place, self.lanes.loop, op.induction_variable)
+            self._block(inside, vectors, None, streamed=streamed)
             scf.YieldOp([])
 
-    def _block(self, place: Place, vectors: int, mask: Any) -> None:
+    def _block(self, place: Place, vectors: int, mask: Any, *, streamed: bool = False) -> None:
         """`vectors` neighbouring vectors of every output."""
         outputs = range(self.generic.num_inputs, len(self.buffers))
         read = self.generic.uses_output or bool(self.inner)
@@ -157,7 +178,7 @@ class VectorLoops:
         totals = self._reduced(self.inner, place, totals, vectors, mask)
         for number, value in enumerate(totals):
             k, i = divmod(number, len(outputs))
-            self._store(outputs[i], value, place, k, mask)
+            self._store(outputs[i], value, place, k, mask, streamed=streamed)
 
     def _reduced(
         self, loops: Sequence[int], place: Place, totals: list[Any], vectors: int, mask: Any
@@ -302,14 +323,19 @@ class VectorLoops:
         wanted = self.generic.block.arguments[operand].type
         return value if value.type == wanted else arith.trunci(wanted, value)
 
-    def _store(self, operand: int, value: Any, place: Place, k: int, mask: Any) -> None:
+    def _store(
+        self, operand: int, value: Any, place: Place, k: int, mask: Any, *, streamed: bool
+    ) -> None:
         buffer = self.buffers[operand]
         width = self.lanes.width
         kind = ir.VectorType.get([width], buffer.type.element_type)
         if value.type != kind:
             value = arith.extui(kind, value)
         position = [shifted(place.bases[operand], k * width)]
-        if mask is None:
+        if streamed:
+            alignment = vector_bytes(buffer, width)
+            vector.store(value, buffer, position, nontemporal=True, alignment=alignment)
+        elif mask is None:
             vector.store(value, buffer, position)
         else:
             vector.maskedstore(buffer, position, mask, value)
