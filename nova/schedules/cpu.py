@@ -66,11 +66,11 @@ class KernelSchedule:
         self.scratch = Scratch.of(ops, self.grid)
         self.block = kernel.entry_block
         self.skipped: set[Any] = set()
-        # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
-        self.scalar_loops = bool(others)
         self.products = self._find_products(kernel)
         found = {op: find_attention(nest) for op, nest in self.nests.items()}
         self.attentions = {op: attention for op, attention in found.items() if attention}
+        # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
+        self.scalar_loops = bool(others or self.attentions)
         try:
             self._check_choices()
             self.tile = self.choices.tile or self._choose_tile()
