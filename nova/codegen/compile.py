@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nova import knobs
@@ -33,6 +33,7 @@ from nova.codegen.tables import read_tables, read_unpacked
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir, llvm
 from nova.mlir.walk import find_ops
+from nova.passes.lower_kernels import SCALAR_LOOPS
 from nova.plan import Plan
 from nova.schedules.shared import SHARED
 from nova.settings import Settings
@@ -155,7 +156,8 @@ def _build_variant(
 def translate(module: ir.Module) -> list[Unit]:
     """LLVM IR in units that can compile side by side.
 
-    One has the functions that kernels share, one the tiny kernels, and others shares of the rest.
+    One has the functions that kernels share, one the tiny kernels, and others shares of the rest:
+    of those with loops that LLVM is to vectorize, and of those without.
     """
     operations = [op.operation for op in module.body.operations]
     shared = [op for op in operations if SHARED in op.attributes]
@@ -164,10 +166,13 @@ def translate(module: ir.Module) -> list[Unit]:
     pairs = [code[i : i + 2] for i in range(0, len(code), 2)]
     tiny = [p for p in pairs if _work(p) <= _UNROLLED_WORK]
     rest = sorted((p for p in pairs if _work(p) > _UNROLLED_WORK), key=_size, reverse=True)
-    shares = max(1, min(_MOST_OBJECTS, len(rest) // _KERNELS_PER_OBJECT))
     units = [_unit(module, [shared], (), False)] if shared else []
     units += [_unit(module, tiny, shared, True)] if tiny else []
-    units += [_unit(module, rest[i::shares], shared, False) for i in range(shares) if rest]
+    for scalar in (True, False):
+        group = [p for p in rest if scalar == any(SCALAR_LOOPS in op.attributes for op in p)]
+        shares = max(1, min(_MOST_OBJECTS, len(group) // _KERNELS_PER_OBJECT))
+        for share in (group[i::shares] for i in range(shares) if group):
+            units.append(replace(_unit(module, share, shared, False), vectorize=scalar))
     return units
 
 

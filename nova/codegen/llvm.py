@@ -40,13 +40,15 @@ class Unit:
     """LLVM IR that becomes one object.
 
     `unroll` lets LLVM unroll loops: worth it where whole loops have a handful of iterations, and
-    otherwise the larger part of the compile time for nothing. `calls` are functions that the linker
-    adds: of the runtime, or what the kernels of several units share.
+    otherwise the larger part of the compile time for nothing. `vectorize` lets LLVM look for
+    vectors, which takes as long; kernels whose loops are over vectors already need it not. `calls`
+    are functions that the linker adds: of the runtime, or what the kernels of several units share.
     """
 
     text: str
     unroll: bool
     calls: tuple[str, ...] = ()
+    vectorize: bool = True
 
 
 @cache
@@ -118,8 +120,9 @@ def _optimised(unit: Unit, target: Target) -> tuple[Any, Any]:
         raise CodegenError(f"LLVM does not take the module: {error}") from error
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm.create_pipeline_tuning_options(speed_level=3 if unit.vectorize else 2)
     options.loop_unrolling = unit.unroll
+    options.loop_vectorization = unit.vectorize
     builder = llvm.create_pass_builder(machine, options)
     manager = builder.getModulePassManager()
     # llvmlite serialises every call with one lock. This module has a context of its own, which

@@ -69,6 +69,8 @@ class KernelSchedule:
         self.products = self._find_products(kernel)
         found = {op: find_attention(nest) for op, nest in self.nests.items()}
         self.attentions = {op: attention for op, attention in found.items() if attention}
+        # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
+        self.scalar_loops = bool(others or self.attentions)
         try:
             self._check_choices()
             self.tile = self.choices.tile or self._choose_tile()
@@ -224,7 +226,8 @@ class KernelSchedule:
                     buffers[i] = shifted(buffer, first_point(nest, i, ranges))
             ranges = [r and (index(0), arith.subi(r[1], r[0])) for r in ranges]
         inner = [None] * (len(nest.loops) - len(ranges))
-        LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target).emit()
+        emitter = LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target)
+        self.scalar_loops |= not emitter.emit()
 
     def _emit_nested(self, op: Any) -> None:
         """Write out the structured ops inside of a loop or branch, where they stand."""

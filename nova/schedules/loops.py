@@ -42,13 +42,15 @@ class LoopEmitter:
         self.captured = captured or {}
         self.target = target
 
-    def emit(self) -> None:
+    def emit(self) -> bool:
+        """Write the loops; whether they are over vectors."""
         lanes = find_lanes(self.nest, self.buffers, self.target) if self.target else None
         if lanes is None:
             ScalarLoops(self.nest, self.buffers, self.ranges, self.captured).emit()
-            return
+            return False
         left = VectorLoops(self.nest, self.buffers, self.ranges, self.captured, lanes).emit()
         if left is not None:
             ranges = list(self.ranges)
             ranges[lanes.loop] = left
             ScalarLoops(self.nest, self.buffers, ranges, self.captured).emit()
+        return True
