@@ -13,7 +13,8 @@ import pytest
 import run
 import workloads
 from bars import BARS
-from harness.pool import Plan
+from harness import narrow
+from harness.pool import Plan, environment
 from workloads import import_time
 
 PEAKS = {"cores": 2, "core_flops": 1e11, "core_bytes": 1e10, "flops": 2e11, "bytes": 1.5e10}
@@ -92,3 +93,16 @@ def test_a_part_of_it_is_printed_only(
     assert [table["threads"] for table in results["workloads"]] == [2] * 5
     assert len(results["bars"]) == 5 and results["plot"] == ""
     assert list(folder.iterdir()) == []
+
+
+def test_all_are_held_to_avx2(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in narrow.VARIABLES:
+        monkeypatch.setenv(name, "")  # so that what the run sets is undone
+    monkeypatch.setattr(sys, "argv", ["run.py", "--avx2", "--only", "matmul/128"])
+    assert run.main() == 0
+    page = capsys.readouterr().out
+    assert "all held to AVX2" in page and "peaks were not measured" in page
+    assert "| onnxruntime | left out of this run |" in page
+    assert environment(folder, 1)["NOVA_TARGET"] == "x86_64-v3"
