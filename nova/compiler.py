@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _PROGRAMS_IN_MEMORY = 1024
 _OPTIONS = (
     *("inputs", "params", "include_backward", "updates", "target", "fast_math"),
-    *("max_workspace", "tune", "run_mode", "sim_cores", "sim_seed"),
+    *("max_workspace", "freeze", "tune", "run_mode", "sim_cores", "sim_seed"),
 )
 RUN_MODES = ("native", "sim")
 
@@ -68,6 +68,7 @@ def compile(
     target: str | None = None,
     fast_math: bool | None = None,
     max_workspace: int | str | None = None,
+    freeze: bool = False,
     tune: float | None = None,
     run_mode: str = "native",
     sim_cores: int = 64,
@@ -80,14 +81,22 @@ def compile(
     maps params to their new values: those arrays are changed in place by a run. `target` is `cpu`
     (this machine) or a named one. `fast_math` lets LLVM rearrange float arithmetic
     (docs/fast-math.md). `max_workspace` limits the scratch memory of a run, in bytes or as "512M":
-    the compiler gives up speed for it, or raises WorkspaceError with the least that works. `tune`
-    is how many seconds may go into trying schedules on this machine (docs/tuning.md). With
-    `run_mode="sim"` runs take the tasks one after the other, as `sim_cores` cores would start them;
-    `simulation` of the program is their timeline (docs/tracing.md).
+    the compiler gives up speed for it, or raises WorkspaceError with the least that works. With
+    `freeze` the values that the params have now become constants of the program, which is faster
+    and takes the inputs alone (docs/deploying.md). `tune` is how many seconds may go into trying
+    schedules on this machine (docs/tuning.md). With `run_mode="sim"` runs take the tasks one after
+    the other, as `sim_cores` cores would start them; `simulation` of the program is their timeline
+    (docs/tracing.md).
     """
     if unknown:
         raise unknown_keyword("compile()", unknown, _OPTIONS)
     check_run_mode(run_mode)
+    if freeze and updates:
+        raise GraphError(
+            "freeze makes constants of the params, and updates changes them",
+            where=str(user_location()),
+            hint="freeze the program that uses the trained params, not the one that trains them",
+        )
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     try:
         _check_tensors(wanted, inputs, params)
@@ -99,6 +108,8 @@ def compile(
                 )
             # Made here and not taken from `.grad`, which may hold the sum over several losses.
             wanted += gradients(wanted[0], params)
+        if freeze:
+            params = ()  # leaves that are no arguments are constants
         plan = build_plan(wanted, inputs, params, updates)
     except NovaError as error:
         raise error.located(str(user_location())) from None

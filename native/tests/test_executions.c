@@ -202,7 +202,7 @@ static void test_launches_without_tasks(void)
     const uint32_t operands[] = {0, 0, 0, 0, 0, 0};
     const nova_tables_limits limits = {.argument_count = 1};
     for (uint32_t count = 0; count <= 3; count += 3) {
-        const parts parts = {buffers, 1, &kernel, 1, launches, count, operands, 2 * count, 0};
+        const parts parts = {buffers, 1, &kernel, 1, launches, count, operands, 2 * count, 0, 0};
         nova_tables tables;
         nova_program *chain;
         const nova_graph *graph;

@@ -17,6 +17,7 @@ from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, Variant, write_artifact
+from nova.codegen.collection import paused_collection
 from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.normalise import normalise
@@ -28,7 +29,7 @@ from nova.codegen.stages import (
     run_stages,
     start_from_plan,
 )
-from nova.codegen.tables import read_tables
+from nova.codegen.tables import read_tables, read_unpacked
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir, llvm
 from nova.mlir.walk import find_ops
@@ -55,6 +56,7 @@ class Build:
     contents: Contents
 
 
+@paused_collection()
 def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
     recorder = Recorder(cache_key(key)[:12])
@@ -71,6 +73,7 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     return Build(data, recorder, contents)
 
 
+@paused_collection()
 def build_module(
     module: ir.Module,
     settings: Sequence[Settings],
@@ -120,12 +123,18 @@ def _build_variant(
     bar: Progress,
 ) -> Variant:
     target = parse_target(settings.target)
-    found: list[tuple[Tables, bytes]] = [read_tables(module)] if after == "loops" else []
+    found: list[tuple[Tables, bytes, bytes]] = []
+
+    def read(module: ir.Module) -> None:
+        found.append((*read_tables(module), read_unpacked(module)))
+
+    if after == "loops":
+        read(module)
 
     def observe(stage: str, module: ir.Module) -> None:
         bar.advance(stage + suffix, len(recorder.texts) - 1)
         if stage == "loops":
-            found.append(read_tables(module))
+            read(module)
 
     run_stages(module, settings, recorder, after=after, suffix=suffix, observe=observe)
     started = time.perf_counter()
@@ -137,8 +146,10 @@ def _build_variant(
     objects = compile_objects(units, target, knobs.get("threads"))
     size = sum(map(len, objects))
     recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
-    tables, constants = found[0]
-    return Variant(target, llvm_cpu(target), tuple(objects), tables, constants, settings.items())
+    tables, constants, unpacked = found[0]
+    return Variant(
+        target, llvm_cpu(target), tuple(objects), tables, constants, settings.items(), unpacked
+    )
 
 
 def translate(module: ir.Module) -> list[Unit]:

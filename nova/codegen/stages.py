@@ -22,7 +22,7 @@ from nova.mlir.bindings import ir
 from nova.mlir.context import make_context, parse_module, verify_module
 from nova.mlir.emit import emit_module
 from nova.passes import pipelines
-from nova.passes.base import Pass, run_pipeline
+from nova.passes.base import Pass, run_verified_once
 from nova.plan import Plan
 from nova.settings import Settings
 
@@ -126,7 +126,7 @@ def run_stages(
     """
     for name in stages_between(after, until):
         started = time.perf_counter()
-        run_pipeline(module, MLIR_STAGES[name](settings))
+        run_verified_once(module, MLIR_STAGES[name](settings))
         if observe is not None:
             observe(name, module)
         seconds = time.perf_counter() - started

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 import numpy as np
 
 from nova.dtypes import ALL, DType, TensorType, bf16, bool_, f16, f32, f64, i8, u8
@@ -91,3 +94,20 @@ def nova_type(type_: ir.Type) -> TensorType:
     if not shaped.has_rank or not shaped.has_static_shape:
         raise DTypeError(f"{type_} has no static shape", hint="Nova compiles static shapes only")
     return TensorType(tuple(shaped.shape), nova_dtype(shaped.element_type))
+
+
+def dense_bytes(attr: Any) -> bytes:
+    """The elements of a dense attribute, as they lie in memory."""
+    type_ = attr.type
+    dtype = memory_dtype(type_.element_type)
+    shape = tuple(type_.shape)
+    if prod(shape) == 0:
+        return b""
+    if attr.is_splat:
+        return np.full(shape, attr.get_splat_value().value).astype(dtype).tobytes()
+    if dtype == bf16.numpy:
+        return bf16_elements(attr).tobytes()
+    try:
+        return np.array(attr).astype(dtype, copy=False).reshape(shape).tobytes()
+    except (ValueError, TypeError):
+        return np.asarray(list(attr)).astype(dtype).tobytes()

@@ -95,13 +95,15 @@ class Grouping:
     def _new(self, structured: Structured | None) -> Group:
         grid = _own_grid(structured) if structured else ()
         least = _least_grid(structured) if structured else 0
-        group = Group(len(self.groups), grid, least, tiled=bool(structured))
+        # The grid of what is computed whole need not be the leading dimensions of its results.
+        tiled = structured is not None and not structured.is_whole
+        group = Group(len(self.groups), grid, least, tiled=tiled)
         self.groups.append(group)
         return group
 
     def _shared_grid(self, group: Group, op: Structured) -> tuple[int, ...]:
         """The longest grid under which `op` reads the group's values at its own point only."""
-        if not group.tiled:
+        if not group.tiled or op.is_whole:
             return ()
         own = _own_grid(op)
         length = 0

@@ -18,6 +18,7 @@ from nova.passes.expand_half import ExpandHalf
 from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
 from nova.passes.fold_transposes import FoldTransposes
+from nova.passes.form_attention import FormAttention
 from nova.passes.form_kernels import FormKernels
 from nova.passes.fuse_elementwise import FuseElementwise
 from nova.passes.lower_control_flow import LowerControlFlow
@@ -25,6 +26,7 @@ from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
 from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
+from nova.passes.pack_constants import PackConstants
 from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
@@ -32,6 +34,7 @@ from nova.passes.relax_math import RelaxMath
 from nova.passes.share_kernels import ShareKernels
 from nova.passes.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.strip_host import StripHost
+from nova.passes.structure_attention import StructureAttention
 from nova.passes.structure_tensors import StructureTensors
 from nova.passes.unfold_convolutions import UnfoldConvolutions
 from nova.passes.widen_conversions import WidenConversions
@@ -41,13 +44,17 @@ from nova.targets import parse_target
 def nova_to_linalg() -> list[Pass]:
     """The nova dialect to fused linalg on tensors."""
     return [
-        DecomposeComposites(),
+        DecomposeComposites(keep_whole=True),
         # Forward and backward expand the same composites: what they share is merged here.
         UpstreamPass("cse"),
         CanonicalizeNova(),
         UpstreamPass("cse"),
+        # Forward and backward have the same operands by now.
+        FormAttention(),
+        UpstreamPass("cse"),
         ConvertNovaToLinalg(),
         *linalg_fusion(),
+        StructureAttention(),
     ]
 
 
@@ -129,6 +136,8 @@ def buffers_to_loops(
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
+        # Behind the choices, which decide how panels look.
+        PackConstants(target, tile_work),
         LowerKernels(target, tile_work),
         UpstreamPass("canonicalize,cse"),
         PlanTasks(task_ns),

@@ -24,6 +24,7 @@ from nova.schedules.tiling import (
     Contraction,
     Tiling,
     choose_tiling,
+    round_up,
     task_tile,
     with_unit_columns,
 )
@@ -135,7 +136,7 @@ class _Block:
                 self._clear(m_lo, m_hi, n_lo, n_hi)
             return
         packed_a = entry_alloca(t.a_size, spec.acc_type)
-        packed_b = entry_alloca(t.b_size, spec.acc_type)
+        packed_b = None if spec.packed else entry_alloca(t.b_size, spec.acc_type)
         zeros = None if spec.accumulate else self._zeros()
 
         def k_block(m: Index, rows: Index, number: Index) -> None:
@@ -145,6 +146,12 @@ class _Block:
             if spec.k % t.k_blocks == 0:
                 depth = t.kc
             self._pack_a(packed_a, m, rows, k, depth)
+            if packed_b is None:
+                c, old = self._places(m, n_lo, zeros, number)
+                place = self._panels_at(n_lo, k, depth)
+                columns = sub(n_hi, n_lo)
+                self.kernel.multiply(packed_a, self.b, c, old, rows, columns, depth, place)
+                return
             with loop(n_lo, n_hi, t.nc) as n:
                 columns = minimum(sub(n_hi, n), t.nc)
                 self._pack_b(packed_b, n, columns, k, depth)
@@ -203,6 +210,11 @@ class _Block:
         start = add(self.b_offset, add(mul(n, ns), mul(k, ks)))
         block = Block(self.b, spec.b_type, start, ns, ks, columns, depth)
         self._pack(block, self.tiling.nr, buffer)
+
+    def _panels_at(self, n: Index, k: Index, depth: Index) -> Index:
+        """Where the panels of a packed B begin, from column n, a multiple of nr, and step k on."""
+        width = round_up(self.spec.n, self.tiling.nr)
+        return add(self.b_offset, add(mul(k, width), mul(n, depth)))
 
     def _pack(self, block: Block, width: int, buffer: ir.Value) -> None:
         least = self.spec.k // self.tiling.k_blocks

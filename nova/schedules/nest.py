@@ -69,7 +69,9 @@ def make_nest(op: Any) -> Nest:
 
 
 def _indexed(generic: Structured) -> frozenset[int]:
-    """The linalg loops whose index the body asks for."""
+    """The linalg loops whose index the body asks for; all of them where it stands for more."""
+    if generic.is_whole:
+        return frozenset(range(len(generic.iterators)))
     return frozenset(
         int(op.operation.attributes["dim"].value)
         for op in generic.block.operations

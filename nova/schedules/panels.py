@@ -76,8 +76,11 @@ class MicroKernel:
         rows: Index,
         columns: Index,
         depth: Index,
+        b_offset: Index = 0,
     ) -> None:
         """C = old + A*B for packed A (`rows`) and B (`columns`), both `depth` steps deep.
+
+        The panels of B begin at `b_offset` of its buffer.
 
         `old` is C itself, or a row of `nr` elements with both strides 0. The strides are known: if
         the columns of C are contiguous, whole vectors are stored.
@@ -86,12 +89,12 @@ class MicroKernel:
 
         def body(*values: ir.Value) -> None:
             left, right, into, before, *numbers = values
-            c_at, c_row, c_column, old_at, old_row, old_column, m, n, k = numbers
+            c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
             written = Place(into, c_at, c_row, 1 if unit else c_column)
             read = Place(before, old_at, old_row, old_column)
-            _Body(self, left, right, written, read, unit).emit(m, n, k)
+            _Body(self, left, right, written, read, unit).emit(m, n, k, b_at)
 
-        numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, depth)]
+        numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, depth, b_offset)]
         layout = "" if unit else "_strided"
         name = f"nova_multiply{layout}_{self.acc_type}_{self.mr}x{self.nr}"
         buffers = (a, b, c.buffer, old.buffer)
@@ -113,11 +116,11 @@ class _Body:
     def kind(self) -> ir.VectorType:
         return vector_type(self.kernel.acc_type, self.kernel.vl)
 
-    def emit(self, rows: Index, columns: Index, depth: Index) -> None:
+    def emit(self, rows: Index, columns: Index, depth: Index, b_offset: Index) -> None:
         kernel = self.kernel
         scratch = entry_alloca(kernel.mr * kernel.nr, kernel.acc_type)
         with loop(0, columns, kernel.nr) as j:
-            b_at, width = mul(j, depth), sub(columns, j)
+            b_at, width = add(b_offset, mul(j, depth)), sub(columns, j)
             with loop(0, rows, kernel.mr) as i:
                 start = self.c.at(i, j)
                 self._prefetch(start)

@@ -26,7 +26,8 @@ _FEW_TILES, _SMALL_TILE = 4, 16_000_000
 class Contraction:
     """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
 
-    `choices` are what somebody has decided about its tiling; the rest follows from the sizes.
+    `choices` are what somebody has decided about its tiling; the rest follows from the sizes. With
+    `packed`, B lies in panels already (constants.py), and its strides say how it lay before.
     """
 
     m: int
@@ -40,6 +41,7 @@ class Contraction:
     acc_type: str
     accumulate: bool
     choices: Choices = NO_CHOICES
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,10 +163,15 @@ def _check_registers(target: Target, mr: int, nv: int) -> None:
 
 
 def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
-    """The tile of C that is held in registers.
+    """The tile of C that is held in registers."""
+    return rank_register_tiles(target, m, n, vl)[0]
+
+
+def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[int, int]]:
+    """Rows, and vectors a row, of the tiles that fit into the registers, the best one first.
 
     A step of k costs the larger of its multiply-adds and its loads (two of each a cycle), and no
-    less than the latency of one; the tile with the least total for the whole of C is taken, so a
+    less than the latency of one; the tile with the least total for the whole of C is best, so a
     small or odd C wastes little at its edges.
     """
 
@@ -174,6 +181,6 @@ def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
         return -(-m // mr) * -(-n // (nv * vl)) * step, -mr * nv
 
     tiles = [(mr, nv) for nv, mr in itertools.product(range(1, 5), range(1, 17))]
-    return min(
+    return sorted(
         (t for t in tiles if registers_used(target, *t) <= target.vector_registers), key=cost
     )

@@ -12,12 +12,16 @@ from math import prod
 from typing import Any
 
 from nova.schedules.choices import Choices
-from nova.schedules.contraction import Contraction, _tiling, _with_unit_columns
 from nova.schedules.cpu import KernelSchedule
+from nova.schedules.tiling import (
+    Contraction,
+    choose_tiling,
+    rank_register_tiles,
+    with_unit_columns,
+)
 from nova.targets import Target
 
 _REGISTER_TILES = 8
-_MOST_ROWS, _MOST_VECTORS = 16, 4
 _TILE_WORK = (16_384, 262_144, 1_048_576)
 _TASK_NS = (12_500, 25_000, 100_000, 200_000)
 
@@ -55,9 +59,9 @@ def _size(spec: Contraction) -> int:
 
 
 def _product_variants(target: Target, spec: Contraction) -> list[list[Choices]]:
-    inner = _with_unit_columns(spec)
-    tiling = _tiling(target, inner)
-    tiles = _register_tiles(target, inner)[: _REGISTER_TILES + 1]
+    inner = with_unit_columns(spec)
+    tiling = choose_tiling(target, inner)
+    tiles = rank_register_tiles(target, inner.m, inner.n, tiling.vl)[: _REGISTER_TILES + 1]
     registers = [Choices(mr=mr, nv=nv) for mr, nv in tiles if (mr, nv) != (tiling.mr, tiling.nv)]
     depths = {64, 128, 192, 256, 320, 384, 512, 768, spec.k} - {tiling.kc}
     rows = {tiling.mc // 4, tiling.mc // 2, tiling.mc * 2, tiling.mc * 4}
@@ -66,20 +70,6 @@ def _product_variants(target: Target, spec: Contraction) -> list[list[Choices]]:
         [Choices(kc=kc) for kc in sorted(depths) if kc <= spec.k],
         [Choices(mc=mc) for mc in sorted(rows) if 0 < mc < 2 * spec.m],
     ]
-
-
-def _register_tiles(target: Target, spec: Contraction) -> list[tuple[int, int]]:
-    """Tiles of C that fit into registers, those with the least loads and waste first."""
-    lanes = _tiling(target, spec).vl
-
-    def cost(tile: tuple[int, int]) -> float:
-        mr, nv = tile
-        steps = -(-spec.m // mr) * -(-spec.n // (nv * lanes))
-        return steps * (max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4)
-
-    room = target.vector_registers - (2 if target.has_fma else 3)
-    every = [(mr, nv) for nv in range(1, _MOST_VECTORS + 1) for mr in range(1, _MOST_ROWS + 1)]
-    return sorted((t for t in every if t[0] * t[1] + t[1] <= room), key=cost)
 
 
 def _resized(tile: tuple[int, ...], grid: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -22,9 +22,10 @@ from nova.artifact.trust import KEY_BYTES, check_trust, is_signed
 from nova.dtypes import dtype
 from nova.errors import ArtifactError, TrustError
 
-_SCHEDULE = re.compile(
-    r"^ *func\.func private @(\w+)\(.*nova\.schedule = \{([^}]*)\}", re.MULTILINE
-)
+# What a person or tuning has chosen for a kernel, and which of its arguments are packed constants.
+_KERNEL = r"^ *func\.func private @(\w+)\("
+_SCHEDULE = re.compile(_KERNEL + r".*nova\.schedule = \{([^}]*)\}", re.MULTILINE)
+_PACKED = re.compile(_KERNEL + r".*nova\.packed = \[((?:array<[^>]*>(?:, )?)*)\]", re.MULTILINE)
 
 
 def open_trusted(path: str) -> Artifact:
@@ -100,7 +101,7 @@ def describe_variants(artifact: Artifact) -> list[dict[str, Any]]:
 
 
 def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, Any]:
-    tables = artifact.tables(number)
+    tables, loops = artifact.tables(number), _loops(artifact, spec.target)
     missing = artifact.file.missing(number)
     launched = Counter(launch.kernel for launch in tables.launches)
     kernels = [
@@ -123,15 +124,15 @@ def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, An
         "tasks": [asdict(task) for task in tables.tasks],
         "task_graph": _task_graph(tables),
         "options": dict(sorted(spec.options.items())),
-        "schedules": _schedules(artifact, spec.target),
+        "schedules": dict(_SCHEDULE.findall(loops)),
+        "packed": dict(_PACKED.findall(loops)),
     }
 
 
-def _schedules(artifact: Artifact, target: str) -> dict[str, str]:
-    """What a person or tuning has chosen for kernels: `nova.schedule` of the stage loops."""
+def _loops(artifact: Artifact, target: str) -> str:
+    """The text of the kernels of a variant, which says what was decided about them."""
     stages = artifact.stages()
-    text = stages.get(f"loops@{target}", stages.get("loops", ""))
-    return dict(_SCHEDULE.findall(text))
+    return stages.get(f"loops@{target}", stages.get("loops", ""))
 
 
 def _task_graph(tables: Tables) -> dict[str, int]:

@@ -23,6 +23,7 @@ from nova.mlir.bindings import ir
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import run_pipeline
 from nova.passes.choose_schedules import kernel_digest
+from nova.passes.pack_constants import constant_arguments
 from nova.passes.plan_tasks import kernel_ns
 from nova.schedules.choices import NO_CHOICES, Choices, read_choices
 from nova.schedules.variants import list_variants, merge
@@ -44,6 +45,7 @@ class _Candidate:
     kernel: Any
     digest: str
     ns: float
+    constants: frozenset[int]
 
 
 def tune_settings(
@@ -83,11 +85,12 @@ def _candidates(module: ir.Module, settings: Settings) -> list[_Candidate]:
     calls = Counter(
         op.callee.value for op in main.entry_block.operations if op.operation.name == "func.call"
     )
+    constants = constant_arguments(module)
     lowered = copy_module(module)
     run_pipeline(lowered, MLIR_STAGES["loops"](settings))
     cost = {k.name.value: kernel_ns(k) for k in kernels(lowered)}
     found = [
-        _Candidate(k, kernel_digest(k), cost[name] * calls[name])
+        _Candidate(k, kernel_digest(k), cost[name] * calls[name], constants.get(name, frozenset()))
         for k in kernels(module)
         if cost[name := k.name.value] * calls[name] >= _WORTH_NS
     ]
@@ -123,7 +126,7 @@ class _Search:
     def _tune(self, candidate: _Candidate, is_over: Callable[[], bool]) -> Choices:
         """The best choices for one kernel; none where its own schedule is as good."""
         name = f"@{candidate.kernel.name.value}"
-        trial = Trial(candidate.kernel, self.settings)
+        trial = Trial(candidate.kernel, self.settings, candidate.constants)
         if trial.refused is not None:
             log("tune", f"{name}: not tuned: {trial.refused}")
             return NO_CHOICES

@@ -16,7 +16,8 @@ from nova.codegen.stages import start_from_text
 from nova.compiler import clear_memory_cache
 from nova.errors import KnobError, PipelineError, TargetError
 from nova.mlir.walk import kernels
-from nova.schedules import contraction
+from nova.passes.pack_constants import constant_arguments
+from nova.schedules import tiling
 from nova.schedules.choices import NO_CHOICES, Choices
 from nova.schedules.variants import list_variants, merge
 from nova.settings import Settings
@@ -41,10 +42,10 @@ def own_cache(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def bad_default(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Products are computed element by element, so that there is something to find."""
-    monkeypatch.setattr(contraction, "_register_tile", lambda *_: (1, 1))
-    contraction._tiling.cache_clear()
+    monkeypatch.setattr(tiling, "_register_tile", lambda *_: (1, 1))
+    tiling.choose_tiling.cache_clear()
     yield
-    contraction._tiling.cache_clear()
+    tiling.choose_tiling.cache_clear()
 
 
 def product(tune: float | None) -> nova.compiler.Compiled:
@@ -232,6 +233,22 @@ def test_every_variant_of_a_product_is_legal_and_right(target: str) -> None:
             out = [a.copy() for a in arrays]
             trial.compile(choices)(*out)
             np.testing.assert_allclose(out[2], wanted, rtol=1e-5, err_msg=str(choices))
+
+
+def test_constants_are_packed_while_they_are_tried() -> None:
+    x, w = nova.tensor(X[:64], name="x"), nova.tensor(X, name="w")
+    program = nova.compile(x @ w, inputs=[x], params=[w], freeze=True, tune=1)
+    assert "nova.packed" in program.stages["loops"]
+    np.testing.assert_allclose(program(X[:64]), X[:64] @ X, rtol=1e-4, atol=1e-3)
+    module = start_from_text(program.stages["buffers"], "x")
+    [kernel] = kernels(module)
+    [constants] = constant_arguments(module).values()
+    trial = Trial(kernel, Settings(), constants)
+    assert [spec.shape for spec in trial.specs] == [(64, 256), (64, 256)]
+    arrays = make_arguments(kernel, trial.specs)
+    trial.compile(NO_CHOICES)(*arrays)
+    wanted = np.broadcast_to(arrays[0].sum(axis=1, keepdims=True) / 2, (64, 256))
+    np.testing.assert_allclose(arrays[1], wanted, rtol=1e-5)
 
 
 def test_timing_tells_a_slow_variant() -> None:
