@@ -4,6 +4,7 @@
     python benchmarks/run.py call_overhead matmul    some of them; prints, writes nothing
     python benchmarks/run.py --only 'matmul/1024/2'  tables: workload/size/threads, or patterns
     python benchmarks/run.py --quick                 few rounds, and without torch.compile
+    python benchmarks/run.py --avx2 matmul           as on a machine that has no more than AVX2
     python benchmarks/run.py --json -                the numbers, as JSON
 
 Ends with status 1 if a contender computes something wrong or Nova fails; a figure that is missed or
@@ -26,6 +27,7 @@ from typing import Any
 
 import workloads
 from bars import BARS
+from harness import narrow
 from harness.machine import describe
 from harness.plot import draw
 from harness.pool import ROOT, Plan, Pool, environment, run_fresh, run_loop
@@ -37,14 +39,13 @@ def main() -> int:
     options = _parse()
     started = time.perf_counter()
     machine = describe()
+    if options.avx2:
+        machine["vectors"] += ", all held to AVX2"
     tables: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="nova-bench-") as folder:
         pool = Pool(Path(folder))
         try:
-            peaks = pool.ask("nova", len(os.sched_getaffinity(0)), do="peaks")
-            if "failed" in peaks:
-                print(f"no peaks: {peaks['failed']}", file=sys.stderr)
-                peaks = {}
+            peaks = _peaks(pool, options)
             for name in options.workloads:
                 module = importlib.import_module(f"workloads.{name}")
                 tables += _run(pool, Path(folder), name, module, options, peaks)
@@ -63,6 +64,17 @@ def main() -> int:
     for line in bad:
         print(line, file=sys.stderr)
     return 1 if bad else 0
+
+
+def _peaks(pool: Pool, options: argparse.Namespace) -> dict[str, Any]:
+    """What the machine does at its best; nothing where contenders may not use all of it."""
+    if options.avx2:
+        return {}
+    peaks = pool.ask("nova", len(os.sched_getaffinity(0)), do="peaks")
+    if "core_flops" not in peaks:
+        print(f"no peaks: {peaks}", file=sys.stderr)
+        return {}
+    return peaks
 
 
 def _parse() -> argparse.Namespace:
@@ -86,6 +98,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="3 to 5 rounds, one start, and no torch.compile"
     )
+    parser.add_argument(
+        "--avx2",
+        action="store_true",
+        help="hold all contenders to AVX2, on a machine with more; without onnxruntime",
+    )
     parser.add_argument("--rounds", type=int, default=15, help="rounds of every timed call")
     parser.add_argument("--starts", type=int, default=7, help="new processes of each start-up")
     parser.add_argument("--threads", type=int, action="append", help="instead of the workload's")
@@ -94,6 +111,9 @@ def _parse() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := set(options.workloads) - set(workloads.ORDER):
         parser.error(f"no workload {', '.join(sorted(unknown))}: {', '.join(workloads.ORDER)}")
+    if options.avx2:
+        os.environ.update(narrow.VARIABLES)
+        options.without += narrow.NOT_HELD
     options.whole = not (options.workloads or options.only or options.without or options.quick)
     options.workloads = options.workloads or workloads.ORDER
     options.plan = Plan(options.rounds, min(5, options.rounds), 6.0, options.starts)

@@ -26,7 +26,7 @@ def model_of(
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> bytes:
     """A model of one f32 result."""
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import TensorProto, helper, numpy_helper, shape_inference
 
     graph = helper.make_graph(
         [
@@ -44,7 +44,8 @@ def model_of(
         [numpy_helper.from_array(a, name) for name, a in (constants or {}).items()],
     )
     opset = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
+    model = helper.make_model(graph, opset_imports=opset, ir_version=10)
+    return shape_inference.infer_shapes(model, strict_mode=True).SerializeToString()
 
 
 def onnxruntime_case(

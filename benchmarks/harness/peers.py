@@ -5,6 +5,7 @@ Results stay in the peer's arrays: only Nova and numpy are charged for making nu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from harness.case import THREADS, Case, read_all
 
 IREE_OPTIONS = [
-    "--iree-llvmcpu-target-cpu=host",
+    f"--iree-llvmcpu-target-cpu={os.environ.get('BENCH_IREE_CPU', 'host')}",
     "--iree-opt-level=O2",
     # The default of 32 KiB is too little for its own schedule of a transformer block.
     "--iree-llvmcpu-stack-allocation-limit=262144",

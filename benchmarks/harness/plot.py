@@ -19,8 +19,10 @@ def lines_of(entries: list[dict[str, Any]]) -> dict[str, dict[int, tuple[float, 
     """By workload and size the speed beside the best peer and its name, by number of threads."""
     found: dict[str, dict[int, tuple[float, str]]] = {}
     for entry in entries:
+        if entry["kind"] != "loop":
+            continue
         nova, best = entry["rows"][0], best_peer(entry["rows"])
-        if entry["kind"] != "loop" or "summary" not in nova or best is None:
+        if "summary" not in nova or best is None:
             continue
         label = " ".join(filter(None, [entry["workload"].replace("_", " "), entry["size"]]))
         speed = share_of(best, nova)["median"]
@@ -53,18 +55,17 @@ def draw(results: dict[str, Any], path: Path) -> None:
         for threads, (speed, peer) in speeds.items():
             y = place + offsets[threads]
             axes.barh(y, speed - 1, _BAR, left=1, color=_COLOURS.get(threads, "#999999"))
-            ahead = speed >= 1
+            at, ahead = wanted.get((label, threads)), speed >= 1
             axes.annotate(
                 f"{speed:.2f}  {peer}",
-                (speed, y),
+                (max(speed, at or 0) if ahead else speed, y),
                 xytext=(4 if ahead else -4, 0),
                 textcoords="offset points",
                 ha="left" if ahead else "right",
                 va="center",
                 fontsize=7.5,
             )
-            if (label, threads) in wanted:
-                at = wanted[label, threads]
+            if at is not None:
                 axes.plot([at, at], [y - _BAR / 2, y + _BAR / 2], color="black", linewidth=1.6)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")

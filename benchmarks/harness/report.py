@@ -103,9 +103,10 @@ def _overview(entries: list[dict[str, Any]]) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for entry in entries:
-        nova = entry["rows"][0]
-        best = best_peer(entry["rows"])
-        if entry["kind"] == "fresh" or "summary" not in nova or best is None:
+        if entry["kind"] == "fresh":
+            continue
+        nova, best = entry["rows"][0], best_peer(entry["rows"])
+        if "summary" not in nova or best is None:
             continue
         seconds = nova["summary"]["median"]
         rate = Work(**entry["work"]).describe(seconds) if "work" in entry else ""

@@ -103,13 +103,18 @@ def test_what_was_not_measured_is_not_met(bar: Bar) -> None:
     assert verdict["met"] is None and verdict["summary"] is None
 
 
-def test_phases_of_a_start() -> None:
+def _starts() -> dict[str, Any]:
     rows = [
         {"contender": "Nova", "library": "nova", "phases": [{"compiler": 0.1, "compile": 0.3}]},
         {"contender": "jax", "library": "jax", "phases": [{"compiler": 0.2, "compile": 0.6}]},
     ]
     add_fresh_summaries(rows)
-    table = {"workload": "cold", "size": "", "kind": "fresh", "rows": rows}
+    head = {"workload": "cold", "title": "Starts", "kind": "fresh", "unit": "ms"}
+    return {**head, "size": "", "rows": rows}
+
+
+def test_phases_of_a_start() -> None:
+    table = _starts()
     bar = Bar("x", "cold", "Nova", 0.5, "share", "jax", "load + compile")
     assert _judge(bar, table)["summary"]["median"] == pytest.approx(0.5)
     assert _judge(bar, table)["met"] is True
@@ -181,7 +186,7 @@ def _results() -> dict[str, Any]:
         "packages": {"numpy": "2"},
     }
     results = {"command": "run", "machine": machine, "seconds": 1.0, "peaks": PEAKS}
-    return {**results, "bars": bars, "workloads": [table], "plot": "results.png"}
+    return {**results, "bars": bars, "workloads": [table, _starts()], "plot": "results.png"}
 
 
 def test_the_page_shows_verdicts_peaks_and_rates() -> None:
@@ -193,6 +198,8 @@ def test_the_page_shows_verdicts_peaks_and_rates() -> None:
     assert "| absent | not installed |  |  |  |" in page
     assert "| wrong | failed: WrongResult: off |  |  |  |" in page
     assert "(results.png)" in page
+    assert "| contender | compiler, ms | compile, ms | load + compile, ms |" in page
+    assert "| jax | 200 | 600 | 800 |" in page
 
 
 def test_the_lines_of_the_picture() -> None:

@@ -12,7 +12,10 @@ from page_blocks import ROOT, read_blocks, run_python
 import nova
 from nova.tools import nova_opt
 
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *("README.md", "CONTRIBUTING.md", "benchmarks/README.md"),
+    *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+]
 
 
 def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
