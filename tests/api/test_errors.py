@@ -26,7 +26,7 @@ from nova.mlir import walk
 from nova.mlir.context import make_context, parse_module
 from nova.ops import Op
 from nova.ops.table import op
-from nova.passes.base import UpstreamPass, run_pipeline
+from nova.passes.base import UpstreamPass, run_pipeline, run_verified_once
 from nova.plan import parse_plan
 from nova.schedules.choices import parse_choices
 
@@ -265,9 +265,9 @@ def test_ctrl_c_during_a_compile(tmp_path, monkeypatch, moment):
         remaining -= 1
         if remaining == -1:
             signal.raise_signal(signal.SIGINT)
-        return run_pipeline(*args, **options)
+        return run_verified_once(*args, **options)
 
-    monkeypatch.setattr(stages, "run_pipeline", interrupted)
+    monkeypatch.setattr(stages, "run_verified_once", interrupted)
     folder = tmp_path / "cache"
     before = cache_statistics()["compiled"]
     with nova.knobs.override(cache_dir=folder):
