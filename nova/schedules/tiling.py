@@ -186,8 +186,8 @@ def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
     """The tile of C that is held in registers."""
     ranked = rank_register_tiles(target, m, n, vl)
     usual = rank_register_tiles(target, 1 << 20, 1 << 20, vl)[0]
-    gain = _tile_cost(ranked[0], m, n, vl) / _tile_cost(usual, m, n, vl)
-    return ranked[0] if gain < _ODD_TILE_GAIN else usual
+    least = _tile_cost(ranked[0], m, n, vl)
+    return ranked[0] if least < _ODD_TILE_GAIN * _tile_cost(usual, m, n, vl) else usual
 
 
 def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[int, int]]:
