@@ -91,8 +91,11 @@ def compile_objects(units: Sequence[Unit], target: Target, workers: int) -> list
     _initialise()
     if len(units) <= 1 or workers <= 1:
         return [_compile(unit, target) for unit in units]
+    # The longest first: a long one at the end would keep one thread busy alone.
+    order = sorted(range(len(units)), key=lambda i: -len(units[i].text))
     with ThreadPoolExecutor(min(workers, len(units))) as pool:
-        return list(pool.map(lambda unit: _compile(unit, target), units))
+        begun = {i: pool.submit(_compile, units[i], target) for i in order}
+        return [begun[i].result() for i in range(len(units))]
 
 
 def _compile(unit: Unit, target: Target) -> bytes:
