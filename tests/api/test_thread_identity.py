@@ -102,7 +102,7 @@ def test_attention_block_and_its_gradients(dtype):
 def test_steps_of_a_gpt():
     """Loss and parameters after two steps with AdamW, which change arrays in place."""
     nn.manual_seed(0)
-    model = GPT(Config(vocabulary=64, context=16, width=32, heads=4, layers=3))
+    model = GPT(Config(vocabulary=64, context=16, width=32, heads=4, layers=4))
     optimizer = optim.AdamW(model.parameters(), lr=0.01)
     step = nova.train_step(model, lambda m, x, y: m.loss(x, y), optimizer)
     rng = np.random.default_rng(3)

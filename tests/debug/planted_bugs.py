@@ -196,14 +196,14 @@ def wrong_accumulation() -> Any:
 
 
 def dropped_operand() -> Any:
-    right = LoopEmitter._load
+    right = LoopEmitter.emit
 
-    def load(self: Any, operand: int, bases: Any) -> Any:
-        if self.generic.num_inputs >= 3 and operand == 2:
-            operand = 1
-        return right(self, operand, bases)
+    def emit(self: Any) -> bool:
+        if self.nest.generic.num_inputs >= 3:
+            self.buffers = [*self.buffers[:2], self.buffers[1], *self.buffers[3:]]
+        return right(self)
 
-    return patch.object(LoopEmitter, "_load", load)
+    return patch.object(LoopEmitter, "emit", emit)
 
 
 def overlapping_workspace() -> Any:
