@@ -42,7 +42,8 @@ class Unit:
     `unroll` lets LLVM unroll loops: worth it where whole loops have a handful of iterations, and
     otherwise the larger part of the compile time for nothing. `vectorize` lets LLVM look for
     vectors, which takes as long; kernels whose loops are over vectors already need it not. `calls`
-    are functions that the linker adds: of the runtime, or what the kernels of several units share.
+    may be called and come from another object: the runtime's, or what kernels of several units
+    share.
     """
 
     text: str
@@ -107,7 +108,7 @@ def assembly(unit: Unit, target: Target) -> str:
 
 
 def optimised_ir(unit: Unit, target: Target) -> str:
-    """The IR after LLVM's O3 pipeline, for people to read."""
+    """The IR after LLVM's optimizations, for people to read."""
     return str(_optimised(unit, target)[1])
 
 
