@@ -7,7 +7,7 @@ several targets. Knows nothing of caches, arguments or running.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,6 @@ from nova.codegen.stages import (
 from nova.codegen.tables import read_tables, read_unpacked
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir, llvm
-from nova.mlir.walk import find_ops
 from nova.passes.lower_kernels import SCALAR_LOOPS
 from nova.plan import Plan
 from nova.schedules.shared import SHARED
@@ -139,12 +138,18 @@ def _build_variant(
 
     run_stages(module, settings, recorder, after=after, suffix=suffix, observe=observe)
     started = time.perf_counter()
-    units = translate(module)
-    text = "\n".join(unit.text for unit in units)
-    recorder.record(f"ll{suffix}", text, time.perf_counter() - started)
-    bar.advance(f"object{suffix}", len(recorder.texts) - 1)
-    started = time.perf_counter()
-    objects = compile_objects(units, target, knobs.get("threads"))
+
+    def translated() -> Iterator[Unit]:
+        nonlocal started
+        texts = []
+        for unit in translate(module):
+            texts.append(unit.text)
+            yield unit
+        recorder.record(f"ll{suffix}", "\n".join(texts), time.perf_counter() - started)
+        bar.advance(f"object{suffix}", len(recorder.texts) - 1)
+        started = time.perf_counter()
+
+    objects = compile_objects(translated(), target, knobs.get("threads"))
     size = sum(map(len, objects))
     recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
     tables, constants, unpacked = found[0]
@@ -153,11 +158,11 @@ def _build_variant(
     )
 
 
-def translate(module: ir.Module) -> list[Unit]:
-    """LLVM IR in units that can compile side by side.
+def translate(module: ir.Module) -> Iterator[Unit]:
+    """LLVM IR in units that can compile side by side, the largest first.
 
-    One has the functions that kernels share, one the tiny kernels, and others shares of the rest:
-    of those with loops that LLVM is to vectorize, and of those without.
+    Some have the functions that kernels share, one the tiny kernels, and others the rest: those
+    with loops that LLVM is to vectorize, and those without.
     """
     operations = [op.operation for op in module.body.operations]
     shared = [op for op in operations if SHARED in op.attributes]
@@ -165,37 +170,62 @@ def translate(module: ir.Module) -> list[Unit]:
     # An entry point and its body stand next to each other and must stay together.
     pairs = [code[i : i + 2] for i in range(0, len(code), 2)]
     tiny = [p for p in pairs if _work(p) <= _UNROLLED_WORK]
-    rest = sorted((p for p in pairs if _work(p) > _UNROLLED_WORK), key=_size, reverse=True)
-    units = [_unit(module, [shared], (), False)] if shared else []
-    units += [_unit(module, tiny, shared, True)] if tiny else []
-    for scalar in (True, False):
-        group = [p for p in rest if scalar == any(SCALAR_LOOPS in op.attributes for op in p)]
-        shares = max(1, min(_MOST_OBJECTS, len(group) // _KERNELS_PER_OBJECT))
-        for share in (group[i::shares] for i in range(shares) if group):
-            units.append(replace(_unit(module, share, shared, False), vectorize=scalar))
-    return units
+    rest = [p for p in pairs if _work(p) > _UNROLLED_WORK]
+    scalar = [p for p in rest if any(SCALAR_LOOPS in op.attributes for op in p)]
+    vector = [p for p in rest if not any(SCALAR_LOOPS in op.attributes for op in p)]
+    parts = [_Part(tiny, sum(map(_size, tiny)), unroll=True)] if tiny else []
+    parts += _divide([[op] for op in shared])
+    parts += _divide(scalar)
+    parts += [replace(part, vectorize=False) for part in _divide(vector)]
+    # A long one at the end would keep one thread busy alone.
+    for part in sorted(parts, key=lambda part: -part.size):
+        yield _unit(module, part, shared)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Functions that go into one unit, and how LLVM is to treat them."""
+
+    pairs: list[list[Any]]
+    size: int
+    unroll: bool = False
+    vectorize: bool = True
+
+
+def _divide(pairs: list[list[Any]]) -> list[_Part]:
+    """The pairs in parts of about the same size."""
+    count = max(1, min(_MOST_OBJECTS, len(pairs) // _KERNELS_PER_OBJECT))
+    members: list[list[list[Any]]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for size, pair in sorted(((_size(p), p) for p in pairs), key=lambda entry: -entry[0]):
+        smallest = sizes.index(min(sizes))
+        members[smallest].append(pair)
+        sizes[smallest] += size
+    return [_Part(*part) for part in zip(members, sizes, strict=True) if part[0]]
 
 
 def single_unit(module: ir.Module) -> Unit:
     """LLVM IR of all kernels in one unit, for people to read or to link elsewhere."""
-    return _unit(module, [[op.operation for op in module.body.operations]], (), False)
+    return _unit(module, _Part([[op.operation for op in module.body.operations]], 0), ())
 
 
-def _unit(module: ir.Module, pairs: list[list[Any]], shared: Sequence[Any], unroll: bool) -> Unit:
-    """A unit of some functions; those of `shared` that they call are declared in it."""
+def _unit(module: ir.Module, part: _Part, shared: Sequence[Any]) -> Unit:
+    """A unit of some functions; those of `shared` that it does not have are declared in it.
+
+    All of them, called or not: to look for the calls takes half as long as the translation.
+    """
+    own = [op for pair in part.pairs for op in pair]
+    elsewhere = [op for op in shared if op not in own]
     with module.context, ir.Location.unknown():
-        part = ir.Module.create()
-        with ir.InsertionPoint(part.body):
-            for pair in pairs:
-                for op in pair:
-                    op.clone()
-            called = {op.attributes["callee"].value for op in find_ops(part, "llvm.call")}
-            names = [n for op in shared if (n := op.attributes["sym_name"].value) in called]
-            for op in shared:
-                if op.attributes["sym_name"].value in called:
-                    _declare(op)
-        text = normalise(llvm.translate_module_to_llvmir(part.operation))
-        return Unit(text, unroll, tuple(names))
+        cut = ir.Module.create()
+        with ir.InsertionPoint(cut.body):
+            for op in own:
+                op.clone()
+            for op in elsewhere:
+                _declare(op)
+        text = normalise(llvm.translate_module_to_llvmir(cut.operation))
+    calls = tuple(op.attributes["sym_name"].value for op in elsewhere)
+    return Unit(text, part.unroll, calls, part.vectorize)
 
 
 def _declare(function: Any) -> None:

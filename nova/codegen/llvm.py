@@ -8,7 +8,7 @@ the target is known to select, and no calls of functions that the object would n
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import string_at
 from dataclasses import dataclass
@@ -42,7 +42,8 @@ class Unit:
     `unroll` lets LLVM unroll loops: worth it where whole loops have a handful of iterations, and
     otherwise the larger part of the compile time for nothing. `vectorize` lets LLVM look for
     vectors, which takes as long; kernels whose loops are over vectors already need it not. `calls`
-    are functions that the linker adds: of the runtime, or what the kernels of several units share.
+    may be called and come from another object: the runtime's, or what kernels of several units
+    share.
     """
 
     text: str
@@ -84,21 +85,18 @@ def check_text(text: str, calls: Sequence[str] = ()) -> None:
         )
 
 
-def compile_objects(units: Sequence[Unit], target: Target, workers: int) -> list[bytes]:
-    """One object per unit; units compile side by side on up to `workers` threads."""
-    for unit in units:
-        check_text(unit.text, unit.calls)
+def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list[bytes]:
+    """One object per unit, on up to `workers` threads, which begin while `units` are still made."""
     _initialise()
-    if len(units) <= 1 or workers <= 1:
-        return [_compile(unit, target) for unit in units]
-    # The longest first: a long one at the end would keep one thread busy alone.
-    order = sorted(range(len(units)), key=lambda i: -len(units[i].text))
-    with ThreadPoolExecutor(min(workers, len(units))) as pool:
-        begun = {i: pool.submit(_compile, units[i], target) for i in order}
-        return [begun[i].result() for i in range(len(units))]
+    if workers <= 1:
+        return [_compile(unit, target) for unit in list(units)]
+    with ThreadPoolExecutor(workers) as pool:
+        begun = [pool.submit(_compile, unit, target) for unit in units]
+        return [future.result() for future in begun]
 
 
 def _compile(unit: Unit, target: Target) -> bytes:
+    check_text(unit.text, unit.calls)
     machine, module = _optimised(unit, target)
     return _emit_object(machine, module)
 
@@ -110,7 +108,7 @@ def assembly(unit: Unit, target: Target) -> str:
 
 
 def optimised_ir(unit: Unit, target: Target) -> str:
-    """The IR after LLVM's O3 pipeline, for people to read."""
+    """The IR after LLVM's optimizations, for people to read."""
     return str(_optimised(unit, target)[1])
 
 
