@@ -21,6 +21,7 @@ import numpy as np
 
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import buffer_root
+from nova.schedules.direct import is_direct
 from nova.schedules.tiling import Contraction, choose_tiling, round_up, with_unit_columns
 from nova.targets import Target
 
@@ -44,6 +45,8 @@ def panels_of(target: Target, spec: Contraction) -> Panels | None:
     A product that is computed transposed reads B as its rows.
     """
     if with_unit_columns(spec) is not spec or spec.b_type != spec.acc_type or spec.k == 0:
+        return None
+    if is_direct(target, spec):
         return None
     tiling = choose_tiling(target, spec)
     return Panels(tiling.nr, tiling.k_blocks)

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, vector
+from nova.schedules.direct import direct_tile, emit_direct, is_direct
 from nova.schedules.packing import Block, pack
 from nova.schedules.panels import MicroKernel, Place
 from nova.schedules.shared import entry_alloca, without_end
@@ -56,6 +57,8 @@ def flops(spec: Contraction) -> int:
 
 def is_worth_packing(target: Target, spec: Contraction) -> bool:
     """Whether `emit_block` beats plain loops: enough work, and more than a strip of C."""
+    if is_direct(target, with_unit_columns(spec)):
+        return True
     lanes = target.lanes(BITS[spec.acc_type])
     return flops(spec) >= 32768 and min(spec.m, spec.n) >= 4 and max(spec.m, spec.n) >= lanes
 
@@ -63,15 +66,19 @@ def is_worth_packing(target: Target, spec: Contraction) -> bool:
 def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that one task should compute: whole register tiles."""
     inner = with_unit_columns(spec)
-    tiling = choose_tiling(target, inner)
-    shape = tiling.rows, tiling.columns
+    if is_direct(target, inner):
+        shape = inner.m, direct_tile(target, inner).columns
+    else:
+        tiling = choose_tiling(target, inner)
+        shape = tiling.rows, tiling.columns
     return shape if inner is spec else shape[::-1]
 
 
 def register_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that are held in registers: a tile is a multiple of both."""
     inner = with_unit_columns(spec)
-    tiling = choose_tiling(target, inner)
+    direct = is_direct(target, inner)
+    tiling = direct_tile(target, inner) if direct else choose_tiling(target, inner)
     return (tiling.mr, tiling.nr) if inner is spec else (tiling.nr, tiling.mr)
 
 
@@ -99,6 +106,10 @@ def emit_block(
     if inner is not spec:
         a, a_offset, b, b_offset = b, b_offset, a, a_offset
         m_lo, m_hi, n_lo, n_hi = n_lo, n_hi, m_lo, m_hi
+    if is_direct(target, inner):
+        ranges = m_lo, m_hi, n_lo, n_hi
+        emit_direct(target, inner, (a, b, c), (a_offset, b_offset, c_offset), ranges)
+        return
     _Block(target, inner, a, a_offset, b, b_offset, c, c_offset).emit(m_lo, m_hi, n_lo, n_hi)
 
 

@@ -25,8 +25,16 @@ def _runnable(name: str) -> bool:
 
 
 LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64") if _runnable(n)]
-# Whole and broken panels of every level, one and several blocks of k, few and many rows.
-SHAPES = [(64, 784, 512), (61, 97, 130), (7, 300, 65), (129, 31, 16), (33, 1000, 17), (5, 801, 97)]
+# Whole and broken panels of every level, one and several blocks of k, few and many rows; none of
+# them small enough to be computed without panels.
+SHAPES = [
+    (64, 784, 512),
+    (61, 97, 130),
+    (7, 1300, 65),
+    (1129, 31, 16),
+    (33, 1000, 17),
+    (5, 1801, 97),
+]
 
 
 def arrays(m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -22,6 +22,7 @@ import pytest
 from nova.mlir.bindings import func, ir, passmanager
 from nova.mlir.bindings import llvm as llvm_dialect
 from nova.passes.export_kernels import ExportKernels
+from nova.schedules import contraction
 from nova.schedules.contraction import (
     Contraction,
     emit_block,
@@ -52,6 +53,12 @@ PIPELINE = ",".join(
         "reconcile-unrealized-casts",
     )
 )
+
+
+@pytest.fixture(autouse=True)
+def packed(monkeypatch):
+    """Products of every size are packed here; test_direct.py has those that are not."""
+    monkeypatch.setattr(contraction, "is_direct", lambda target, spec: False)
 
 
 def _runnable(name: str) -> bool:
