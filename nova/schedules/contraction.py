@@ -8,8 +8,10 @@ lowering calls `emit_block` for each task tile, whose size it asks of `tile_shap
 Inside a block, from the outside in: blocks of columns (`nc`), blocks of k (`kc`), for which B is
 packed, blocks of rows (`mc`), for which A is packed, and in the shared functions panels of columns
 (`nr`) and panels of rows (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A
-in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. An element of C is
-always the same sum in the same order, however the ranges are cut.
+in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. Where the rows of a
+task are packed at once, B is not packed before: the first row panel copies each column panel while
+it uses it (`Tiling.copying`). An element of C is always the same sum in the same order, however the
+ranges are cut.
 """
 
 from __future__ import annotations
