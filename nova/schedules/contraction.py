@@ -8,8 +8,10 @@ lowering calls `emit_block` for each task tile, whose size it asks of `tile_shap
 Inside a block, from the outside in: blocks of columns (`nc`), blocks of k (`kc`), for which B is
 packed, blocks of rows (`mc`), for which A is packed, and in the shared functions panels of columns
 (`nr`) and panels of rows (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A
-in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. An element of C is
-always the same sum in the same order, however the ranges are cut.
+in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. Where the rows of a
+task are packed at once, B is not packed before: the first row panel copies each column panel while
+it uses it (`Tiling.copying`). An element of C is always the same sum in the same order, however the
+ranges are cut.
 """
 
 from __future__ import annotations
@@ -162,33 +164,42 @@ class _Block:
             if not spec.accumulate:
                 self._clear(m_lo, m_hi, n_lo, n_hi)
             return
+        zeros = None if spec.accumulate else self._zeros()
         packed_a = entry_alloca(t.a_size, spec.acc_type)
         packed_b = None if spec.packed else entry_alloca(t.b_size, spec.acc_type)
-        zeros = None if spec.accumulate else self._zeros()
 
         def k_block(n: Index, columns: Index, number: Index) -> None:
-            # Blocks of k differ by at most one, so none is shorter than a vector.
-            k = _part(number, spec.k, t.k_blocks)
-            depth = sub(_part(add(number, 1), spec.k, t.k_blocks), k)
-            if spec.k % t.k_blocks == 0:
-                depth = t.kc
+            k, depth = self._k_range(number)
+            b = self._block_of_b(n, columns, k, depth)
             right, right_at = packed_b, index(0)
             if packed_b is None:
                 right, right_at = self.b, self._panels_at(n, k, depth)
-            else:
-                self._pack_b(packed_b, n, columns, k, depth)
+            elif not t.copying:
+                self._pack(b, t.nr, packed_b)
             with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
                 self._pack_a(packed_a, m, rows, k, depth)
                 c, old = self._places(m, n, zeros, number)
-                self.kernel.multiply(packed_a, right, c, old, rows, columns, depth, right_at)
+                if t.copying:
+                    self.kernel.multiply_copying(packed_a, b, right, c, old, rows)
+                else:
+                    self.kernel.multiply(packed_a, right, c, old, rows, columns, depth, right_at)
 
-        # Nothing is copied of columns that are packed already: there is no reason to cut them.
-        with _blocks(n_lo, n_hi, spec.n, spec.n if spec.packed else t.nc) as (n, columns):
+        # Columns that are packed already, or while they are used, have no reason to be cut.
+        step = spec.n if spec.packed or t.copying else t.nc
+        with _blocks(n_lo, n_hi, spec.n, step) as (n, columns):
             if t.k_blocks == 1:
                 k_block(n, columns, 0)
             else:
                 with loop(0, t.k_blocks, 1) as number:
                     k_block(n, columns, number)
+
+    def _k_range(self, number: Index) -> tuple[Index, Index]:
+        """Start and depth of a block of k: they differ by one, so none is below a vector."""
+        k, parts = self.spec.k, self.tiling.k_blocks
+        start = _part(number, k, parts)
+        if k % parts == 0:
+            return start, self.tiling.kc
+        return start, sub(_part(add(number, 1), k, parts), start)
 
     def _zeros(self) -> ir.Value:
         """A row of zeros: what a product that overwrites adds to."""
@@ -223,11 +234,10 @@ class _Block:
         block = Block(self.a, spec.a_type, start, ms, ks, rows, depth)
         self._pack(block, self.tiling.mr, buffer)
 
-    def _pack_b(self, buffer: ir.Value, n: Index, columns: Index, k: Index, depth: Index) -> None:
+    def _block_of_b(self, n: Index, columns: Index, k: Index, depth: Index) -> Block:
         (ks, ns), spec = self.spec.b_strides, self.spec
         start = add(self.b_offset, add(mul(n, ns), mul(k, ks)))
-        block = Block(self.b, spec.b_type, start, ns, ks, columns, depth)
-        self._pack(block, self.tiling.nr, buffer)
+        return Block(self.b, spec.b_type, start, ns, ks, columns, depth)
 
     def _panels_at(self, n: Index, k: Index, depth: Index) -> Index:
         """Where the panels of a packed B begin, from column n, a multiple of nr, and step k on."""

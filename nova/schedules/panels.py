@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.schedules.packing import Block, pack
 from nova.schedules.shared import call_shared, entry_alloca
 from nova.schedules.words import (
     BITS,
@@ -30,6 +31,9 @@ from nova.targets import Target
 
 _UNROLLED = 4
 """Steps of k in one turn of the innermost loop."""
+
+_AHEAD = 16
+"""Steps of k that rows of an unpacked B are fetched ahead: too far apart for the hardware."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +96,38 @@ class MicroKernel:
             c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
             written = Place(into, c_at, c_row, 1 if unit else c_column)
             read = Place(before, old_at, old_row, old_column)
-            _Body(self, left, right, written, read, unit).emit(m, n, k, b_at)
+            _Body(self, left, right, written, read, unit, None).emit(m, n, k, b_at)
 
         numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, depth, b_offset)]
         layout = "" if unit else "_strided"
         name = f"nova_multiply{layout}_{self.acc_type}_{self.mr}x{self.nr}"
         buffers = (a, b, c.buffer, old.buffer)
         call_shared(name, buffers, numbers, 2, body)
+
+    def multiply_copying(
+        self, a: ir.Value, b: Block, panel: ir.Value, c: Place, old: Place, rows: Index
+    ) -> None:
+        """The same for a B whose rows are contiguous and of the accumulator's type.
+
+        The first row panel reads B where it lies, and leaves each column panel in `panel`, a
+        buffer of one, for the others: the copying hides behind the multiply-adds.
+        """
+        unit = c.column_stride == 1
+
+        def body(*values: ir.Value) -> None:
+            left, source, copy, into, before, *numbers = values
+            c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, at, step = numbers
+            written = Place(into, c_at, c_row, 1 if unit else c_column)
+            read = Place(before, old_at, old_row, old_column)
+            block = Block(source, b.type, at, 1, step, n, k)
+            _Body(self, left, copy, written, read, unit, block).emit(m, n, k, 0)
+
+        sizes = (rows, b.lanes, b.depth, b.offset, b.k_stride)
+        layout = "" if unit else "_strided"
+        name = f"nova_multiply_copying{layout}_{self.acc_type}_{self.mr}x{self.nr}"
+        buffers = (a, b.source, panel, c.buffer, old.buffer)
+        numbers = [index(n) for n in (*c.numbers, *old.numbers, *sizes)]
+        call_shared(name, buffers, numbers, 3, body)
 
 
 @dataclass(frozen=True)
@@ -111,6 +140,8 @@ class _Body:
     c: Place
     old: Place
     unit: bool
+    source: Block | None
+    """Where B is copied from, into `b`, which then is one column panel; None: B is packed."""
 
     @property
     def kind(self) -> ir.VectorType:
@@ -121,20 +152,53 @@ class _Body:
         scratch = entry_alloca(kernel.mr * kernel.nr, kernel.acc_type)
         with loop(0, columns, kernel.nr) as j:
             b_at, width = add(b_offset, mul(j, depth)), sub(columns, j)
+            if self.source is not None:
+                b_at = 0
+                whole = self._pack_edge(self.source.part(j, 0, depth))
             with loop(0, rows, kernel.mr) as i:
                 start = self.c.at(i, j)
                 self._prefetch(start)
-                tile = self._multiply(mul(i, depth), b_at, depth)
+                if self.source is None:
+                    tile = self._multiply(mul(i, depth), b_at, depth)
+                else:
+                    copies = arith.andi(whole, compare(arith.CmpIPredicate.eq, i, 0))
+                    tile = self._multiply_or_copy(copies, i, self.source.at(j, 0), depth)
                 before = self.old.at(i, j)
                 self._store(tile, scratch, start, before, sub(rows, i), width)
 
-    def _multiply(self, a_at: Index, b_at: Index, depth: Index) -> list[ir.Value]:
-        """The product of one row panel and one column panel, row by row."""
+    def _pack_edge(self, rest: Block) -> ir.Value:
+        """Whether the next panel of B is whole; one that is not is packed before it is used."""
+        kernel = self.kernel
+        whole = compare(arith.CmpIPredicate.sge, rest.lanes, kernel.nr)
+        part = compare(arith.CmpIPredicate.slt, rest.lanes, kernel.nr)
+        with ir.InsertionPoint(scf.IfOp(part).then_block):
+            pack(kernel.target, kernel.acc_type, rest, kernel.nr, 1, self.b)
+            scf.YieldOp([])
+        return whole
+
+    def _multiply_or_copy(
+        self, copies: ir.Value, i: Index, source: Index, depth: Index
+    ) -> list[ir.Value]:
+        """The product of row panel i and the column panel, which is copied first if `copies`."""
+        kinds = [self.kind] * (self.kernel.mr * self.kernel.nv)
+        op = scf.IfOp(copies, kinds, has_else=True)
+        for block, at in ((op.then_block, source), (op.else_block, None)):
+            with ir.InsertionPoint(block):
+                scf.YieldOp(self._multiply(mul(i, depth), 0, depth, at))
+        return list(op.results)
+
+    def _multiply(
+        self, a_at: Index, b_at: Index, depth: Index, source: Index | None = None
+    ) -> list[ir.Value]:
+        """The product of one row panel and one column panel, row by row.
+
+        From `source` on, the column panel is copied to where it is read otherwise.
+        """
         whole = arith.andi(index(depth), index(-_UNROLLED))
         zero = splat(self.kind, 0.0)
         sums = [zero] * (self.kernel.mr * self.kernel.nv)
-        sums = self._steps(sums, a_at, b_at, 0, whole, _UNROLLED)
-        return self._steps(sums, a_at, b_at, whole, depth, 1)
+        sums = self._steps(sums, a_at, b_at, 0, whole, _UNROLLED, source)
+        return self._steps(sums, a_at, b_at, whole, depth, 1, source)
 
     def _steps(
         self,
@@ -144,6 +208,7 @@ class _Body:
         first: Index,
         end: Index,
         steps: int,
+        source: Index | None,
     ) -> list[ir.Value]:
         kernel = self.kernel
         op = scf.ForOp(index(first), index(end), index(steps), sums)
@@ -153,16 +218,37 @@ class _Body:
             for step in range(steps):
                 b_row = add(b_at, add(mul(k, kernel.nr), step * kernel.nr))
                 a_row = add(a_at, add(mul(k, kernel.mr), step * kernel.mr))
-                sums = self._step(sums, a_row, b_row)
+                if source is None:
+                    right = self._load_row(self.b, b_row)
+                else:
+                    right = self._copy_row(source, add(k, step), b_row)
+                sums = self._step(sums, a_row, right)
             scf.YieldOp(sums)
         return list(op.results)
 
-    def _step(self, sums: list[ir.Value], a_row: Index, b_row: Index) -> list[ir.Value]:
+    def _load_row(self, buffer: ir.Value, start: Index) -> list[ir.Value]:
+        """One step of k of a column panel."""
         kernel = self.kernel
-        right = [
-            vector.load(self.kind, self.b, [index(add(b_row, v * kernel.vl))])
+        return [
+            vector.load(self.kind, buffer, [index(add(start, v * kernel.vl))])
             for v in range(kernel.nv)
         ]
+
+    def _copy_row(self, source: Index, k: Index, into: Index) -> list[ir.Value]:
+        """The same of a B that is not packed, which goes to the panel at `into`."""
+        assert self.source is not None
+        kernel, stride = self.kernel, self.source.k_stride
+        start = add(source, mul(k, stride))
+        later = add(start, mul(stride, _AHEAD))
+        for lane in range(0, kernel.nr, 512 // BITS[kernel.acc_type]):
+            self._fetch(self.source.source, add(later, lane), write=False)
+        row = self._load_row(self.source.source, start)
+        for v, value in enumerate(row):
+            vector.store(value, self.b, [index(add(into, v * kernel.vl))])
+        return row
+
+    def _step(self, sums: list[ir.Value], a_row: Index, right: list[ir.Value]) -> list[ir.Value]:
+        kernel = self.kernel
         result = []
         for i in range(kernel.mr):
             scalar = memref.load(self.a, [index(add(a_row, i))])
@@ -182,10 +268,10 @@ class _Body:
         for i in range(kernel.mr):
             row = add(start, mul(i, self.c.row_stride))
             for j in range(0, kernel.nr if self.unit else 1, line):
-                place = [index(add(row, j))]
-                memref.prefetch(
-                    self.c.buffer, place, is_write=True, locality_hint=3, is_data_cache=True
-                )
+                self._fetch(self.c.buffer, add(row, j), write=True)
+
+    def _fetch(self, buffer: ir.Value, place: Index, write: bool) -> None:
+        memref.prefetch(buffer, [index(place)], is_write=write, locality_hint=3, is_data_cache=True)
 
     def _store(
         self,

@@ -69,6 +69,8 @@ class Tiling:
     nc: int
     rows: int
     columns: int
+    copying: bool
+    """Whether all rows of a task are packed at once, and columns of B while the first use them."""
 
     @property
     def nr(self) -> int:
@@ -81,7 +83,7 @@ class Tiling:
 
     @property
     def b_size(self) -> int:
-        return self.nc * self.kc
+        return (self.nr if self.copying else self.nc) * self.kc
 
 
 def round_up(value: int, step: int) -> int:
@@ -133,7 +135,13 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
         most = wanted if choices.mc is not None else most
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
-    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns)
+    copying = pieces == 1 and _is_copied_in_use(spec)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying)
+
+
+def _is_copied_in_use(spec: Contraction) -> bool:
+    """Whether rows of B are contiguous and of the type that they are multiplied in."""
+    return spec.b_strides[1] == 1 and spec.b_type == spec.acc_type and not spec.packed
 
 
 def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
@@ -186,8 +194,8 @@ def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
     """The tile of C that is held in registers."""
     ranked = rank_register_tiles(target, m, n, vl)
     usual = rank_register_tiles(target, 1 << 20, 1 << 20, vl)[0]
-    least = _tile_cost(ranked[0], m, n, vl)
-    return ranked[0] if least < _ODD_TILE_GAIN * _tile_cost(usual, m, n, vl) else usual
+    worth = _ODD_TILE_GAIN * _tile_cost(usual, m, n, vl)
+    return ranked[0] if _tile_cost(ranked[0], m, n, vl) < worth else usual
 
 
 def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[int, int]]:

@@ -23,6 +23,7 @@ from nova.mlir.bindings import func, ir, passmanager
 from nova.mlir.bindings import llvm as llvm_dialect
 from nova.passes.export_kernels import ExportKernels
 from nova.schedules import contraction
+from nova.schedules.choices import Choices
 from nova.schedules.contraction import (
     Contraction,
     emit_block,
@@ -288,6 +289,30 @@ def test_accumulates_over_k_blocks(level):
     spec = dense(40, 50, 700, tb=True, accumulate=True)
     assert choose_tiling(target, spec).k_blocks > 1
     check(Kernel(target, spec), edges(target, spec)[::5])
+
+
+@pytest.mark.parametrize("accumulate", (False, True))
+@pytest.mark.parametrize("level", LEVELS)
+def test_columns_copied_in_use(level, accumulate):
+    """B is copied by the first row panel, also where a range has more rows than a task."""
+    target = parse_target(level)
+    spec = dense(1200, 75, 19, accumulate=accumulate)
+    tiling = choose_tiling(target, spec)
+    assert tiling.copying
+    assert tiling.mc < spec.m
+    check(Kernel(target, spec), [(0, 1200, 0, 75), (7, 1199, 1, 2 * tiling.nr), (5, 6, 0, 75)])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_contiguous_columns_over_k_blocks(level):
+    """Copied in use where all rows are packed at once, and packed before where they are not."""
+    target = parse_target(level)
+    for mc in (None, 48):
+        spec = replace(dense(100, 50, 700), choices=Choices(mc=mc))
+        tiling = choose_tiling(target, spec)
+        assert tiling.k_blocks > 1
+        assert tiling.copying == (mc is None)
+        check(Kernel(target, spec), edges(target, spec)[::5])
 
 
 @pytest.mark.parametrize("accumulate", (False, True))

@@ -126,9 +126,8 @@ func.func private @odd_halves(%x: memref<11xf16>, %y: memref<11xf16>) attributes
 // CHECK-SAME: nova.core = "matrix"
 // CHECK: memref.alloca() {alignment = 64 : i64}
 // CHECK-NOT: linalg.generic
-// CHECK: call @nova_pack_lanes_f32_f32_16(
 // CHECK: call @nova_pack_squares_f32_f32_[[MR:[0-9]+]](
-// CHECK: call @nova_multiply_f32_[[MR]]x16(
+// CHECK: call @nova_multiply_copying_f32_[[MR]]x16(
 // CHECK: return
 func.func private @product(%x: memref<128x64xf32>, %y: memref<64x96xf32>, %z: memref<128x96xf32>) attributes {nova.grid = array<i64: 128, 96>, nova.kernel, nova.work = 1572864 : i64} {
   %zero = arith.constant 0.0 : f32
@@ -161,8 +160,10 @@ func.func @main(%x: memref<512x256xf32>, %y: memref<512xf32>, %z: memref<256xf32
   return
 }
 
-// CHECK-LABEL: func.func private @nova_pack_lanes_
+// CHECK-LABEL: func.func private @nova_multiply_copying_
 // CHECK-SAME: {llvm.noalias}
 // CHECK-SAME: nova.shared
-// CHECK-LABEL: func.func private @nova_multiply_
+// CHECK: call @nova_pack_lanes_f32_f32_16(
 // CHECK: iter_args({{.*}}) -> (vector<8xf32>
+// CHECK: memref.prefetch
+// CHECK: vector.store

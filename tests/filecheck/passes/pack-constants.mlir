@@ -19,6 +19,8 @@ memref.global "private" constant @both : memref<64x48xf32> = dense<3.000000e+00>
 // CHECK: memref.reinterpret_cast %[[W]]
 // LOOPS-LABEL: func.func private @product(
 // LOOPS-NOT: call @nova_pack{{.*}}%arg1
+// LOOPS-NOT: call @nova_multiply_copying
+// LOOPS: call @nova_multiply_f32
 func.func private @product(%x: memref<320x64xf32>, %w: memref<64x48xf32>, %y: memref<320x48xf32>) attributes {nova.grid = array<i64: 320, 48>, nova.kernel, nova.work = 1966080 : i64} {
   linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<320x64xf32>, memref<64x48xf32>) outs(%y : memref<320x48xf32>) {
   ^bb0(%p: f32, %q: f32, %r: f32):
@@ -33,6 +35,8 @@ func.func private @product(%x: memref<320x64xf32>, %w: memref<64x48xf32>, %y: me
 // CHECK-LABEL: func.func private @either(
 // CHECK-SAME: memref<64x48xf32>,
 // CHECK-NOT: nova.packed
+// LOOPS-LABEL: func.func private @either(
+// LOOPS: call @nova_multiply_copying_f32
 func.func private @either(%x: memref<320x64xf32>, %w: memref<64x48xf32>, %y: memref<320x48xf32>) attributes {nova.grid = array<i64: 320, 48>, nova.kernel, nova.work = 1966080 : i64} {
   linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<320x64xf32>, memref<64x48xf32>) outs(%y : memref<320x48xf32>) {
   ^bb0(%p: f32, %q: f32, %r: f32):
