@@ -212,8 +212,9 @@ ROWS = (
     unary(
         "silu",
         "x * sigmoid(x), also called swish.",
-        lambda x: x * _numpy_sigmoid(x),
-        lambda s, x: x * _scalar_sigmoid(s, x),
+        lambda x: x / (x.dtype.type(1) + np.exp(-x)),
+        # A division, as everywhere: where exp(-x) overflows, the result is 0.
+        lambda s, x: x / (s.call("exp", -x) + 1),
         _vjp_silu,
         cast="float",
         tags=("smooth",),
