@@ -32,6 +32,7 @@ _INTRINSICS = re.compile(
     r"|x86\.\w+(\.\w+)*)(\.|$)"
 )
 _DECLARED = re.compile(r"^declare [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+_UNITS = re.compile(r"^(?=; ModuleID = )", re.MULTILINE)
 _DEFINED = re.compile(r"^define [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
 
 
@@ -116,7 +117,11 @@ def _optimised(unit: Unit, target: Target) -> tuple[Any, Any]:
     machine = target_machine(target)
     context = llvm.create_context()
     try:
-        module = llvm.parse_assembly(unit.text, context=context)
+        # The text of a whole program is that of its units, one behind the other.
+        first, *others = filter(str.strip, _UNITS.split(unit.text))
+        module = llvm.parse_assembly(first, context=context)
+        for other in others:
+            module.link_in(llvm.parse_assembly(other, context=context))
     except RuntimeError as error:
         raise CodegenError(f"LLVM does not take the module: {error}") from error
     module.triple = target.triple

@@ -40,8 +40,12 @@ def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, An
         _move_behind(maker, last)
 
 
-def sink_feeders(block: Any, updates: int) -> None:
-    """Move what only the last `updates` returned values need down to the first op that uses it."""
+def sink_feeders(block: Any, updates: int, old: Iterable[Any]) -> None:
+    """Move what only the last `updates` returned values need down to the first op that uses it.
+
+    What reads an `old` value stays: behind its update, that could not be in place.
+    """
+    readers = {op for argument in old for op in users(argument)}
     operations = [op.operation for op in block.operations]
     returned = operations.pop()
     outputs = len(returned.operands) - updates
@@ -52,7 +56,7 @@ def sink_feeders(block: Any, updates: int) -> None:
             continue
         feeders.add(op)
         needed = [user for user, _ in uses if user != returned]
-        if needed:
+        if needed and op not in readers:
             first = needed[0]
             for user in needed:
                 first = user if user.is_before_in_block(first) else first

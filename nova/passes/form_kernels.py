@@ -93,7 +93,7 @@ def _delay_updates(module: ir.Module, main: Any) -> None:
     arguments = [block.arguments[u] for u in updated]
     if updated:
         delay_updates(module, block, zip(arguments, values, strict=True))
-        sink_feeders(block, len(updated))
+        sink_feeders(block, len(updated), arguments)
 
 
 def _users(value: Any) -> list[Any]:
