@@ -30,6 +30,17 @@ OPS = tuple(f"nova.{name}" for name in OPERANDS)
 _POINTS = {f"nova.{name}_point": name for name in OPERANDS}
 ROLES = ("i", "j", "e", "f")
 """The last loops; those before are the batch."""
+AXES = {
+    "g": "if",
+    "q": "ie",
+    "k": "je",
+    "v": "jf",
+    "mask": "ij",
+    "out": "if",
+    "logsumexp": "i",
+    "delta": "i",
+}
+"""The loops of the last axes of each operand and result; the batch stands before them."""
 
 
 @dataclass(frozen=True)

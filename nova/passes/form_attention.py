@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.dtypes import TensorType, accumulator
-from nova.mlir.attention import OPERANDS, RESULTS, ROLES, emit_attention
+from nova.mlir.attention import AXES, OPERANDS, RESULTS, ROLES, emit_attention
 from nova.mlir.bindings import ir
 from nova.mlir.dialect import create_op, op_type
 from nova.mlir.types import nova_type, tensor_type
@@ -18,17 +18,6 @@ from nova.passes.base import Pass
 
 _FORWARD = ("nova.scaled_dot_product_attention", "nova.attention_logsumexp")
 _BACKWARD = ("nova.attention_gradient",)
-_AXES = {
-    "g": "if",
-    "q": "ie",
-    "k": "je",
-    "v": "jf",
-    "mask": "ij",
-    "out": "if",
-    "logsumexp": "i",
-    "delta": "i",
-}
-"""The loops of the last axes of each operand and result; the batch stands before them."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +108,7 @@ class _Former:
 
     def _all_loops(self, name: str) -> list[int]:
         batch = len(self.batch)
-        return [*range(batch), *(batch + ROLES.index(r) for r in _AXES[name])]
+        return [*range(batch), *(batch + ROLES.index(r) for r in AXES[name])]
 
     def _order(self, name: str) -> tuple[int, ...]:
         """The order of a result's axes: that of a transpose of it, if there is one."""

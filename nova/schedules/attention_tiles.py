@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nova.mlir.attention import ROLES, AttentionKind, find_point, kind_of_point
+from nova.mlir.attention import AXES, ROLES, AttentionKind, find_point, kind_of_point
 from nova.mlir.bindings import arith, ir, memref, scf, vector
 from nova.schedules.loops import Range
 from nova.schedules.nest import Nest
@@ -166,24 +166,12 @@ def over_batch(
     nested(attention.batch, list(nest.offsets))
 
 
-_AXES = {
-    "g": "if",
-    "q": "ie",
-    "k": "je",
-    "v": "jf",
-    "mask": "ij",
-    "out": "if",
-    "logsumexp": "i",
-    "delta": "i",
-}
-
-
 def _matrices(
     attention: Attention, buffers: Sequence[ir.Value], starts: Sequence[Index]
 ) -> dict[str, Matrix]:
     found = {}
     for number, (name, buffer) in enumerate(zip(attention.names, buffers, strict=True)):
-        axes = _AXES[name.removeprefix("to_")]
+        axes = AXES[name.removeprefix("to_")]
         strides = [attention.nest.loops[attention.roles[a]].strides[number] for a in axes]
         kind = str(buffer.type.element_type)
         found[name] = Matrix(buffer, kind, starts[number], strides[0], [*strides, 0][1])

@@ -35,7 +35,7 @@ class Choices:
     task_ns: int | None = None
 
     @property
-    def given(self) -> dict[str, int | tuple[int, ...]]:
+    def given(self) -> dict[str, Any]:
         """The choices that were made, by name."""
         values = {name: getattr(self, name) for name in NAMES}
         return {name: value for name, value in values.items() if value is not None}

@@ -8,6 +8,7 @@ tried one decision after the other, on top of what was found best so far. Called
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -51,7 +52,7 @@ def list_variants(kernel: Any, target: Target, tile_work: int, threads: int) -> 
 
 def merge(base: Choices, more: Choices) -> Choices:
     """`base` with the decisions of `more` on top."""
-    return Choices(**{**base.given, **more.given})  # type: ignore[arg-type]
+    return replace(base, **more.given)
 
 
 def _size(spec: Contraction) -> int:

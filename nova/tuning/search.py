@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -118,13 +117,13 @@ class _Search:
                 break
             share = now + left * candidate.ns / rest
             rest -= candidate.ns
-            choices = self._tune(candidate, lambda end=share: time.monotonic() >= end)  # type: ignore[misc]
+            choices = self._tune(candidate, share)
             if choices.given:
                 self.found.append(f"{candidate.digest}:{choices}")
         self.found.sort()
 
-    def _tune(self, candidate: _Candidate, is_over: Callable[[], bool]) -> Choices:
-        """The best choices for one kernel; none where its own schedule is as good."""
+    def _tune(self, candidate: _Candidate, end: float) -> Choices:
+        """The best choices for one kernel until `end`; none where its own are as good."""
         name = f"@{candidate.kernel.name.value}"
         trial = Trial(candidate.kernel, self.settings, candidate.constants)
         if trial.refused is not None:
@@ -141,7 +140,7 @@ class _Search:
         for decision in decisions:
             base = choices
             for alternative in decision:
-                if is_over():
+                if time.monotonic() >= end:
                     break
                 self._show(f"{name}: {tried} tried")
                 wanted = merge(base, alternative)
