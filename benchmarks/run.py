@@ -2,10 +2,13 @@
 
     python benchmarks/run.py                         all workloads; rewrites RESULTS.md
     python benchmarks/run.py call_overhead matmul    some of them; prints, writes nothing
+    python benchmarks/run.py --only 'matmul/1024/2'  tables: workload/size/threads, or patterns
+    python benchmarks/run.py --quick                 few rounds, and without torch.compile
+    python benchmarks/run.py --avx2 matmul           as on a machine that has no more than AVX2
     python benchmarks/run.py --json -                the numbers, as JSON
 
 Ends with status 1 if a contender computes something wrong or Nova fails; a figure that is missed or
-a peer that is not installed is reported only.
+a peer that is not installed is reported only. `README.md` in this folder says how to read the page.
 """
 
 from __future__ import annotations
@@ -13,54 +16,65 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 import tempfile
 import time
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import workloads
 from bars import BARS
+from harness import narrow
 from harness.machine import describe
-from harness.pool import ROOT, Pool, environment, run_fresh, run_loop
-from harness.report import add_fresh_summaries, add_loop_summaries, judge, markdown
+from harness.plot import draw
+from harness.pool import ROOT, Plan, Pool, environment, run_fresh, run_loop
+from harness.report import markdown
+from harness.verdicts import add_fresh_summaries, add_loop_summaries, judge
 
 
 def main() -> int:
     options = _parse()
     started = time.perf_counter()
     machine = describe()
-    entries: list[dict[str, Any]] = []
+    if options.avx2:
+        machine["vectors"] += ", all held to AVX2"
+    tables: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="nova-bench-") as folder:
         pool = Pool(Path(folder))
         try:
+            peaks = _peaks(pool, options)
             for name in options.workloads:
                 module = importlib.import_module(f"workloads.{name}")
-                entries += _run(pool, Path(folder), name, module, options)
+                tables += _run(pool, Path(folder), name, module, options, peaks)
         finally:
             pool.close()
-    command = " ".join(["python benchmarks/run.py", *sys.argv[1:]])
     results = {
-        "command": command,
+        "command": " ".join(["python benchmarks/run.py", *sys.argv[1:]]),
         "machine": machine,
         "seconds": time.perf_counter() - started,
-        "bars": judge(BARS, entries),
-        "workloads": entries,
+        "peaks": peaks,
+        "bars": [v for v in judge(BARS, tables) if options.whole or v["met"] is not None],
+        "workloads": tables,
     }
-    page, numbers = markdown(results), json.dumps(results, indent=1) + "\n"
-    if options.whole:
-        (ROOT / "RESULTS.md").write_text(page)
-        (ROOT / "results.json").write_text(numbers)
-    if options.json == "-":
-        print(numbers, end="")
-    else:
-        if options.json:
-            Path(options.json).write_text(numbers)
-        print(page, end="")
-    bad = _unsound(entries)
+    _write(options, results)
+    bad = _unsound(tables)
     for line in bad:
         print(line, file=sys.stderr)
     return 1 if bad else 0
+
+
+def _peaks(pool: Pool, options: argparse.Namespace) -> dict[str, Any]:
+    """What the machine does at its best; nothing where contenders may not use all of it."""
+    if options.avx2:
+        return {}
+    peaks = pool.ask("nova", len(os.sched_getaffinity(0)), do="peaks")
+    if "core_flops" not in peaks:
+        print(f"no peaks: {peaks}", file=sys.stderr)
+        return {}
+    return peaks
 
 
 def _parse() -> argparse.Namespace:
@@ -68,48 +82,126 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "workloads", nargs="*", help=f"of {', '.join(workloads.ORDER)}; all by default"
     )
+    parser.add_argument(
+        "--only",
+        metavar="TABLE",
+        action="append",
+        help="workload, workload/size or workload/size/threads, with * and ?; may be repeated",
+    )
+    parser.add_argument(
+        "--without",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="leave out contenders with this in their name; may be repeated",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="3 to 5 rounds, one start, and no torch.compile"
+    )
+    parser.add_argument(
+        "--avx2",
+        action="store_true",
+        help="hold all contenders to AVX2, on a machine with more; without onnxruntime",
+    )
     parser.add_argument("--rounds", type=int, default=15, help="rounds of every timed call")
     parser.add_argument("--starts", type=int, default=7, help="new processes of each start-up")
     parser.add_argument("--threads", type=int, action="append", help="instead of the workload's")
     parser.add_argument("--json", metavar="FILE", help="also write the numbers; - prints only them")
+    parser.add_argument("--plot", metavar="FILE", help="also draw the picture, as PNG")
     options = parser.parse_args()
     if unknown := set(options.workloads) - set(workloads.ORDER):
         parser.error(f"no workload {', '.join(sorted(unknown))}: {', '.join(workloads.ORDER)}")
-    options.whole = not options.workloads
+    if options.avx2:
+        os.environ.update(narrow.VARIABLES)
+        options.without += narrow.NOT_HELD
+    options.whole = not (options.workloads or options.only or options.without or options.quick)
     options.workloads = options.workloads or workloads.ORDER
+    options.plan = Plan(options.rounds, min(5, options.rounds), 6.0, options.starts)
+    if options.quick:
+        options.plan = Plan(5, 3, 1.5, 1, ("torch.compile",))
+    if options.without:
+        without = (*options.plan.without, *options.without)
+        options.plan = replace(options.plan, without=without)
+    if options.only and not any(_tables(name, options) for name in options.workloads):
+        parser.error(f"no table is called {' or '.join(options.only)}")
     return options
 
 
-def _run(
-    pool: Pool, scratch: Path, name: str, module: Any, options: argparse.Namespace
-) -> list[dict[str, Any]]:
-    entry = {"workload": name, "title": module.TITLE, "kind": module.KIND, "unit": module.UNIT}
-    if module.KIND == "fresh":
-        print(name, file=sys.stderr)
-        starts = min(options.starts, getattr(module, "STARTS", options.starts))
-        rows = run_fresh(scratch, name, module, starts)
-        add_fresh_summaries(rows)
-        entry |= {"size": "", "rows": rows}
-        if hasattr(module, "breakdown"):
-            entry["breakdown"] = module.breakdown(environment(scratch, 1))
-        return [entry]
-    entries = []
-    for size in module.SIZES:
-        for threads in options.threads or module.THREADS:
-            print(f"{name} {size} ({threads})", file=sys.stderr)
-            rows = run_loop(pool, name, module, size, threads, options.rounds, 6.0)
-            add_loop_summaries(rows)
-            entries.append({**entry, "size": size, "threads": threads, "rows": rows})
-            if hasattr(module, "work"):
-                entries[-1]["gflop"] = module.work(**module.SIZES[size])
-    return entries
-
-
-def _unsound(entries: list[dict[str, Any]]) -> list[str]:
+def _tables(name: str, options: argparse.Namespace) -> list[tuple[str, int]]:
+    """The sizes and numbers of threads of a workload that are asked for; those of a start-up are
+    empty and 0."""
+    module = importlib.import_module(f"workloads.{name}")
+    every = [("", 0)]
+    if module.KIND == "loop":
+        threads = options.threads or module.THREADS
+        every = [(size, n) for size in module.SIZES for n in threads]
+    if not options.only:
+        return every
     return [
-        f"{entry['workload']} {entry['size']}: {row['contender']} {row['failed']}"
-        for entry in entries
-        for row in entry["rows"]
+        (size, n)
+        for size, n in every
+        for path in [f"{name}/{size}/{n}"]
+        if any(fnmatchcase(path, p) or fnmatchcase(path, f"{p}/*") for p in options.only)
+    ]
+
+
+def _run(
+    pool: Pool,
+    scratch: Path,
+    name: str,
+    module: Any,
+    options: argparse.Namespace,
+    peaks: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """The tables of a workload."""
+    head = {"workload": name, "title": module.TITLE, "kind": module.KIND, "unit": module.UNIT}
+    tables = []
+    for size, threads in _tables(name, options):
+        started = time.perf_counter()
+        table = {**head, "size": size}
+        if module.KIND == "fresh":
+            table["rows"] = run_fresh(scratch, name, module, options.plan)
+            add_fresh_summaries(table["rows"])
+            if hasattr(module, "breakdown"):
+                table["breakdown"] = module.breakdown(environment(scratch, 1))
+        else:
+            table["threads"] = threads
+            table["rows"] = run_loop(pool, name, module, size, threads, options.plan)
+            add_loop_summaries(table["rows"])
+            if hasattr(module, "work"):
+                work = module.work(**module.SIZES[size])
+                table["work"] = asdict(work)
+                table["floor"] = work.floor_seconds(peaks, threads) if peaks else None
+        taken = time.perf_counter() - started
+        print(f"{name} {size} ({threads}): {taken:.0f} s", file=sys.stderr)
+        tables.append(table)
+    return tables
+
+
+def _write(options: argparse.Namespace, results: dict[str, Any]) -> None:
+    """The page, the numbers and the picture: into this folder after a whole run, or as asked."""
+    picture = ROOT / "results.png" if options.whole else options.plot and Path(options.plot)
+    results["plot"] = ""
+    if picture:
+        try:
+            draw(results, picture)
+            results["plot"] = picture.name if options.whole else str(picture)
+        except ImportError as error:
+            print(f"no picture: {error}", file=sys.stderr)
+    page, numbers = markdown(results), json.dumps(results, indent=1) + "\n"
+    if options.whole:
+        (ROOT / "RESULTS.md").write_text(page)
+        (ROOT / "results.json").write_text(numbers)
+    if options.json and options.json != "-":
+        Path(options.json).write_text(numbers)
+    print(numbers if options.json == "-" else page, end="")
+
+
+def _unsound(tables: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{table['workload']} {table['size']}: {row['contender']} {row['failed']}"
+        for table in tables
+        for row in table["rows"]
         if "failed" in row and (row["library"] == "nova" or "WrongResult" in row["failed"])
     ]
 

@@ -39,6 +39,7 @@ _LAZY = {
     "gradcheck": "nova.debug:gradcheck",
     "nn": "nova.nn",
     "optim": "nova.optim",
+    "output_pool": "nova.runtime.output_pool",
     "trace": "nova.runtime.trace.collect:trace",
     "train_step": "nova.training:train_step",
     "translate": "nova.translation:translate",

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _PROGRAMS_IN_MEMORY = 1024
 _OPTIONS = (
     *("inputs", "params", "include_backward", "updates", "target", "fast_math"),
-    *("max_workspace", "run_mode", "sim_cores", "sim_seed"),
+    *("max_workspace", "freeze", "tune", "run_mode", "sim_cores", "sim_seed"),
 )
 RUN_MODES = ("native", "sim")
 
@@ -68,6 +68,8 @@ def compile(
     target: str | None = None,
     fast_math: bool | None = None,
     max_workspace: int | str | None = None,
+    freeze: bool = False,
+    tune: float | None = None,
     run_mode: str = "native",
     sim_cores: int = 64,
     sim_seed: int = 0,
@@ -80,12 +82,21 @@ def compile(
     (this machine) or a named one. `fast_math` lets LLVM rearrange float arithmetic
     (docs/fast-math.md). `max_workspace` limits the scratch memory of a run, in bytes or as "512M":
     the compiler gives up speed for it, or raises WorkspaceError with the least that works. With
-    `run_mode="sim"` runs take the tasks one after the other, as `sim_cores` cores would start them;
-    `simulation` of the program is their timeline (docs/tracing.md).
+    `freeze` the values that the params have now become constants of the program, which is faster
+    and takes the inputs alone (docs/deploying.md). `tune` is how many seconds may go into trying
+    schedules on this machine (docs/tuning.md). With `run_mode="sim"` runs take the tasks one after
+    the other, as `sim_cores` cores would start them; `simulation` of the program is their timeline
+    (docs/tracing.md).
     """
     if unknown:
         raise unknown_keyword("compile()", unknown, _OPTIONS)
     check_run_mode(run_mode)
+    if freeze and updates:
+        raise GraphError(
+            "freeze makes constants of the params, and updates changes them",
+            where=str(user_location()),
+            hint="freeze the program that uses the trained params, not the one that trains them",
+        )
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     try:
         _check_tensors(wanted, inputs, params)
@@ -97,10 +108,14 @@ def compile(
                 )
             # Made here and not taken from `.grad`, which may hold the sum over several losses.
             wanted += gradients(wanted[0], params)
+        if freeze:
+            params = ()  # leaves that are no arguments are constants
         plan = build_plan(wanted, inputs, params, updates)
     except NovaError as error:
         raise error.located(str(user_location())) from None
-    program = compile_plan(plan, target=target, fast_math=fast_math, max_workspace=max_workspace)
+    program = compile_plan(
+        plan, target=target, fast_math=fast_math, max_workspace=max_workspace, tune=tune
+    )
     if run_mode == "sim":
         program = program.simulated(sim_cores, sim_seed)
     if not params:
@@ -128,12 +143,13 @@ def compile_plan(
     target: str | None = None,
     fast_math: bool | None = None,
     max_workspace: int | str | None = None,
+    tune: float | None = None,
     name: str | None = None,
 ) -> Compiled:
     """Compile a plan, or the text of one. `name` is what log lines call it."""
     if isinstance(plan, str):
         plan = parse_plan(plan)
-    settings = current_settings(target, fast_math, max_workspace)
+    settings = current_settings(target, fast_math, max_workspace, tune)
     check_target(settings.target)
     try:
         return compile_settings(plan, settings, name)
@@ -198,15 +214,28 @@ class _Job:
         }
 
     def build(self, parts: dict[str, str], name: str) -> Build:
+        settings = self._tuned(name) if self.settings.tune else self.settings
         if self.plan is None:
             from nova.codegen.module import build_text
 
-            log("compile", f"{name}: from {self.stage} for {self.settings.target}")
-            return build_text(self.text, self.stage, [self.settings], parts, name)
+            log("compile", f"{name}: from {self.stage} for {settings.target}")
+            return build_text(self.text, self.stage, [settings], parts, name)
         from nova.codegen.compile import build
 
-        log("compile", f"{name}: {len(self.plan.steps)} steps for {self.settings.target}")
-        return build(self.plan, self.settings, parts)
+        log("compile", f"{name}: {len(self.plan.steps)} steps for {settings.target}")
+        return build(self.plan, settings, parts)
+
+    def _tuned(self, name: str) -> Settings:
+        """The settings with the schedules that are best here."""
+        from nova.codegen.stages import Recorder, start_from_plan, start_from_text
+        from nova.tuning import tune_settings
+
+        log("tune", f"{name}: for {self.settings.tune:g} s on {self.settings.target}")
+        if self.plan is None:
+            return tune_settings(start_from_text(self.text, name), self.stage, self.settings)
+        with knobs.override(dump=None, log=knobs.get("log") - {"compile"}):
+            module = start_from_plan(self.plan, Recorder())
+        return tune_settings(module, "nova", self.settings)
 
 
 class _Cache:
@@ -354,7 +383,8 @@ def evaluate(output: Tensor) -> np.ndarray:
         )
     leaves = [t for t in order if t.is_leaf and t.shape != ()]
     plan = build_plan([output], leaves)
-    return compile_plan(plan).run([leaf.data for leaf in leaves])
+    # Run once: no time that tuning takes comes back.
+    return compile_plan(plan, tune=0).run([leaf.data for leaf in leaves])
 
 
 set_evaluator(evaluate)

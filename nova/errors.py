@@ -221,6 +221,10 @@ class LoweringError(NovaError):
     """An op that reached a stage which has no rule for it."""
 
 
+class ScheduleError(NovaError, ValueError):
+    """`nova.schedule` of a kernel has a choice that does not exist or that cannot be followed."""
+
+
 class WorkspaceError(NovaError, MemoryError):
     """`max_workspace=` allows less scratch memory than the program needs; the least is named."""
 

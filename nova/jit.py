@@ -60,6 +60,7 @@ class _Options:
     run_mode: str
     sim_cores: int
     sim_seed: int
+    tune: float | None
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class JitFunction:
         outputs = [_as_tensor(value, i, self._function) for i, value in enumerate(outputs)]
         plan = build_plan(outputs, placeholders)
         options = self._options
-        compiled = compile_plan(plan, target=options.target, name=self._name)
+        compiled = compile_plan(plan, target=options.target, tune=options.tune, name=self._name)
         if options.run_mode == "sim":
             compiled = compiled.simulated(options.sim_cores, options.sim_seed)
         plain = (
@@ -210,9 +211,13 @@ def jit(
     run_mode: str = "native",
     sim_cores: int = 64,
     sim_seed: int = 0,
+    tune: float | None = None,
 ) -> Any:
-    """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work."""
-    options = _Options(target, run_mode, sim_cores, sim_seed)
+    """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work.
+
+    `tune` seconds of each compile may go into trying schedules (docs/tuning.md).
+    """
+    options = _Options(target, run_mode, sim_cores, sim_seed, tune)
     if function is None:
         return lambda f: JitFunction(f, options)
     return JitFunction(function, options)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from nova.errors import KnobError
 
-TOPICS = ("compile", "cache", "run", "load")
+TOPICS = ("compile", "cache", "run", "load", "tune")
 
 
 class Kind(NamedTuple):
@@ -160,6 +160,14 @@ def _count_cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+def _choose_output_pool() -> int:
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        memory = 0
+    return min(1 << 30, memory // 8) if memory > 0 else 1 << 30
+
+
 FLAG = Kind("1, true, on, yes or 0, false, off, no", _parse_flag)
 COUNT = Kind("a whole number, at least 1", _parse_count)
 SIZE = Kind("a number of bytes, with an optional suffix K, M, G or T (512M)", _parse_size)
@@ -197,6 +205,10 @@ KNOBS: dict[str, Knob] = {
              "Nanoseconds of estimated work that one task should have."),
         Knob("max_workspace", LIMIT, None, "none",
              "Bytes of scratch memory that a run may use; a program that needs more is refused."),
+        Knob("tune", SECONDS, 0.0, "0",
+             "Seconds a compile may spend on trying schedules on this machine; see tuning.md."),
+        Knob("output_pool", SIZE, _choose_output_pool, "1G, at most an eighth of memory",
+             "Bytes of dropped large results that are kept for the next ones; 0 for none."),
         Knob("check", CHECK, "off", "off",
              "Compare each step of a run with numpy (1) or stop at NaN (nan); see debugging.md."),
         Knob("progress", _one_of("auto", "on", "off"), "auto", "auto",
@@ -223,6 +235,8 @@ serial_work: int
 tile_work: int
 task_ns: int
 max_workspace: int | None
+tune: float
+output_pool: int
 check: str
 progress: str
 trusted_keys: tuple[str, ...]

@@ -92,7 +92,9 @@ def _recompile(artifact: Artifact, path: Path) -> Compiled:
 def _settings(manifest: Manifest) -> Settings:
     """What the file was compiled with, for this machine."""
     try:
-        return replace(Settings.of(manifest.variants[0].options), target="cpu")
+        settings = Settings.of(manifest.variants[0].options)
+        # Schedules were chosen on, and for, another machine.
+        return replace(settings, target="cpu", schedules=(), tune=0.0)
     except (KeyError, ValueError):
         raise ArtifactError(
             f"the file was written by {manifest.producer}, with settings that this Nova does not "

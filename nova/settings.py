@@ -19,6 +19,8 @@ class Settings:
     tile_work    scalar operations that one tile should have.
     task_ns      nanoseconds of estimated work that one task should have.
     max_workspace  bytes of scratch memory that a run may use; None for no limit.
+    schedules    choices for kernels, as the pass `choose-schedules` takes them: what tuning found.
+    tune         seconds that may go into trying schedules on this machine; 0 for none.
     """
 
     target: str = "cpu"
@@ -27,10 +29,13 @@ class Settings:
     tile_work: int = 65_536
     task_ns: int = 50_000
     max_workspace: int | None = None
+    schedules: tuple[str, ...] = ()
+    tune: float = 0.0
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
-        return {f.name: str(getattr(self, f.name)) for f in fields(self)}
+        found = {f.name: str(getattr(self, f.name)) for f in fields(self)}
+        return {**found, "schedules": " ".join(self.schedules)}
 
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:
@@ -43,6 +48,9 @@ class Settings:
             int(items["tile_work"]),
             int(items["task_ns"]),
             None if most == "None" else int(most),
+            # Files of before there was tuning have neither.
+            tuple(str(items.get("schedules", "")).split()),
+            float(items.get("tune", 0.0)),
         )
 
 
@@ -50,6 +58,7 @@ def current_settings(
     target: str | None = None,
     fast_math: bool | None = None,
     max_workspace: int | str | None = None,
+    tune: float | None = None,
 ) -> Settings:
     """The settings that arguments and knobs give; None takes the knob."""
     if max_workspace is None:
@@ -61,4 +70,5 @@ def current_settings(
         tile_work=knobs.get("tile_work"),
         task_ns=knobs.get("task_ns"),
         max_workspace=knobs.KNOBS["max_workspace"].check(max_workspace, "max_workspace"),
+        tune=knobs.get("tune") if tune is None else knobs.KNOBS["tune"].check(tune, "tune"),
     )

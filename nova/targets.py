@@ -231,9 +231,12 @@ def _host() -> Target:
             f"the features of this processor ({machine or 'unknown'}) cannot be read",
             hint=f"name a target: {', '.join(NAMES[1:])}",
         )
+    from nova import _native  # what its loader refuses, such as AMX in a sandbox, is not there
+
+    usable = set(_native.cpu_features())
     table = _X86_FLAGS if arch == "x86_64" else _ARM_FLAGS
-    features = tuple(f for f, flag in table.items() if flag in flags)
-    absent = tuple(f for f, flag in table.items() if flag not in flags)
+    features = tuple(f for f, flag in table.items() if flag in flags and f in usable)
+    absent = tuple(f for f in table if f not in features)
     identity = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
     model = "/".join(fields[key] for key in identity if key in fields)
     return _make("cpu", arch, "", model, features, absent, _host_caches())

@@ -51,6 +51,7 @@ def train_step(
     seed: int = 0,
     target: str | None = None,
     scaler: LossScaler | None = None,
+    tune: float | None = None,
 ) -> TrainStep:
     """A compiled training step of `model`: `step(*batch)` gives the loss.
 
@@ -58,7 +59,8 @@ def train_step(
     computes in that type: its parameters and float inputs are cast, what it returns is f32 again,
     and the parameters that are trained stay as they are. "f16" scales the loss with `scaler`.
     With `accumulate=n` gradients are averaged over n calls and the n-th one updates. `seed` is
-    that of dropout and other random ops.
+    that of dropout and other random ops. `tune` seconds of each compile may go into trying
+    schedules on this machine (docs/tuning.md).
     """
     try:
         return TrainStep(
@@ -70,6 +72,7 @@ def train_step(
             seed=seed,
             target=target,
             scaler=scaler,
+            tune=tune,
         )
     except NovaError as error:
         raise error.located(str(user_location())) from None
@@ -98,6 +101,7 @@ class TrainStep:
         seed: int,
         target: str | None,
         scaler: LossScaler | None,
+        tune: float | None,
     ):
         if precision not in _PRECISIONS:
             raise AttributeValueError(
@@ -116,6 +120,7 @@ class TrainStep:
         self._half = _PRECISIONS[precision]
         self._scaler = LossScaler() if scaler is None and precision == "f16" else scaler
         self._target = target
+        self._tune = tune
         self._params = _all_params(model, optimizer)
         self._modules = list(model.modules())
         self._leaves = {
@@ -231,7 +236,14 @@ class TrainStep:
         loss = self._trace(batch)
         updates = self._updates(loss)
         params = [*self._params, *self._leaves.values()]
-        compiled = compile(loss, inputs=batch, params=params, updates=updates, target=self._target)
+        compiled = compile(
+            loss,
+            inputs=batch,
+            params=params,
+            updates=updates,
+            target=self._target,
+            tune=self._tune,
+        )
         arrays = tuple(p.data for p in params)
         return _Entry(compiled, compiled._program, arrays)  # type: ignore[arg-type]
 

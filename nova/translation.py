@@ -25,13 +25,20 @@ from nova.codegen.compile import build_module, single_unit
 from nova.codegen.llvm import Unit, assembly, compile_objects
 from nova.codegen.module import module_contents
 from nova.codegen.signature import ProgramSignature, read_signature
-from nova.codegen.stages import MLIR_STAGES, SHARED_STAGES, Recorder, module_text, run_stages
+from nova.codegen.stages import (
+    MLIR_STAGES,
+    SHARED_STAGES,
+    Recorder,
+    copy_module,
+    module_text,
+    run_stages,
+)
 from nova.compiled import Compiled
 from nova.errors import PipelineError, TargetError
 from nova.frontends.program import import_program
 from nova.frontends.safetensors import read_safetensors
 from nova.frontends.source import Source, parse_source, read_source
-from nova.log import progress
+from nova.log import Progress, progress
 from nova.mlir.bindings import ir
 from nova.mlir.walk import every_op
 from nova.runtime.executor import Executable
@@ -43,6 +50,8 @@ from nova.targets import parse_target
 # What can be asked for, in order; the file itself is `so`.
 EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
 STARTS = (*MLIR_STAGES, "ll")
+# In the text of these stages, the schedules have been chosen.
+_SCHEDULED = ("loops", "llvm", "ll")
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ def translate(
     start_from: str | None = None,
     emit: str | None = None,
     fast_math: bool | None = None,
+    tune: float | None = None,
     recorder: Recorder | None = None,
 ) -> Translation:
     """Compile a program in MLIR (nova, StableHLO, TOSA or linalg; text or bytecode) to a file.
@@ -110,10 +120,12 @@ def translate(
     `entry` is the function to start from. `weights` are values of arguments by name, or a
     safetensors file of them: those arguments become params, which the file carries. `start_from`
     says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
-    `obj`). `recorder` gets the stages as they are reached, and has them when one fails.
-    docs/importing.md has more.
+    `obj`). `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
+    `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
+    has more.
     """
-    settings = _settings([targets] if isinstance(targets, str) else list(targets), fast_math)
+    names = [targets] if isinstance(targets, str) else list(targets)
+    settings = _settings(names, fast_math, tune)
     emit = _checked(emit or "so", EMITS, "emit")
     start = None if start_from is None else _checked(start_from, STARTS, "start_from")
     if isinstance(source, Compiled):
@@ -121,6 +133,11 @@ def translate(
     else:
         given = source if isinstance(source, Source) else read_source(source)
     _check_order(start, emit, settings)
+    if start in _SCHEDULED or emit in SHARED_STAGES:
+        if tune:
+            which = f"{start} has them already" if start in _SCHEDULED else f"{emit} has none yet"
+            raise PipelineError(f"tune is given to choose schedules, and {which}")
+        settings = [replace(own, tune=0.0) for own in settings]
     values = weights if weights is None or isinstance(weights, Mapping) else _read_values(weights)
     if values is not None and emit != "so":
         raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
@@ -131,7 +148,7 @@ def translate(
 # --- what was asked for ---------------------------------------------------------------------------
 
 
-def _settings(targets: Sequence[str], fast_math: bool | None) -> list[Settings]:
+def _settings(targets: Sequence[str], fast_math: bool | None, tune: float | None) -> list[Settings]:
     if not targets:
         raise TargetError("no target to compile for", hint="targets=('cpu',) is this machine")
     if len(set(targets)) < len(targets):
@@ -143,7 +160,8 @@ def _settings(targets: Sequence[str], fast_math: bool | None) -> list[Settings]:
             f"the targets of one file are of one architecture: {listed}",
             hint="translate once for each architecture",
         )
-    return [current_settings(name, fast_math) for name in targets]
+    found = [current_settings(name, fast_math, tune=tune) for name in targets]
+    return [replace(own, tune=own.tune / len(targets)) for own in found]
 
 
 def _read_values(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -205,6 +223,7 @@ class _Road:
             if start == "ll":
                 return self._from_llvm_text()
             module, stage, signature = self._begin(start, entry)
+            self._tune(module, stage, bar)
             if self.emit in SHARED_STAGES or self.emit in ("loops", "llvm"):
                 return self._stop_at(module, stage, signature)
             if self.emit in ("ll", "asm", "obj"):
@@ -219,6 +238,14 @@ class _Road:
             data = write_artifact(replace(contents, weights=self._weights(signature)))
             self.recorder.record_size("artifact", len(data), time.perf_counter() - started)
             return Translation(data, "so", signature, self.recorder)
+
+    def _tune(self, module: ir.Module, stage: str, bar: Progress) -> None:
+        """Choose schedules for the targets that are to be tuned, by trying them."""
+        for number, own in enumerate(self.settings):
+            if own.tune:
+                from nova.tuning import tune_settings  # only when somebody asks
+
+                self.settings[number] = tune_settings(copy_module(module), stage, own, bar)
 
     def _begin(self, start: str | None, entry: str) -> tuple[ir.Module, str, Any]:
         started = time.perf_counter()

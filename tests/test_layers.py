@@ -49,9 +49,11 @@ LAYERS: dict[str, set[str]] = {
     # An argument that does not fit is reported at the user's line; weights may be in a file of
     # their own.
     "runtime": {"artifact", "graph.location", "frontends.safetensors"},
+    # Kernels are compiled and run to be timed.
+    "tuning": {"mlir", "schedules", "passes", "artifact", "codegen", "runtime"},
     "compiled": {"graph.location", "plan", "artifact", "codegen", "runtime"},
-    "compiler": {"graph", "plan", "artifact", "codegen", "runtime", "compiled"},
-    "translation": {"artifact", "codegen", "mlir", "frontends", "runtime", "compiled"},
+    "compiler": {"graph", "plan", "artifact", "codegen", "runtime", "tuning", "compiled"},
+    "translation": {"artifact", "codegen", "mlir", "frontends", "runtime", "tuning", "compiled"},
     "jit": {"graph", "plan", "compiled", "compiler"},
     "loading": {"graph.location", "plan", "artifact", "runtime", "compiled", "compiler"},
     "__init__": {"graph", "compiled", "compiler", "jit", "loading"},
@@ -93,7 +95,8 @@ TABLE_IMPORTS: dict[str, set[str]] = {
 }
 
 # The extension module stands before all folders; only these reach for it.
-NATIVE = ("nova/artifact/", "nova/runtime/")
+# A target `cpu` has the features that the loader would accept.
+NATIVE = ("nova/artifact/", "nova/runtime/", "nova/targets.py")
 
 # Library -> where it may be imported.
 LIBRARIES = {

@@ -19,6 +19,8 @@ PACKAGES = (
     "torch",
     "iree-base-compiler",
     "iree-base-runtime",
+    "onnxruntime",
+    "openvino",
 )
 
 

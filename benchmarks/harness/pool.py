@@ -14,9 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from harness.settle import wait_at_rest
 
 ROOT = Path(__file__).resolve().parent.parent
 _THREAD_VARIABLES = (
@@ -65,6 +68,12 @@ class Pool:
             preexec_fn=lambda: os.sched_setaffinity(0, cores(threads)),
         )
 
+    def settle(self, library: str, threads: int) -> None:
+        """Wait until a worker's idle threads spin no more: they would slow down the next one."""
+        worker = self.workers.get((library, threads))
+        if worker is not None:
+            wait_at_rest(worker.pid)
+
     def close(self) -> None:
         for worker in self.workers.values():
             assert worker.stdin is not None
@@ -90,6 +99,7 @@ def environment(scratch: Path, threads: int) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(
             [str(ROOT.parent), *filter(None, [values.get("PYTHONPATH")])]
         ),
+        "BENCH_SCRATCH": str(scratch),
         "NOVA_CACHE_DIR": str(scratch / "nova"),
         "JAX_PLATFORMS": "cpu",
         "JAX_COMPILATION_CACHE_DIR": str(scratch / "jax"),
@@ -102,24 +112,37 @@ def environment(scratch: Path, threads: int) -> dict[str, str]:
     return values
 
 
-# The idle threads of OpenMP spin this long after a call, and would take a core from who comes next.
-_SPIN_SECONDS = 0.25
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure, and which contenders not: those whose name has one of `without` in it.
 
+    Loops take `rounds`, fewer once `seconds` have passed but no less than `least`.
+    """
 
-def _rows(module: ModuleType, numbers: str) -> list[dict[str, Any]]:
-    """A row per contender with no numbers yet; why, for one that the workload does not run."""
-    return [
-        {"contender": contender, "library": library, numbers: []}
-        | ({"missing": function} if isinstance(function, str) else {})
-        for contender, (library, function) in module.CONTENDERS.items()
-    ]
+    rounds: int = 15
+    least: int = 5
+    seconds: float = 6.0
+    starts: int = 7
+    without: tuple[str, ...] = ()
+
+    def rows(self, module: ModuleType, numbers: str) -> list[dict[str, Any]]:
+        """A row per contender with no numbers yet; why, for one that is not run."""
+        rows = []
+        for contender, (library, function) in module.CONTENDERS.items():
+            row = {"contender": contender, "library": library, numbers: []}
+            if isinstance(function, str):
+                row["missing"] = function
+            elif any(text in contender for text in self.without):
+                row["missing"] = "left out of this run"
+            rows.append(row)
+        return rows
 
 
 def run_loop(
-    pool: Pool, name: str, module: ModuleType, size: str, threads: int, rounds: int, budget: float
+    pool: Pool, name: str, module: ModuleType, size: str, threads: int, plan: Plan
 ) -> list[dict[str, Any]]:
     """A row per contender, with the seconds a call of every round, or why there are none."""
-    rows = _rows(module, "seconds")
+    rows = plan.rows(module, "seconds")
 
     def ask(row: dict[str, Any], do: str, **more: Any) -> dict[str, Any]:
         reply = pool.ask(row["library"], threads, do=do, contender=row["contender"], **more)
@@ -132,31 +155,33 @@ def run_loop(
     for row in rows:
         if "missing" not in row:
             row |= ask(row, "build", **where)
+            pool.settle(row["library"], threads)
     sound = [row for row in rows if "error" in row]
     started = time.perf_counter()
-    for turn in range(rounds):
-        if turn >= 5 and time.perf_counter() - started > budget:
+    for turn in range(plan.rounds):
+        if turn >= plan.least and time.perf_counter() - started > plan.seconds:
             break
         offset = turn % len(sound) if sound else 0
         for row in sound[offset:] + sound[:offset]:
             if "failed" not in row:
-                if threads > 1:
-                    time.sleep(_SPIN_SECONDS)
-                row["seconds"].append(ask(row, "measure").get("seconds"))
+                reply = ask(row, "measure")
+                if "seconds" in reply:
+                    row["seconds"].append(reply["seconds"])
+                pool.settle(row["library"], threads)
     for row in sound:
         if "failed" not in row:
             ask(row, "finish", **where)
     return rows
 
 
-def run_fresh(scratch: Path, name: str, module: ModuleType, rounds: int) -> list[dict[str, Any]]:
+def run_fresh(scratch: Path, name: str, module: ModuleType, plan: Plan) -> list[dict[str, Any]]:
     """A row per contender, with the phases of every round. Each round is a new process.
 
     A first, discarded round fills what may be filled: bytecode, and the caches where the workload
     says that they are kept. Slow contenders get one round.
     """
-    rows = _rows(module, "phases")
-    for turn in range(rounds + 1):
+    rows = plan.rows(module, "phases")
+    for turn in range(min(plan.starts, getattr(module, "STARTS", plan.starts)) + 1):
         filling = turn == 0
         for row in rows:
             slow = row["contender"] in module.SLOW

@@ -1,91 +1,20 @@
-"""Numbers of a run as summaries and as a Markdown page.
+"""The results of a run as a Markdown page.
 
-`run.py` gives the rows of `harness.pool`; the page says what was measured, on what machine, which
-figures are met, and the median, the spread and the ratio to Nova for every contender.
+`run.py` gives the tables with the summaries of `harness.verdicts`; the page says what was measured,
+on what machine, which figures are met, how far Nova is from the best peer and from the machine's
+peaks, and the median, the spread and the ratio to Nova for every contender.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from harness.rates import Work
+from harness.verdicts import best_peer, share_of
+
 _SCALE = {"us": 1e6, "ms": 1e3, "s": 1.0, "times": 1.0}
-_SYMBOL = {"us": "µs", "ms": "ms", "s": "s", "times": "times"}
+_SYMBOL = {"us": " µs", "ms": " ms", "s": " s", "times": "x"}
 _PHASES = ("import", "compiler", "compile", "load + compile", "CPU", "whole process")
-
-
-def summarise(values: Sequence[float]) -> dict[str, float]:
-    """Median, 10th and 90th percentile."""
-    ordered = sorted(values)
-
-    def at(share: float) -> float:
-        place = share * (len(ordered) - 1)
-        low = int(place)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-    return {"median": at(0.5), "p10": at(0.1), "p90": at(0.9), "count": len(ordered)}
-
-
-def add_loop_summaries(rows: list[dict[str, Any]]) -> None:
-    """Summaries, and the median over the rounds of the ratio to the first contender."""
-    base = rows[0]["seconds"]
-    for row in rows:
-        if not row["seconds"] or "failed" in row:
-            continue
-        row["summary"] = summarise(row["seconds"])
-        if len(base) == len(row["seconds"]):
-            pairs = zip(row["seconds"], base, strict=True)
-            row["ratio"] = summarise([mine / nova for mine, nova in pairs])["median"]
-
-
-def add_fresh_summaries(rows: list[dict[str, Any]]) -> None:
-    """Summaries by phase."""
-    for row in rows:
-        for phases in row["phases"]:
-            if "compiler" in phases:
-                phases["load + compile"] = phases["compiler"] + phases["compile"]
-        if row["phases"]:
-            names = row["phases"][0]
-            row["summary"] = {n: summarise([p[n] for p in row["phases"]]) for n in names}
-
-
-def judge(bars: Sequence[Any], workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every figure with what was measured; `met` is None where nothing was."""
-    verdicts = []
-    for bar in bars:
-        summary = None
-        for entry in workloads:
-            if entry["workload"] == bar.workload and bar.size in ("", entry["size"]):
-                rows = {row["contender"]: row.get("summary") for row in entry["rows"]}
-                summary = rows.get(bar.contender)
-                if bar.beside and summary is not None:
-                    summary = _beside(bar, summary, rows.get(bar.beside))
-        if summary is not None and bar.phase:
-            summary = summary[bar.phase]
-        verdicts.append(
-            {
-                "text": bar.text,
-                "limit": bar.limit,
-                "ratio": bar.ratio,
-                "summary": summary,
-                "met": None if summary is None else summary["median"] <= bar.limit,
-            }
-        )
-    return verdicts
-
-
-def _beside(
-    bar: Any, summary: dict[str, float], other: dict[str, float] | None
-) -> dict[str, float] | None:
-    """A summary as the difference to another contender's median, or as a share of it."""
-    if other is None:
-        return None
-    base = other["median"]
-    return {
-        name: value if name == "count" else value / base if bar.ratio else value - base
-        for name, value in summary.items()
-    }
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -105,50 +34,116 @@ def markdown(results: dict[str, Any]) -> str:
         "- Medians of interleaved rounds, 10th to 90th percentile in brackets. Ratios are medians "
         "of the ratios within a round. Each library has a process of its own, and as many cores "
         "as threads. Every result was checked against a f64 oracle before and after it was timed.",
-        "- Peers get and give their own arrays, except where a row says numpy; Nova always gets "
-        "and gives numpy arrays.",
+        _peaks_line(results["peaks"]),
+        "- Peers get and give their own arrays, except where a row says numpy; Nova, onnxruntime "
+        "and OpenVINO always get and give numpy arrays. onnxruntime and OpenVINO run ONNX models "
+        "made by hand, in f32, with weights as constants where a workload has such.",
         "- IREE compiles jax's StableHLO with llvm-cpu for this CPU at O2, untuned. A start-up "
         "without a spread was run once.",
         "",
         *_bars(results["bars"]),
+        "",
+        "## Nova beside the best peer",
+        "",
+        "The best peer is the fastest contender of the table that is not Nova; `speed` is its time "
+        "over Nova's. `of peak` is the least time that the work takes at the measured peak which "
+        "bounds it, over Nova's time.",
+        "",
+        *([f"![Nova's speed beside the best peer]({results['plot']})", ""] * bool(results["plot"])),
+        *_overview(results["workloads"]),
     ]
     for entry in results["workloads"]:
-        title = entry["title"] + (f", {entry['size']}" if entry["size"] else "")
-        if "threads" in entry:
-            title += f" ({entry['threads']} thread{'s' * (entry['threads'] > 1)})"
-        lines += ["", f"## {title}", ""]
+        lines += ["", f"## {title_of(entry)}", ""]
         lines += _fresh(entry) if entry["kind"] == "fresh" else _loop(entry)
     return "\n".join(lines) + "\n"
 
 
+def title_of(entry: dict[str, Any]) -> str:
+    title = entry["title"] + (f", {entry['size']}" if entry["size"] else "")
+    if "threads" in entry:
+        title += f" ({entry['threads']} thread{'s' * (entry['threads'] > 1)})"
+    return title
+
+
+def _peaks_line(peaks: dict[str, float]) -> str:
+    if not peaks:
+        return "- The machine's peaks were not measured."
+    cores, giga = peaks["cores"], 1e-9
+    return (
+        f"- Measured peaks, f32: multiply-adds {peaks['core_flops'] * giga:.0f} GFLOP/s on one "
+        f"core, {peaks['flops'] * giga:.0f} on {cores}; copies {peaks['core_bytes'] * giga:.1f} "
+        f"GB/s read and written on one, {peaks['bytes'] * giga:.1f} on {cores}."
+    )
+
+
 def _bars(verdicts: list[dict[str, Any]]) -> list[str]:
-    lines = ["| figure | at most | measured | |", "|---|---|---|---|"]
+    lines = ["| figure | bar | measured | beside | |", "|---|---|---|---|---|"]
     words = {True: "met", False: "**missed**", None: "not run"}
     for verdict in verdicts:
-        unit = "times" if verdict["ratio"] else "us" if verdict["limit"] < 1e-3 else "ms"
+        unit = _unit(verdict)
         measured = _spread(verdict["summary"], unit) if verdict["summary"] else ""
-        limit = f"{verdict['limit'] * _SCALE[unit]:g} {_SYMBOL[unit]}"
-        lines.append(f"| {verdict['text']} | {limit} | {measured} | {words[verdict['met']]} |")
+        least = "at least" if verdict["kind"] == "speed" else "at most"
+        limit = f"{least} {verdict['limit'] * _SCALE[unit]:g}{_SYMBOL[unit]}"
+        lines.append(
+            f"| {verdict['text']} | {limit} | {measured} | {verdict['beside']} | "
+            f"{words[verdict['met']]} |"
+        )
     return lines
+
+
+def _unit(verdict: dict[str, Any]) -> str:
+    if verdict["kind"] in ("share", "speed"):
+        return "times"
+    return "us" if verdict["limit"] < 1e-3 else "ms"
+
+
+def _overview(entries: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| workload | Nova | best peer | speed | rate | of peak |",
+        "|---|---|---|---|---|---|",
+    ]
+    for entry in entries:
+        if entry["kind"] == "fresh":
+            continue
+        nova, best = entry["rows"][0], best_peer(entry["rows"])
+        if "summary" not in nova or best is None:
+            continue
+        seconds = nova["summary"]["median"]
+        rate = Work(**entry["work"]).describe(seconds) if "work" in entry else ""
+        lines.append(
+            f"| {title_of(entry)} | {_time(seconds, entry['unit'])} | "
+            f"{best['contender']} {_time(best['summary']['median'], entry['unit'])} | "
+            f"{share_of(best, nova)['median']:.2f} | {rate} | {_of_peak(entry, seconds)} |"
+        )
+    return lines
+
+
+def _of_peak(entry: dict[str, Any], seconds: float) -> str:
+    return f"{entry['floor'] / seconds:.0%}" if entry.get("floor") else ""
+
+
+def _time(seconds: float, unit: str) -> str:
+    return f"{_number(seconds * _SCALE[unit])}{_SYMBOL[unit]}"
 
 
 def _loop(entry: dict[str, Any]) -> list[str]:
-    rate = entry.get("gflop")
-    lines = [
-        f"| contender | {_SYMBOL[entry['unit']]} a call | {'GFLOP/s | ' if rate else ''}to Nova |",
-        f"|---|---|---|{'---|' if rate else ''}",
-    ]
+    work = Work(**entry["work"]) if "work" in entry else None
+    heads = ["contender", f"{_SYMBOL[entry['unit']].strip()} a call"]
+    heads += (["rate", "of peak"] if work else []) + ["to Nova"]
+    lines = [_line(heads), "|" + "---|" * len(heads)]
     for row in entry["rows"]:
         if "summary" not in row:
-            lines.append(f"| {row['contender']} | {_why(row)} |  |{'  |' if rate else ''}")
+            lines.append(_line([row["contender"], _why(row)] + [""] * (len(heads) - 2)))
             continue
-        gflops = f"{rate / row['summary']['median']:.0f} | " if rate else ""
-        ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
-        lines.append(
-            f"| {row['contender']} | {_spread(row['summary'], entry['unit'], False)} | "
-            f"{gflops}{ratio} |"
-        )
+        seconds = row["summary"]["median"]
+        cells = [row["contender"], _spread(row["summary"], entry["unit"], False)]
+        cells += [work.describe(seconds), _of_peak(entry, seconds)] if work else []
+        lines.append(_line([*cells, f"{row['ratio']:.2f}" if "ratio" in row else ""]))
     return lines
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _fresh(entry: dict[str, Any]) -> list[str]:
@@ -156,7 +151,7 @@ def _fresh(entry: dict[str, Any]) -> list[str]:
     # Phases in their order, then those that only one workload knows.
     names = [name for name in _PHASES if name in found]
     names += [name for name in found if name not in _PHASES]
-    head = " | ".join(f"{name}, {_SYMBOL[entry['unit']]}" for name in names)
+    head = " | ".join(f"{name},{_SYMBOL[entry['unit']]}" for name in names)
     lines = [f"| contender | {head} |", "|---|" + "---|" * len(names)]
     for row in entry["rows"]:
         if "summary" not in row:
@@ -181,7 +176,7 @@ def _spread(summary: dict[str, float], unit: str, with_unit: bool = True) -> str
     scale = _SCALE[unit]
     text = _number(summary["median"] * scale)
     if with_unit:
-        text += f" {_SYMBOL[unit]}"
+        text += _SYMBOL[unit]
     if summary["count"] > 1:
         text += f" ({_number(summary['p10'] * scale)} – {_number(summary['p90'] * scale)})"
     return text

@@ -87,6 +87,36 @@ class TorchTraining:
         return loss
 
 
+class TorchWholeStep:
+    """torch.compile of loss, gradients and update as one graph; `update` changes params in place.
+
+    `torch.func` gives the gradients, because a call of `backward` would cut the graph in two.
+    """
+
+    def __init__(self, weights: dict[str, np.ndarray], loss: Any, update: Any, load: Any):
+        import torch
+
+        torch.set_num_threads(THREADS)
+
+        def step(params: Any, *batch: Any) -> Any:
+            grads, value = torch.func.grad_and_value(loss)(params, *batch)
+            update(params, grads)
+            return value
+
+        self.compiled = torch.compile(step, fullgraph=True)
+        self.weights, self.load = weights, load
+        self.restart()
+
+    def restart(self) -> None:
+        import torch
+
+        self.params = {n: torch.tensor(a) for n, a in self.weights.items()}
+        self.batches = self.load()
+
+    def step(self) -> Any:
+        return self.compiled(self.params, *next(self.batches))
+
+
 class JaxTraining:
     """`jax.jit` of loss, gradients and update, with the state donated.
 

@@ -6,6 +6,7 @@ A library has one process a number of threads, so that thread pools do not get i
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -13,7 +14,11 @@ import sys
 import time
 from typing import Any
 
-_BLOCK_SECONDS = 0.01
+from harness.case import worst_error
+from harness.inputs import shared
+
+_BLOCK_SECONDS = 0.02
+_SLOW_SECONDS = 0.1
 
 
 class Worker:
@@ -24,8 +29,6 @@ class Worker:
 
     def build(self, workload: str, size: str, contender: str) -> dict[str, Any]:
         """Build a contender and compare its result with the oracle's."""
-        from harness.case import worst_error
-
         module = importlib.import_module(f"workloads.{workload}")
         arrays, oracle = self._inputs(module, workload, size)
         started = time.perf_counter()
@@ -38,26 +41,44 @@ class Worker:
         return {"error": error, "built": built, "repeats": self.timers[contender][1]}
 
     def measure(self, contender: str) -> dict[str, Any]:
-        """Seconds a call, over one block of calls."""
+        """Seconds a call, over one block of calls.
+
+        One call before does not count: it wakes threads, and fills the caches that the contender
+        before has used.
+        """
         timer, repeats = self.timers[contender]
+        timer.timeit(1)
         return {"seconds": timer.timeit(repeats) / repeats}
 
     def finish(self, workload: str, size: str, contender: str) -> dict[str, Any]:
         """Check once more, after the timed calls, and let go of the contender."""
-        from harness.case import worst_error
-
         module = importlib.import_module(f"workloads.{workload}")
         _, oracle = self._inputs(module, workload, size)
-        error = worst_error(self.cases.pop(contender).result(), oracle, module.TOLERANCE)
-        del self.timers[contender]
+        case, _ = self.cases.pop(contender), self.timers.pop(contender)
+        error = worst_error(case.result(), oracle, module.TOLERANCE)
+        del case
+        if not self.cases:
+            # Workers of other libraries and numbers of threads need the memory.
+            self.inputs.clear()
+            gc.collect()
         return {"error": error}
+
+    def peaks(self) -> dict[str, Any]:
+        """What the cores of this process do at their best."""
+        from harness.rates import read_peaks
+
+        return read_peaks()
 
     def _inputs(self, module: Any, workload: str, size: str) -> Any:
         key = f"{workload} {size}"
         if key not in self.inputs:
-            arrays = module.arrays(**module.SIZES[size])
-            self.inputs = {key: (arrays, module.oracle(arrays))}
+            self.inputs = {key: shared(key, lambda: _made(module, size))}
         return self.inputs[key]
+
+
+def _made(module: Any, size: str) -> Any:
+    arrays = module.arrays(**module.SIZES[size])
+    return arrays, module.oracle(arrays)
 
 
 def _repeats(timer: Any) -> int:
@@ -65,6 +86,9 @@ def _repeats(timer: Any) -> int:
     count = 1
     while True:
         taken = timer.timeit(count)
+        if taken < _SLOW_SECONDS:
+            # Threads that start and caches that fill make one try too long.
+            taken = min(taken, *timer.repeat(2, count))
         if taken >= _BLOCK_SECONDS / 2:
             return max(1, round(count * _BLOCK_SECONDS / taken))
         count *= 2

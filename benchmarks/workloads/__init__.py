@@ -6,6 +6,7 @@ in, and a function. The first contender is Nova's own: ratios are taken to it.
 - KIND "loop": `arrays(**SIZES[size])` makes the inputs, `oracle(arrays)` the right results in f64,
   a contender's function takes the arrays and returns a `Case`, whose results must agree with the
   oracle's within TOLERANCE, before and after it is timed.
+  With `work(**SIZES[size])`, the `harness.rates.Work` of a call, its rate is reported too.
 - KIND "fresh": a contender's function runs once in a new process, checks its own result, and
   returns seconds by phase. With STARTS no more than that many processes are started.
 
@@ -15,6 +16,7 @@ A text in the place of a function says why a contender is not run.
 ORDER = (
     "call_overhead",
     "small_step",
+    "train_small",
     "compile_cold",
     "compile_disk",
     "load_file",
@@ -23,8 +25,11 @@ ORDER = (
     "kernel_chain",
     "two_chains",
     "matmul",
+    "small_matmul",
+    "constant_weights",
     "gelu_chain",
     "softmax",
+    "attention",
     "mlp_step",
     "gpt_block",
     "train_mlp",

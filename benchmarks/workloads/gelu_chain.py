@@ -1,4 +1,8 @@
-"""Elementwise work that fuses: gelu(a * b + c), the tanh form, of a million floats."""
+"""Elementwise work that fuses: gelu(a * b + c) in both forms, in memory and in caches.
+
+Fresh outputs cost page faults that are several times the arithmetic; each peer is measured with
+them, and in its own way to write over the result of the call before. Nova is called plainly.
+"""
 
 from __future__ import annotations
 
@@ -7,101 +11,156 @@ from typing import Any
 
 import numpy as np
 from harness.case import Case
-from harness.peers import iree_case, jax_case, torch_case
+from harness.onnx_peers import model_of, onnxruntime_case, openvino_case
+from harness.peers import iree_case, jax_case, torch_case, torch_tensors
+from harness.rates import Work
 
-TITLE = "gelu(a * b + c), 1M floats"
+TITLE = "gelu(a * b + c)"
 KIND = "loop"
 UNIT = "ms"
-SIZES: dict[str, dict[str, Any]] = {"": {}}
-THREADS = (1,)
+SIZES = {
+    "tanh, 16M": {"form": "tanh", "count": 1 << 24},
+    "erf, 16M": {"form": "none", "count": 1 << 24},
+    "tanh, 1M": {"form": "tanh", "count": 1 << 20},
+}
+THREADS = (1, 2)
 TOLERANCE = 1e-5
 
-Arrays = list[np.ndarray]
+Given = tuple[str, list[np.ndarray]]
+"""The form of gelu by its name in torch, and a, b and c."""
 
 
-def arrays() -> Arrays:
+def arrays(form: str, count: int) -> Given:
     generator = np.random.default_rng(0)
-    return [generator.standard_normal(1 << 20).astype(np.float32) for _ in range(3)]
+    return form, [generator.standard_normal(count, np.float32) for _ in range(3)]
 
 
-def _by_hand(a: Any, b: Any, c: Any) -> Any:
+def work(form: str, count: int) -> Work:
+    """Three floats read and one written; in caches there is no such bound."""
+    return Work(byte=4 * 4 * count)
+
+
+def _by_hand(form: str, a: Any, b: Any, c: Any) -> Any:
+    from scipy.special import erf
+
     x = a * b + c
+    if form == "none":
+        return 0.5 * x * (1 + erf(x * np.sqrt(0.5, dtype=x.dtype)))
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
-def oracle(given: Arrays) -> Arrays:
-    return [_by_hand(*(a.astype(np.float64) for a in given))]
+def oracle(given: Given) -> list[np.ndarray]:
+    form, inputs = given
+    return [_by_hand(form, *(a.astype(np.float64) for a in inputs))]
 
 
-def _nova_program(given: Arrays) -> Any:
+def _nova_program(given: Given) -> Any:
     import nova
 
-    a, b, c = (nova.tensor(array) for array in given)
-    return nova.compile(nova.gelu(a * b + c, approximate="tanh"), inputs=[a, b, c])
+    form, inputs = given
+    a, b, c = (nova.tensor(array) for array in inputs)
+    return nova.compile(nova.gelu(a * b + c, approximate=form), inputs=[a, b, c])
 
 
-def nova_call(given: Arrays) -> Case:
-    return Case(_nova_program(given), given)
+def nova_call(given: Given) -> Case:
+    return Case(_nova_program(given), given[1])
 
 
-def nova_out(given: Arrays) -> Case:
-    return Case(_nova_program(given), given, {"out": np.empty(1 << 20, np.float32)})
+def nova_out(given: Given) -> Case:
+    return Case(_nova_program(given), given[1], {"out": np.empty_like(given[1][0])})
 
 
-def numpy_call(given: Arrays) -> Case:
-    return Case(_by_hand, given)
+def numpy_call(given: Given) -> Case:
+    form, inputs = given
+    return Case(lambda *args: _by_hand(form, *args), inputs)
 
 
-def numba_call(given: Arrays) -> Case:
-    import numba
-
-    @numba.njit(fastmath=False)
-    def chain(a: Any, b: Any, c: Any) -> Any:
-        out = np.empty_like(a)
-        scale, cubic = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
-        for i in range(a.size):
-            x = a[i] * b[i] + c[i]
-            out[i] = np.float32(0.5) * x * (1 + math.tanh(scale * (x + cubic * x * x * x)))
-        return out
-
-    return Case(chain, given)
-
-
-def _torch(a: Any, b: Any, c: Any) -> Any:
+def _torch(form: str) -> Any:
     import torch
 
-    return torch.nn.functional.gelu(a * b + c, approximate="tanh")
+    return lambda a, b, c: torch.nn.functional.gelu(a * b + c, approximate=form)
 
 
-def torch_eager(given: Arrays) -> Case:
-    return torch_case(_torch, given)
+def torch_eager(given: Given) -> Case:
+    return torch_case(_torch(given[0]), given[1])
 
 
-def torch_compiled(given: Arrays) -> Case:
-    return torch_case(_torch, given, compiled=True)
+def torch_out(given: Given) -> Case:
+    import torch
+
+    form, inputs = given
+    a, b, c = torch_tensors(inputs)
+    out = torch.empty_like(a)
+
+    def call() -> Any:
+        torch.addcmul(c, a, b, out=out)
+        return torch.ops.aten.gelu.out(out, approximate=form, out=out)
+
+    return Case(call, read=lambda result: [result.numpy().copy()])
 
 
-def _jax(a: Any, b: Any, c: Any) -> Any:
+def torch_compiled(given: Given) -> Case:
+    return torch_case(_torch(given[0]), given[1], compiled=True)
+
+
+def torch_compiled_out(given: Given) -> Case:
+    import torch
+
+    gelu = _torch(given[0])
+    *inputs, out = torch_tensors([*given[1], np.empty_like(given[1][0])])
+    compiled = torch.compile(lambda out, *args: out.copy_(gelu(*args)))
+    return Case(compiled, [out, *inputs], read=lambda result: [result.numpy().copy()])
+
+
+def _jax(form: str) -> Any:
     import jax
 
-    return jax.nn.gelu(a * b + c, approximate=True)
+    return lambda a, b, c: jax.nn.gelu(a * b + c, approximate=form == "tanh")
 
 
-def jax_jit(given: Arrays) -> Case:
-    return jax_case(_jax, given)
+def jax_jit(given: Given) -> Case:
+    return jax_case(_jax(given[0]), given[1])
 
 
-def iree(given: Arrays) -> Case:
-    return iree_case(_jax, given)
+def jax_reused(given: Given) -> Case:
+    return jax_case(_jax(given[0]), given[1], reused=True)
+
+
+def iree(given: Given) -> Case:
+    return iree_case(_jax(given[0]), given[1])
+
+
+def _onnx(given: Given) -> tuple[bytes, dict[str, np.ndarray]]:
+    form, (a, b, c) = given
+    inputs = {"a": a, "b": b, "c": c}
+    nodes = [("Mul", "ab", "m"), ("Add", "mc", "s"), ("Gelu", "s", "y", {"approximate": form})]
+    return model_of(nodes, inputs, "y"), inputs
+
+
+def onnxruntime(given: Given) -> Case:
+    return onnxruntime_case(*_onnx(given))
+
+
+def onnxruntime_reused(given: Given) -> Case:
+    return onnxruntime_case(*_onnx(given), reused=True)
+
+
+def openvino(given: Given) -> Case:
+    return openvino_case(*_onnx(given))
 
 
 CONTENDERS = {
     "Nova": ("nova", nova_call),
     "Nova, out=": ("nova", nova_out),
     "numpy": ("numpy", numpy_call),
-    "numba": ("numba", numba_call),
     "torch": ("torch", torch_eager),
+    "torch, out=": ("torch", torch_out),
     "torch.compile": ("torch", torch_compiled),
+    "torch.compile, into an output": ("torch", torch_compiled_out),
     "jax.jit": ("jax", jax_jit),
+    "jax.jit, output donated": ("jax", jax_reused),
     "IREE": ("iree", iree),
+    "onnxruntime": ("onnxruntime", onnxruntime),
+    "onnxruntime, output bound": ("onnxruntime", onnxruntime_reused),
+    "OpenVINO, output reused": ("openvino", openvino),
 }

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 from harness.case import Case
+from harness.onnx_peers import Node, model_of, onnxruntime_case, openvino_case
 from harness.peers import iree_case, jax_case, torch_case
+from harness.rates import Work, products
 
 TITLE = "GPT-2 block forward, 128x768, 12 heads"
 KIND = "loop"
@@ -32,6 +34,13 @@ def arrays() -> Arrays:
         )
         for s in shapes
     ]
+
+
+def work() -> Work:
+    """The products, and the two of attention; all heads are as much as one of full width."""
+    d = WIDTH
+    linear = [(LENGTH, d, n * d) for n in (3, 1, 4, 4)]
+    return products(*linear, (LENGTH, d, LENGTH), (LENGTH, LENGTH, d))
 
 
 def _block(ops: Any, x: Any, *p: Any) -> Any:
@@ -145,6 +154,14 @@ def nova_call(given: Arrays) -> Case:
     return Case(nova.compile(_block(_Nova(), *tensors), inputs=tensors), given)
 
 
+def nova_constant(given: Arrays) -> Case:
+    """The weights are part of the program, as they are for onnxruntime and OpenVINO."""
+    import nova
+
+    x, *params = (nova.tensor(a) for a in given)
+    return Case(nova.compile(_block(_Nova(), x, *params), inputs=[x]), given[:1])
+
+
 def numpy_call(given: Arrays) -> Case:
     ops = _Numpy()
     return Case(lambda *args: _block(ops, *args), given)
@@ -170,11 +187,64 @@ def iree(given: Arrays) -> Case:
     return iree_case(lambda *args: _block(ops, *args), given)
 
 
+def _onnx(given: Arrays) -> tuple[bytes, dict[str, np.ndarray]]:
+    """The block with its weights as constants."""
+    x, *params = given
+    per_head = (LENGTH, HEADS, WIDTH // HEADS)
+    constants = {f"p{i}": a for i, a in enumerate(params)} | {
+        "heads": np.array(per_head, np.int64),
+        "flat": np.array((LENGTH, WIDTH), np.int64),
+        "scale": np.array(per_head[-1] ** -0.5, np.float32),
+        "past": np.triu(np.full((LENGTH, LENGTH), -np.inf, np.float32), 1),
+    }
+    norm = {"axis": -1, "epsilon": 1e-5}
+    nodes: list[Node] = [
+        ("LayerNormalization", ["x", "p0", "p1"], "norm1", norm),
+        *_linear("norm1", "p2", "p3", "qkv"),
+        ("Split", ["qkv"], "q k v", {"axis": -1, "num_outputs": 3}),
+        *(("Reshape", [name, "heads"], f"{name}h") for name in "qkv"),
+        ("Transpose", ["qh"], "qt", {"perm": [1, 0, 2]}),
+        ("Transpose", ["kh"], "kt", {"perm": [1, 2, 0]}),
+        ("Transpose", ["vh"], "vt", {"perm": [1, 0, 2]}),
+        ("Mul", ["qt", "scale"], "qs"),
+        ("MatMul", ["qs", "kt"], "scores"),
+        ("Add", ["scores", "past"], "masked"),
+        ("Softmax", ["masked"], "weights", {"axis": -1}),
+        ("MatMul", ["weights", "vt"], "mixed"),
+        ("Transpose", ["mixed"], "merged", {"perm": [1, 0, 2]}),
+        ("Reshape", ["merged", "flat"], "attended"),
+        *_linear("attended", "p4", "p5", "projected"),
+        ("Add", ["x", "projected"], "middle"),
+        ("LayerNormalization", ["middle", "p6", "p7"], "norm2", norm),
+        *_linear("norm2", "p8", "p9", "up"),
+        ("Gelu", ["up"], "hidden", {"approximate": "tanh"}),
+        *_linear("hidden", "p10", "p11", "down"),
+        ("Add", ["middle", "down"], "y"),
+    ]
+    return model_of(nodes, {"x": x}, "y", constants), {"x": x}
+
+
+def _linear(x: str, weight: str, bias: str, result: str) -> list[Node]:
+    product = f"{result}_product"
+    return [("MatMul", [x, weight], product), ("Add", [product, bias], result)]
+
+
+def onnxruntime(given: Arrays) -> Case:
+    return onnxruntime_case(*_onnx(given))
+
+
+def openvino(given: Arrays) -> Case:
+    return openvino_case(*_onnx(given))
+
+
 CONTENDERS = {
     "Nova": ("nova", nova_call),
+    "Nova, weights constant": ("nova", nova_constant),
     "numpy": ("numpy", numpy_call),
     "torch": ("torch", torch_eager),
     "torch.compile": ("torch", torch_compiled),
     "jax.jit": ("jax", jax_jit),
     "IREE": ("iree", iree),
+    "onnxruntime": ("onnxruntime", onnxruntime),
+    "OpenVINO": ("openvino", openvino),
 }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from harness.case import Case
 from harness.peers import iree_case, jax_case, torch_step_case
+from harness.rates import Work, products
 
 TITLE = "MLP 64x[784, 512, 512, 10], forward and backward"
 KIND = "loop"
@@ -31,6 +32,12 @@ def arrays() -> Arrays:
         weight = generator.standard_normal((fan_in, fan_out)) * (2 / fan_in) ** 0.5
         layers += [weight.astype(np.float32), np.zeros(fan_out, np.float32)]
     return [x, targets, *layers]
+
+
+def work() -> Work:
+    """The products: forward, and back to the weights and to all inputs but the first."""
+    shapes = [(BATCH, fan_in, fan_out) for fan_in, fan_out in pairwise(WIDTHS)]
+    return products(*shapes, *shapes, *shapes[1:])
 
 
 def oracle(given: Arrays) -> Arrays:

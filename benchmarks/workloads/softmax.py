@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from harness.case import Case
 from harness.peers import iree_case, jax_case, torch_case
+from harness.rates import Work
 
 TITLE = "softmax, 1024x1024"
 KIND = "loop"
@@ -20,6 +21,10 @@ Arrays = list[np.ndarray]
 
 def arrays() -> Arrays:
     return [np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32)]
+
+
+def work() -> Work:
+    return Work(byte=2 * 4 * 1024 * 1024)
 
 
 def _by_hand(x: Any) -> Any:

@@ -13,13 +13,20 @@ from typing import Any
 
 import numpy as np
 from harness.case import Case
-from harness.training import JaxTraining, NovaTraining, TorchTraining, TrainingCase
+from harness.rates import Work
+from harness.training import (
+    JaxTraining,
+    NovaTraining,
+    TorchTraining,
+    TorchWholeStep,
+    TrainingCase,
+)
 
 TITLE = "Training step of an MLP 64x[784, 512, 512, 10] with SGD, loading included"
 KIND = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
-THREADS = (1,)
+THREADS = (1, 2)
 TOLERANCE = 1e-5
 
 ROWS, BATCH, WIDTHS, RATE, STEPS = 4096, 64, (784, 512, 512, 10), 0.05, 5
@@ -38,6 +45,12 @@ def arrays() -> Given:
         weights[f"{i}.weight"] = weight.astype(np.float32)
         weights[f"{i}.bias"] = np.zeros(fan_out, np.float32)
     return x, labels, weights
+
+
+def work() -> Work:
+    from workloads import mlp_step
+
+    return mlp_step.work()
 
 
 def _order(epoch: int) -> np.ndarray:
@@ -95,25 +108,40 @@ def nova_training(given: Given) -> NovaTraining:
     )
 
 
-def torch_training(given: Given, compiled: bool = False) -> TorchTraining:
-    import torch
+def _torch_loss(p: Any, rows: Any, wanted: Any) -> Any:
     from torch.nn import functional
 
-    x, labels = (torch.from_numpy(a) for a in given[:2])
+    for i in LAYERS:
+        rows = functional.linear(rows, p[f"{i}.weight"], p[f"{i}.bias"])
+        rows = functional.relu(rows) if i < LAYERS[-1] else rows
+    return functional.cross_entropy(rows, wanted)
 
-    def loss(p: Any, rows: Any, wanted: Any) -> Any:
-        for i in LAYERS:
-            rows = functional.linear(rows, p[f"{i}.weight"], p[f"{i}.bias"])
-            rows = functional.relu(rows) if i < LAYERS[-1] else rows
-        return functional.cross_entropy(rows, wanted)
+
+def _torch_load(given: Given) -> Any:
+    import torch
+
+    x, labels = (torch.from_numpy(a) for a in given[:2])
+    return lambda: _batches(x, labels, torch.from_numpy)
+
+
+def torch_training(given: Given, compiled: bool = False) -> TorchTraining:
+    import torch
 
     return TorchTraining(
         _rows_first(given[2]),
-        loss,
+        _torch_loss,
         lambda params: torch.optim.SGD(params, lr=RATE),
-        lambda: _batches(x, labels, torch.from_numpy),
+        _torch_load(given),
         compiled,
     )
+
+
+def torch_whole(given: Given) -> TorchWholeStep:
+    def update(params: Any, grads: Any) -> None:
+        for name, param in params.items():
+            param.sub_(grads[name], alpha=RATE)
+
+    return TorchWholeStep(_rows_first(given[2]), _torch_loss, update, _torch_load(given))
 
 
 def jax_training(given: Given) -> JaxTraining:
@@ -146,6 +174,10 @@ def torch_compiled(given: Given) -> Case:
     return TrainingCase(torch_training(given, compiled=True), STEPS)
 
 
+def torch_whole_steps(given: Given) -> Case:
+    return TrainingCase(torch_whole(given), STEPS)
+
+
 def jax_steps(given: Given) -> Case:
     return TrainingCase(jax_training(given), STEPS)
 
@@ -154,5 +186,6 @@ CONTENDERS = {
     "Nova, train_step and Batches": ("nova", nova_steps),
     "torch": ("torch", torch_steps),
     "torch.compile": ("torch", torch_compiled),
+    "torch.compile, the whole step": ("torch", torch_whole_steps),
     "jax.jit, donated": ("jax", jax_steps),
 }

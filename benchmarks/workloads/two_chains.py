@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from harness.case import Case
 from harness.peers import torch_case
+from harness.rates import Work, products
 
 TITLE = "Two independent chains of matrix products"
 KIND = "loop"
@@ -23,9 +24,8 @@ def arrays(n: int) -> Arrays:
     return [(generator.standard_normal((n, n)) / n**0.5).astype(np.float32) for _ in range(2)]
 
 
-def work(n: int) -> float:
-    """GFLOP of one call."""
-    return 8 * 2e-9 * n**3
+def work(n: int) -> Work:
+    return products((n, n, n), times=8)
 
 
 def _chains(x: Any, y: Any) -> Any:

@@ -1,5 +1,5 @@
 /* What this processor has, by LLVM's names: those of nova/targets.py, in its order. */
-#define _GNU_SOURCE /* getauxval */
+#define _GNU_SOURCE /* getauxval, syscall */
 
 #include <elf.h>
 
@@ -7,6 +7,11 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Of Linux' <asm/prctl.h>, which older systems have without them. */
+enum { REQUEST_STATE = 0x1023, TILE_DATA = 18 };
 
 enum { LEAF1_C, LEAF7_B, LEAF7_C, LEAF7_D, LEAF7_1_A, EXTENDED_C };
 enum { PLAIN, YMM, ZMM, TILES };
@@ -62,10 +67,19 @@ uint16_t nova_cpu_machine(void)
     return EM_X86_64;
 }
 
+/* Whether this process may use tiles. The system wants to be asked, as its signal frames grow by 8 KiB,
+ * and says no where an alternate stack is too small for them. Asked only when somebody wants to know;
+ * asking again changes nothing. */
+static bool may_use_tiles(const nova_cpu *cpu)
+{
+    return !cpu->asks_for_tiles || syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+}
+
 static bool saves(const nova_cpu *cpu, unsigned needs)
 {
     return needs == PLAIN || (needs == YMM && cpu->saves_ymm) ||
-           (needs == ZMM && cpu->saves_zmm) || (needs == TILES && cpu->saves_tiles);
+           (needs == ZMM && cpu->saves_zmm) ||
+           (needs == TILES && cpu->saves_tiles && may_use_tiles(cpu));
 }
 
 void nova_cpu_read(nova_cpu *cpu)
@@ -91,6 +105,7 @@ void nova_cpu_read(nova_cpu *cpu)
         cpu->saves_ymm = (low & 0x6) == 0x6;
         cpu->saves_zmm = (low & 0xe6) == 0xe6;
         cpu->saves_tiles = (low & 0x60000) == 0x60000;
+        cpu->asks_for_tiles = true;
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "nova/workspace.h"
 #include "program.h"
 
 /* --- the pool of a program -------------------------------------------------------------------- */
@@ -20,8 +21,16 @@ static nova_status make(nova_program *program, unsigned places, uint32_t trace_c
     made->program = program;
     made->places = places;
     made->trace_capacity = trace_capacity;
-    status = nova_instance_create(graph, places, trace_capacity, &made->instance);
+    made->instance = NULL;
+    /* Whole pages: no two threads write to the same one. */
+    made->scratch_stride = ((size_t)program->tables.header->scratch_size + 4095) & ~(size_t)4095;
+    void *scratch;
+    status = nova_memory_take(made->scratch_stride * places, &scratch);
+    made->scratch = scratch;
+    if (status == NOVA_OK)
+        status = nova_instance_create(graph, places, trace_capacity, &made->instance);
     if (status != NOVA_OK) {
+        free(made->scratch);
         free(made);
         return status;
     }
@@ -34,6 +43,7 @@ void nova_execution_destroy(nova_execution *execution)
     if (execution == NULL)
         return;
     nova_instance_destroy(execution->instance);
+    free(execution->scratch);
     free(execution);
 }
 
@@ -117,7 +127,6 @@ nova_status nova_execution_bind(nova_execution *execution, void *const *argument
 
 nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
 {
-    (void)worker;
     nova_execution *execution = context;
     const nova_program *program = execution->program;
     const nova_prepared *prepared = atomic_load_explicit(&program->prepared, memory_order_relaxed);
@@ -128,6 +137,11 @@ nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
     const nova_launch_record *launch = &program->tables.launches[task->launch];
     const nova_bound_kernel *kernel = &program->kernels[launch->kernel];
     void *const *pointers = execution->pointers + launch->first_operand;
+    if (kernel->takes_scratch) {
+        kernel->with_scratch(pointers, task->begin, task->end,
+                             execution->scratch + worker * execution->scratch_stride);
+        return NOVA_OK;
+    }
     if (!kernel->reports) {
         kernel->code(pointers, task->begin, task->end);
         return NOVA_OK;

@@ -12,7 +12,7 @@ static const double BYTES_PER_NS = 8.0;
 
 double nova_kernel_cost(const nova_kernel_record *kernel, double part)
 {
-    double compute = (double)kernel->flops / OPERATIONS_PER_NS[kernel->core & ~(uint32_t)NOVA_REPORTS];
+    double compute = (double)kernel->flops / OPERATIONS_PER_NS[kernel->core & NOVA_CORE_MASK];
     double memory = (double)kernel->bytes / BYTES_PER_NS;
     double cost = part * (compute > memory ? compute : memory);
     return cost < 1e15 ? cost : 1e15; /* eleven days */
@@ -75,7 +75,7 @@ static nova_status make_graph(const nova_tables *tables, nova_prepared *prepared
         if (task->begin == task->end)
             continue; /* a join: anybody does it */
         const nova_kernel_record *kernel = &tables->kernels[tables->launches[task->launch].kernel];
-        core[i] = (uint8_t)(kernel->core & ~(uint32_t)NOVA_REPORTS);
+        core[i] = (uint8_t)(kernel->core & NOVA_CORE_MASK);
         cost[i] = (uint64_t)nova_kernel_cost(
             kernel, (double)(task->end - task->begin) / (double)kernel->grid);
     }

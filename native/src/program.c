@@ -20,6 +20,7 @@ static nova_status bind_kernels(nova_program *program, const nova_image *image, 
         memcpy(&program->kernels[i].code, &code, sizeof code); /* ISO C has no cast for this */
         program->kernels[i].grid = record->grid;
         program->kernels[i].reports = (record->core & NOVA_REPORTS) != 0;
+        program->kernels[i].takes_scratch = (record->core & NOVA_TAKES_SCRATCH) != 0;
     }
     return NOVA_OK;
 }
@@ -89,6 +90,10 @@ nova_status nova_program_create(const nova_tables *tables, const nova_image *ima
     if (made->is_inline && header->operand_count > STACK_OPERANDS) {
         made->pointers_offset = (header->workspace_size + 63) & ~UINT64_C(63);
         made->workspace_size = made->pointers_offset + header->operand_count * sizeof(void *);
+    }
+    if (made->is_inline && header->scratch_size > 0) {
+        made->scratch_offset = (made->workspace_size + 63) & ~UINT64_C(63);
+        made->workspace_size = made->scratch_offset + header->scratch_size;
     }
     nova_status status = bind_kernels(made, image, error);
     if (status == NOVA_OK)
@@ -180,7 +185,12 @@ static void run_inline(const nova_program *program, void *const *arguments, void
     const nova_launch_record *end = launch + program->tables.header->launch_count;
     for (; launch < end; launch++) {
         const nova_bound_kernel *kernel = &program->kernels[launch->kernel];
-        if (kernel->grid > 0)
+        if (kernel->grid == 0)
+            continue;
+        if (kernel->takes_scratch)
+            kernel->with_scratch(pointers + launch->first_operand, 0, kernel->grid,
+                                 (char *)workspace + program->scratch_offset);
+        else
             kernel->code(pointers + launch->first_operand, 0, kernel->grid);
     }
 }

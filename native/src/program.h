@@ -13,9 +13,11 @@ typedef struct {
     union {
         nova_kernel code;
         nova_reporting_kernel reporting;
+        nova_scratch_kernel with_scratch;
     };
     int64_t grid;
     bool reports;
+    bool takes_scratch;
 } nova_bound_kernel;
 
 /* A graph, and the tasks it is made of where the tables have none. */
@@ -34,7 +36,9 @@ struct nova_program {
     bool has_arguments; /* whether any buffer is one; the same for outputs */
     bool has_outputs;
     bool is_inline;
-    uint64_t pointers_offset; /* of an inline run, in the workspace, behind the planned bytes */
+    /* Of an inline run, in the workspace, behind the planned bytes: */
+    uint64_t pointers_offset;
+    uint64_t scratch_offset;
     uint64_t workspace_size;
     _Atomic(nova_prepared *) prepared; /* NULL until somebody asks */
     /* The execution given back last: one atomic exchange, no lock. */

@@ -154,10 +154,13 @@ uint16_t nova_cpu_machine(void);
 typedef struct nova_cpu {
     uint32_t words[8]; /* of cpuid, or of the auxiliary vector */
     bool saves_ymm, saves_zmm, saves_tiles; /* what the system keeps across task switches */
+    bool asks_for_tiles; /* they need a permission of the process: asked for with the question */
 } nova_cpu;
 
 /* Asks the processor: costs microseconds in a virtual machine, so ask once for many questions. */
 void nova_cpu_read(nova_cpu *cpu);
+
+/* Whether code may use a feature. For AMX, asks the system to let this process use it. */
 bool nova_cpu_has(const nova_cpu *cpu, const char *feature);
 
 /* The i-th feature of this architecture that Nova knows; NULL behind the last. */

@@ -17,6 +17,8 @@ _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
 
 enum { ALIGNMENT = 64, MOST_STRING = 16 << 10 };
 
+#define MOST_SCRATCH (UINT32_C(1) << 30) /* of a thread */
+
 /* Above any real size, and far from where sums of addresses could wrap. */
 #define MOST_MEMORY (UINT64_C(1) << 46)
 
@@ -46,7 +48,7 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
     const nova_tables_header *header = tables->header = (const void *)block;
     if (memcmp(header->magic, NOVA_TABLES_MAGIC, sizeof header->magic) != 0)
         return REFUSE(error, "tables-magic", "the block does not start like one");
-    if (header->size != size || header->reserved != 0)
+    if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",
                       header->size, size);
     uint64_t position = sizeof *header;
@@ -154,8 +156,13 @@ static nova_status check_buffer(const nova_tables *tables, uint32_t index,
 static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_error *error)
 {
     const nova_kernel_record *kernel = &tables->kernels[index];
-    if ((kernel->core & ~(uint32_t)NOVA_REPORTS) > NOVA_HOST)
+    uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
+    if ((kernel->core & NOVA_CORE_MASK) > NOVA_HOST ||
+        (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
+    if (flags == NOVA_TAKES_SCRATCH && tables->header->scratch_size == 0)
+        return REFUSE(error, "tables-scratch", "kernel %u takes scratch memory, and there is none",
+                      index);
     if (kernel->grid < 0)
         return REFUSE(error, "tables-kernel-grid", "kernel %u has %" PRId64 " tiles", index,
                       kernel->grid);
@@ -290,6 +297,10 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
     if (status == NOVA_OK && found.header->workspace_size > MOST_MEMORY)
         status = REFUSE(error, "tables-workspace", "a workspace of %" PRIu64 " bytes",
                         found.header->workspace_size);
+    if (status == NOVA_OK && (found.header->scratch_size > MOST_SCRATCH ||
+                              found.header->scratch_size % ALIGNMENT != 0))
+        status = REFUSE(error, "tables-scratch", "scratch memory of %u bytes",
+                        found.header->scratch_size);
     for (uint32_t i = 0; status == NOVA_OK && i < found.header->buffer_count; i++)
         status = check_buffer(&found, i, limits, error);
     for (uint32_t i = 0; status == NOVA_OK && i < found.header->kernel_count; i++)

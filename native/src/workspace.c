@@ -10,13 +10,12 @@
 enum {
     ALIGNMENT = 64,
     HUGE_PAGE = 2 << 20,
-    HUGE_FROM = 4 << 20,
+    HUGE_FROM = 2 << 20,
     MOST_IDLE = 16, /* blocks beyond this many go back to the system */
 };
 
 struct nova_pool {
-    size_t size; /* rounded up to the alignment */
-    size_t alignment;
+    uint64_t size;
     /* The block given back last, still warm in the caches: one atomic exchange, no lock. */
     _Atomic(void *) warm;
     pthread_mutex_t mutex;
@@ -24,11 +23,27 @@ struct nova_pool {
     void *idle[MOST_IDLE];
 };
 
+nova_status nova_memory_take(uint64_t size, void **memory)
+{
+    *memory = NULL;
+    if (size == 0)
+        return NOVA_OK;
+    if (size > SIZE_MAX / 2)
+        return NOVA_OVERFLOW;
+    size_t alignment = size >= HUGE_FROM ? HUGE_PAGE : ALIGNMENT;
+    size_t rounded = ((size_t)size + alignment - 1) & ~(alignment - 1);
+    *memory = aligned_alloc(alignment, rounded);
+    if (*memory == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    if (alignment == HUGE_PAGE)
+        (void)madvise(*memory, rounded, MADV_HUGEPAGE); /* a wish: small pages work as well */
+    return NOVA_OK;
+}
+
 nova_status nova_pool_create(uint64_t size, nova_pool **pool)
 {
     if (pool == NULL)
         return NOVA_INVALID_ARGUMENT;
-    size_t alignment = size >= HUGE_FROM ? HUGE_PAGE : ALIGNMENT;
     if (size > SIZE_MAX / 2)
         return NOVA_OVERFLOW;
     nova_pool *made = calloc(1, sizeof *made);
@@ -38,8 +53,7 @@ nova_status nova_pool_create(uint64_t size, nova_pool **pool)
         free(made);
         return NOVA_SYSTEM_ERROR;
     }
-    made->alignment = alignment;
-    made->size = (size + alignment - 1) & ~(alignment - 1);
+    made->size = size;
     atomic_init(&made->warm, NULL);
     *pool = made;
     return NOVA_OK;
@@ -72,12 +86,7 @@ nova_status nova_pool_take(nova_pool *pool, void **block)
     pthread_mutex_unlock(&pool->mutex);
     if (*block != NULL)
         return NOVA_OK;
-    *block = aligned_alloc(pool->alignment, pool->size);
-    if (*block == NULL)
-        return NOVA_OUT_OF_MEMORY;
-    if (pool->alignment == HUGE_PAGE)
-        (void)madvise(*block, pool->size, MADV_HUGEPAGE); /* a wish: small pages work as well */
-    return NOVA_OK;
+    return nova_memory_take(pool->size, block);
 }
 
 void nova_pool_give(nova_pool *pool, void *block)

@@ -21,6 +21,7 @@ typedef struct {
     const uint32_t *operands;
     uint32_t operand_count;
     uint64_t workspace_size;
+    uint32_t scratch_size;
 } parts;
 
 /* Appends an array and pads it to a multiple of 8. */
@@ -62,6 +63,7 @@ static inline size_t write_graph_block(const parts *parts, const graph_parts *gr
         .task_count = graph->task_count,
         .successor_count = graph->successor_count,
         .string_size = 1,
+        .scratch_size = parts->scratch_size,
     };
     memcpy(header.magic, NOVA_TABLES_MAGIC, sizeof header.magic);
     memcpy(block, &header, sizeof header);

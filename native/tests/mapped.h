@@ -95,7 +95,7 @@ static inline size_t write_tables(unsigned char *block, uint64_t code)
                                           {.code = code + 2 * CODE_SIZE, .grid = 6}};
     const nova_launch_record launches[] = {{0, 0, 4, 0}, {1, 4, 1, 0}, {2, 5, 1, 0}};
     const uint32_t operands[] = {0, 1, 2, 3, 4, 5};
-    const parts parts = {buffers, 6, kernels, 3, launches, 3, operands, 6, SCRATCH};
+    const parts parts = {buffers, 6, kernels, 3, launches, 3, operands, 6, SCRATCH, 0};
     return write_block(&parts, block);
 }
 

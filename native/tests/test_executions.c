@@ -130,6 +130,67 @@ static void test_errors(void)
     nova_image_destroy(image);
 }
 
+static void *work_with_scratch(void *shared)
+{
+    nova_pool *own;
+    CHECK(nova_pool_create(nova_program_workspace_size(shared), &own) == NOVA_OK);
+    for (int64_t round = 0; round < ROUNDS; round++)
+        run_tiled(shared, own, round);
+    nova_pool_destroy(own);
+    return NULL;
+}
+
+/* Each place of each run has memory of its own, also in runs side by side. */
+static void test_scratch(void)
+{
+    nova_image *image;
+    nova_program *made = make_tiled(as_kernel(plus_one_by_scratch), NOVA_TAKES_SCRATCH, &image);
+    CHECK(!nova_program_is_inline(made));
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, work_with_scratch, made) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    nova_program_destroy(made);
+    nova_image_destroy(image);
+}
+
+/* An inline run has it in its workspace, behind the rest. */
+static void test_inline_scratch(void)
+{
+    static _Alignas(64) unsigned char block[BLOCK_SIZE];
+    const nova_kernel functions[] = {as_kernel(plus_one_by_scratch)};
+    nova_image *image = make_image(functions, 1, NULL, 0);
+    const nova_kernel_record kernel = {.grid = TILES, .core = NOVA_MATRIX | NOVA_TAKES_SCRATCH};
+    const nova_buffer buffers[] = {{NOVA_ARGUMENT, 0, 0, 8 * SIZE},
+                                   {NOVA_OUTPUT, 0, 0, 8 * SIZE}};
+    const nova_launch_record launch = {0, 0, 2, 0};
+    const uint32_t operands[] = {0, 1};
+    const nova_tables_limits limits = {.argument_count = 1, .output_count = 1};
+    const parts parts = {buffers, 2, &kernel, 1, &launch, 1, operands, 2, 0, SCRATCH};
+    nova_tables tables;
+    nova_program *made;
+    CHECK(nova_tables_check(block, write_block(&parts, block), &limits, &tables, NULL) == NOVA_OK);
+    CHECK(nova_program_create(&tables, image, 0, &made, NULL) == NOVA_OK);
+    CHECK(nova_program_is_inline(made) && nova_program_workspace_size(made) >= SCRATCH);
+    int64_t x[SIZE] = {41}, y[SIZE];
+    void *const inputs[] = {x}, *const outputs[] = {y};
+    void *workspace;
+    CHECK(nova_memory_take(nova_program_workspace_size(made), &workspace) == NOVA_OK);
+    CHECK(nova_program_run(made, inputs, outputs, workspace, NULL) == NOVA_OK && y[0] == 42);
+    free(workspace);
+    nova_execution *execution; /* the same program as tasks, when it is watched */
+    CHECK(nova_execution_take(made, 0, &execution) == NOVA_OK);
+    x[0] = 1;
+    CHECK(nova_execution_bind(execution, inputs, outputs, block) == NOVA_OK);
+    CHECK(nova_instance_run(execution->instance, nova_execution_task, execution, NULL, NULL) ==
+          NOVA_OK);
+    CHECK(y[0] == 2);
+    nova_execution_give(execution);
+    nova_program_destroy(made);
+    nova_image_destroy(image);
+}
+
 static void test_launches_without_tasks(void)
 {
     static _Alignas(64) unsigned char block[BLOCK_SIZE];
@@ -141,7 +202,7 @@ static void test_launches_without_tasks(void)
     const uint32_t operands[] = {0, 0, 0, 0, 0, 0};
     const nova_tables_limits limits = {.argument_count = 1};
     for (uint32_t count = 0; count <= 3; count += 3) {
-        const parts parts = {buffers, 1, &kernel, 1, launches, count, operands, 2 * count, 0};
+        const parts parts = {buffers, 1, &kernel, 1, launches, count, operands, 2 * count, 0, 0};
         nova_tables tables;
         nova_program *chain;
         const nova_graph *graph;
@@ -181,6 +242,8 @@ int main(void)
     test_steady_state();
     test_more_threads_later();
     test_errors();
+    test_scratch();
+    test_inline_scratch();
     test_launches_without_tasks();
     nova_pool_destroy(pool);
     nova_program_destroy(program);

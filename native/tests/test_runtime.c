@@ -134,7 +134,7 @@ static void test_program(void)
     const nova_kernel_record kernels[] = {{.code = 0, .grid = 8}, {.code = 0, .grid = 0}};
     const nova_launch_record launches[] = {{0, 0, 3, 0}, {1, 3, 0, 0}, {0, 3, 3, 0}};
     const uint32_t operands[] = {0, 1, 2, 2, 0, 3};
-    const parts parts = {buffers, 4, kernels, 2, launches, 3, operands, 6, 128};
+    const parts parts = {buffers, 4, kernels, 2, launches, 3, operands, 6, 128, 0};
     nova_program *program;
     CHECK(make(&parts, image, &program) == NOVA_OK);
     CHECK(nova_program_tables(program)->header->launch_count == 3);
@@ -166,7 +166,7 @@ static void test_many_operands(void)
     const nova_launch_record launch = {0, 0, COUNT, 0};
     const uint32_t operands[COUNT] = {0};
     for (uint64_t planned = 0; planned < 200; planned += 67) {
-        const parts parts = {&buffer, 1, &kernel, 1, &launch, 1, operands, COUNT, planned};
+        const parts parts = {&buffer, 1, &kernel, 1, &launch, 1, operands, COUNT, planned, 0};
         nova_program *program;
         nova_pool *pool;
         void *workspace;

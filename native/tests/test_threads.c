@@ -47,7 +47,7 @@ int main(void)
     const nova_kernel_record kernel = {.code = 0, .grid = SIZE};
     const nova_launch_record launches[] = {{0, 0, 2, 0}, {0, 2, 2, 0}};
     const uint32_t operands[] = {0, 1, 1, 2};
-    const parts parts = {buffers, 3, &kernel, 1, launches, 2, operands, 4, 8 * SIZE};
+    const parts parts = {buffers, 3, &kernel, 1, launches, 2, operands, 4, 8 * SIZE, 0};
     const nova_tables_limits limits = {.argument_count = 1, .output_count = 1};
     nova_tables tables;
     CHECK(nova_tables_check(block, write_block(&parts, block), &limits, &tables, NULL) == NOVA_OK);

@@ -6,7 +6,7 @@
 #include "check.h"
 #include "nova.h"
 
-enum { TILES = 16, SIZE = 4 * TILES };
+enum { TILES = 16, SIZE = 4 * TILES, SCRATCH = 192 };
 
 static inline void plus_one(void *const *buffers, int64_t begin, int64_t end)
 {
@@ -14,6 +14,30 @@ static inline void plus_one(void *const *buffers, int64_t begin, int64_t end)
     int64_t *y = buffers[1];
     for (int64_t i = 4 * begin; i < 4 * end; i++)
         y[i] = x[i] + 1;
+}
+
+/* The same through scratch memory, so that an area that two threads share shows as a race. */
+static inline void plus_one_by_scratch(void *const *buffers, int64_t begin, int64_t end,
+                                       void *scratch)
+{
+    int64_t *t = scratch;
+    CHECK((uintptr_t)scratch % 64 == 0);
+    for (int64_t tile = begin; tile < end; tile++) {
+        for (int i = 0; i < SCRATCH / 8; i++)
+            t[i] = tile;
+        for (int i = 0; i < 4; i++)
+            t[i] = ((const int64_t *)buffers[0])[4 * tile + i] + 1;
+        for (int i = 4; i < SCRATCH / 8; i++)
+            CHECK(t[i] == tile);
+        memcpy((int64_t *)buffers[1] + 4 * tile, t, 4 * sizeof *t);
+    }
+}
+
+static inline nova_kernel as_kernel(nova_scratch_kernel function)
+{
+    nova_kernel code;
+    memcpy(&code, &function, sizeof code); /* the flag says what it is */
+    return code;
 }
 
 /* Writes the elements the other way round, so that every tile reads what another one wrote. */
@@ -43,7 +67,8 @@ static inline nova_program *make_tiled(nova_kernel first, uint32_t flags, nova_i
         {.code = CODE_SIZE, .grid = TILES, .flops = 10000000, .core = NOVA_VECTOR}};
     const nova_launch_record launches[] = {{0, 0, 2, 0}, {1, 2, 2, 0}};
     const uint32_t operands[] = {0, 1, 1, 2};
-    const parts parts = {buffers, 3, kernels, 2, launches, 2, operands, 4, 8 * SIZE};
+    const parts parts = {buffers, 3, kernels, 2, launches, 2, operands, 4, 8 * SIZE,
+                         flags & NOVA_TAKES_SCRATCH ? SCRATCH : 0};
     nova_task tasks[2 * TILES + 1];
     uint32_t successors[2 * TILES];
     for (uint32_t i = 0; i < TILES; i++) {

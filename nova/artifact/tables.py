@@ -33,6 +33,9 @@ BUFFER_KINDS = ("arg", "output", "workspace", "constant")
 CORES = ("matrix", "vector", "host")
 REPORTS = 0x100
 """Added to the number of the core: the kernel returns an error number."""
+TAKES_SCRATCH = 0x200
+"""Added to the number of the core: the kernel's fourth argument is scratch memory."""
+_CORE = 0xFF
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class KernelSpec:
     bytes: int
     location: str
     reports: bool = False  # whether it returns an i32, where anything but 0 is an error
+    takes_scratch: bool = False  # whether its fourth argument is scratch memory
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,10 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class Tables:
-    """All of a block. `work` is the scalar operations of a run; no tasks: launches in order."""
+    """All of a block. `work` is the scalar operations of a run; no tasks: launches in order.
+
+    `scratch_size` is the memory that each thread has for itself while it runs a kernel.
+    """
 
     buffers: tuple[BufferSpec, ...]
     kernels: tuple[KernelSpec, ...]
@@ -91,6 +98,7 @@ class Tables:
     workspace_size: int
     work: int
     tasks: tuple[TaskSpec, ...] = ()
+    scratch_size: int = 0
 
     def renamed(self, suffix: str) -> Tables:
         """The same tables with `suffix` behind the symbol of every kernel."""
@@ -111,7 +119,9 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
                 k.grid,
                 k.flops,
                 k.bytes,
-                CORES.index(k.core) | (REPORTS if k.reports else 0),
+                CORES.index(k.core)
+                | (REPORTS if k.reports else 0)
+                | (TAKES_SCRATCH if k.takes_scratch else 0),
                 strings.offset(k.name),
                 strings.offset(k.symbol),
                 strings.offset(k.location),
@@ -135,7 +145,8 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
         body += bytes(-len(body) % 8)
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
-    HEADER.pack_into(body, 0, MAGIC, len(body), tables.workspace_size, tables.work, *counts, 0)
+    sizes = (len(body), tables.workspace_size, tables.work)
+    HEADER.pack_into(body, 0, MAGIC, *sizes, *counts, tables.scratch_size)
     return bytes(body)
 
 
@@ -179,11 +190,12 @@ def unpack_tables(block: Buffer) -> Tables:
                 view.string(name),
                 view.string(symbol),
                 grid,
-                _word(CORES, core & ~REPORTS, "kernel-core"),
+                _word(CORES, core & _CORE, "kernel-core"),
                 flops,
                 moved,
                 view.string(location),
                 bool(core & REPORTS),
+                bool(core & TAKES_SCRATCH),
             )
             for _, grid, flops, moved, core, name, symbol, location in view.rows(1)
         ),
@@ -197,6 +209,7 @@ def unpack_tables(block: Buffer) -> Tables:
             TaskSpec(launch, waits, begin, end, tuple(successors[first : first + count]))
             for launch, waits, begin, end, first, count in view.rows(4)
         ),
+        scratch_size=view.scratch_size,
     )
 
 
@@ -220,7 +233,9 @@ class _View:
     def __init__(self, block: Buffer):
         if len(block) < HEADER.size:
             fail("tables-size", f"a block of {len(block)} bytes")
-        magic, size, self.workspace_size, self.work, *counts, _ = HEADER.unpack_from(block)
+        magic, size, self.workspace_size, self.work, *counts, self.scratch_size = (
+            HEADER.unpack_from(block)
+        )
         if magic != MAGIC or size != len(block):
             fail("tables-header", f"magic {magic!r}, {size} bytes in a block of {len(block)}")
         self.block = block

@@ -11,6 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from string import hexdigits
 
 from nova.artifact.check import Buffer, fail
 
@@ -20,7 +21,14 @@ _MOST_BYTES = 1 << 30
 # fewer references, and adds padding that the reader steps over.
 _ROOM, _MOST_GROWTH = 4 << 20, 32
 # Below this a reference saves nothing worth the search.
-_DIGITS = re.compile(r"[0-9a-fA-F]{1024,}")
+_LEAST = 1024
+_DIGITS = re.compile(rf"[0-9a-fA-F]{{{_LEAST},}}")
+# The search for digits is slow. Of a run of that many, at least 64 stand at a multiple of _STEP,
+# and what stands between two constants has, as a rule, something else there.
+_STEP = 16
+_SAMPLED = re.compile(r"[0-9a-fA-F]{64,}")
+# Beyond this level the texts take three times as long and become a fifth smaller.
+_LEVEL = 3
 _PREFIX, _MOST_TRIES = 256, 64
 _REFERENCE = re.compile("\0\0|\0([0-9]{1,19}),([0-9]{1,19}),([lu])\0")
 
@@ -28,12 +36,33 @@ _REFERENCE = re.compile("\0\0|\0([0-9]{1,19}),([0-9]{1,19}),([lu])\0")
 def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
     """The texts, in their order, as one compressed piece."""
     refer = _refer(constants)
-    shortened = {
-        name: _DIGITS.sub(refer, text.replace("\0", "\0\0")) for name, text in texts.items()
-    }
+    shortened = {name: _shorten(text, refer) for name, text in texts.items()}
     text = json.dumps(shortened).encode()
-    packed = zlib.compress(text, 6)
+    packed = zlib.compress(text, _LEVEL)
     return packed.ljust((len(text) - _ROOM) // _MOST_GROWTH + 1, b"\0")
+
+
+def _shorten(text: str, refer: Callable[[str], str | None]) -> str:
+    doubled = text.replace("\0", "\0\0")
+    pieces: list[str] = []
+    done = 0
+    for sampled in _SAMPLED.finditer(doubled[::_STEP]):
+        low = max(done, (sampled.start() - 1) * _STEP + 1)
+        high = sampled.end() * _STEP
+        pieces += [doubled[done:low], _shorten_piece(doubled[low:high], refer)]
+        done = high
+    return "".join([*pieces, doubled[done:]])
+
+
+def _shorten_piece(text: str, refer: Callable[[str], str | None]) -> str:
+    """A piece of text that is likely to be one run of digits and a little before and behind."""
+    # Neither end is long enough for another run.
+    low = len(text[: _LEAST - 1].rstrip(hexdigits))
+    high = len(text) - len(text[1 - _LEAST :].lstrip(hexdigits))
+    reference = refer(text[low:high])
+    if reference is not None:
+        return text[:low] + reference + text[high:]
+    return _DIGITS.sub(lambda match: refer(match[0]) or match[0], text)
 
 
 def unpack_texts(packed: Buffer, constants: memoryview) -> dict[str, str]:
@@ -59,22 +88,42 @@ def _decompress(packed: Buffer) -> str:
     return text.decode()
 
 
-def _refer(constants: bytes) -> Callable[[re.Match[str]], str]:
-    left = _most_referred(len(constants))
+def _refer(constants: bytes) -> Callable[[str], str | None]:
+    """What is to stand for a run of digits: a function that knows what it has seen.
 
-    def refer(match: re.Match[str]) -> str:
+    Constants are the same in most texts. None is for what is not one run, or not of bytes.
+    """
+    left = _most_referred(len(constants))
+    known: dict[str, tuple[str, int]] = {}
+
+    def refer(digits: str) -> str | None:
         nonlocal left
-        digits = match[0]
-        if len(digits) % 2 or (digits != digits.lower() and digits != digits.upper()):
+        if digits not in known:
+            reference = _reference(constants, digits)
+            if reference is None:
+                return None
+            known[digits] = reference
+        text, size = known[digits]
+        if left < size:
             return digits
-        data = bytes.fromhex(digits)
-        offset = _find(constants, data)
-        if offset < 0 or left < len(data):
-            return digits
-        left -= len(data)
-        return f"\0{offset},{len(data)},{'l' if digits == digits.lower() else 'u'}\0"
+        left -= size
+        return text
 
     return refer
+
+
+def _reference(constants: bytes, digits: str) -> tuple[str, int] | None:
+    """What stands for a run of digits, and how many bytes of the constants it names."""
+    try:
+        data = bytes.fromhex(digits)
+    except ValueError:
+        return None
+    written = data.hex()
+    case = "l" if written == digits else "u"
+    if len(digits) < _LEAST or (case == "u" and written.upper() != digits):
+        return None
+    offset = _find(constants, data)
+    return (f"\0{offset},{len(data)},{case}\0", len(data)) if offset >= 0 else (digits, 0)
 
 
 def _most_referred(size: int) -> int:

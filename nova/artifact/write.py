@@ -35,7 +35,11 @@ ENTRY = "_mlir_ciface_main"
 
 @dataclass(frozen=True)
 class Variant:
-    """The program compiled for one target; `cpu` is LLVM's name, `options` are for people."""
+    """The program compiled for one target; `cpu` is LLVM's name, `options` are for people.
+
+    `unpacked` are values of which the constants have copies in another order: the program does not
+    read them, but its texts have them, and texts keep large values as references to the file.
+    """
 
     target: Target
     cpu: str
@@ -43,6 +47,7 @@ class Variant:
     tables: Tables
     constants: bytes
     options: Mapping[str, str]
+    unpacked: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ def write_artifact(contents: Contents) -> bytes:
         )
         for variant in variants
     ]
+    for variant in variants:
+        constants.add(variant.unpacked)
     weights, weight_pieces = _weights(contents.weights)
     images = _Pieces()
     devices = tuple(DeviceSpec(d.kind, d.arch, *images.add(d.data)) for d in contents.devices)

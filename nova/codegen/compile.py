@@ -7,8 +7,8 @@ several targets. Knows nothing of caches, arguments or running.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nova import knobs
@@ -17,6 +17,7 @@ from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, Variant, write_artifact
+from nova.codegen.collection import paused_collection
 from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.normalise import normalise
@@ -28,10 +29,12 @@ from nova.codegen.stages import (
     run_stages,
     start_from_plan,
 )
-from nova.codegen.tables import read_tables
+from nova.codegen.tables import read_tables, read_unpacked
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir, llvm
+from nova.passes.lower_kernels import SCALAR_LOOPS
 from nova.plan import Plan
+from nova.schedules.shared import SHARED
 from nova.settings import Settings
 from nova.targets import llvm_cpu, parse_target
 
@@ -53,6 +56,7 @@ class Build:
     contents: Contents
 
 
+@paused_collection()
 def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
     recorder = Recorder(cache_key(key)[:12])
@@ -69,6 +73,7 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     return Build(data, recorder, contents)
 
 
+@paused_collection()
 def build_module(
     module: ir.Module,
     settings: Sequence[Settings],
@@ -118,53 +123,117 @@ def _build_variant(
     bar: Progress,
 ) -> Variant:
     target = parse_target(settings.target)
-    found: list[tuple[Tables, bytes]] = [read_tables(module)] if after == "loops" else []
+    found: list[tuple[Tables, bytes, bytes]] = []
+
+    def read(module: ir.Module) -> None:
+        found.append((*read_tables(module), read_unpacked(module)))
+
+    if after == "loops":
+        read(module)
 
     def observe(stage: str, module: ir.Module) -> None:
         bar.advance(stage + suffix, len(recorder.texts) - 1)
         if stage == "loops":
-            found.append(read_tables(module))
+            read(module)
 
     run_stages(module, settings, recorder, after=after, suffix=suffix, observe=observe)
     started = time.perf_counter()
-    units = translate(module)
-    text = "\n".join(unit.text for unit in units)
-    recorder.record(f"ll{suffix}", text, time.perf_counter() - started)
-    bar.advance(f"object{suffix}", len(recorder.texts) - 1)
-    started = time.perf_counter()
-    objects = compile_objects(units, target, knobs.get("threads"))
+
+    def translated() -> Iterator[Unit]:
+        nonlocal started
+        texts = []
+        for unit in translate(module):
+            texts.append(unit.text)
+            yield unit
+        recorder.record(f"ll{suffix}", "\n".join(texts), time.perf_counter() - started)
+        bar.advance(f"object{suffix}", len(recorder.texts) - 1)
+        started = time.perf_counter()
+
+    objects = compile_objects(translated(), target, knobs.get("threads"))
     size = sum(map(len, objects))
     recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
-    tables, constants = found[0]
-    return Variant(target, llvm_cpu(target), tuple(objects), tables, constants, settings.items())
+    tables, constants, unpacked = found[0]
+    return Variant(
+        target, llvm_cpu(target), tuple(objects), tables, constants, settings.items(), unpacked
+    )
 
 
-def translate(module: ir.Module) -> list[Unit]:
-    """LLVM IR in units that can compile side by side: the tiny kernels, and shares of the rest."""
+def translate(module: ir.Module) -> Iterator[Unit]:
+    """LLVM IR in units that can compile side by side, the largest first.
+
+    Some have the functions that kernels share, one the tiny kernels, and others the rest: those
+    with loops that LLVM is to vectorize, and those without.
+    """
     operations = [op.operation for op in module.body.operations]
+    shared = [op for op in operations if SHARED in op.attributes]
+    code = [op for op in operations if SHARED not in op.attributes]
     # An entry point and its body stand next to each other and must stay together.
-    pairs = [operations[i : i + 2] for i in range(0, len(operations), 2)]
+    pairs = [code[i : i + 2] for i in range(0, len(code), 2)]
     tiny = [p for p in pairs if _work(p) <= _UNROLLED_WORK]
-    rest = sorted((p for p in pairs if _work(p) > _UNROLLED_WORK), key=_size, reverse=True)
-    shares = max(1, min(_MOST_OBJECTS, len(rest) // _KERNELS_PER_OBJECT))
-    units = [_unit(module, tiny, True)] if tiny else []
-    units += [_unit(module, rest[i::shares], False) for i in range(shares) if rest]
-    return units
+    rest = [p for p in pairs if _work(p) > _UNROLLED_WORK]
+    scalar = [p for p in rest if any(SCALAR_LOOPS in op.attributes for op in p)]
+    vector = [p for p in rest if not any(SCALAR_LOOPS in op.attributes for op in p)]
+    parts = [_Part(tiny, sum(map(_size, tiny)), unroll=True)] if tiny else []
+    parts += _divide([[op] for op in shared])
+    parts += _divide(scalar)
+    parts += [replace(part, vectorize=False) for part in _divide(vector)]
+    # A long one at the end would keep one thread busy alone.
+    for part in sorted(parts, key=lambda part: -part.size):
+        yield _unit(module, part, shared)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Functions that go into one unit, and how LLVM is to treat them."""
+
+    pairs: list[list[Any]]
+    size: int
+    unroll: bool = False
+    vectorize: bool = True
+
+
+def _divide(pairs: list[list[Any]]) -> list[_Part]:
+    """The pairs in parts of about the same size."""
+    count = max(1, min(_MOST_OBJECTS, len(pairs) // _KERNELS_PER_OBJECT))
+    members: list[list[list[Any]]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for size, pair in sorted(((_size(p), p) for p in pairs), key=lambda entry: -entry[0]):
+        smallest = sizes.index(min(sizes))
+        members[smallest].append(pair)
+        sizes[smallest] += size
+    return [_Part(*part) for part in zip(members, sizes, strict=True) if part[0]]
 
 
 def single_unit(module: ir.Module) -> Unit:
     """LLVM IR of all kernels in one unit, for people to read or to link elsewhere."""
-    return _unit(module, [[op.operation for op in module.body.operations]], False)
+    return _unit(module, _Part([[op.operation for op in module.body.operations]], 0), ())
 
 
-def _unit(module: ir.Module, pairs: list[list[Any]], unroll: bool) -> Unit:
+def _unit(module: ir.Module, part: _Part, shared: Sequence[Any]) -> Unit:
+    """A unit of some functions; those of `shared` that it does not have are declared in it.
+
+    All of them, called or not: to look for the calls takes half as long as the translation.
+    """
+    own = [op for pair in part.pairs for op in pair]
+    elsewhere = [op for op in shared if op not in own]
     with module.context, ir.Location.unknown():
-        part = ir.Module.create()
-        with ir.InsertionPoint(part.body):
-            for pair in pairs:
-                for op in pair:
-                    op.clone()
-        return Unit(normalise(llvm.translate_module_to_llvmir(part.operation)), unroll)
+        cut = ir.Module.create()
+        with ir.InsertionPoint(cut.body):
+            for op in own:
+                op.clone()
+            for op in elsewhere:
+                _declare(op)
+        text = normalise(llvm.translate_module_to_llvmir(cut.operation))
+    calls = tuple(op.attributes["sym_name"].value for op in elsewhere)
+    return Unit(text, part.unroll, calls, part.vectorize)
+
+
+def _declare(function: Any) -> None:
+    """The declaration of a function that another unit has, at the insertion point."""
+    kept = ("sym_name", "function_type", "visibility_", "arg_attrs", "passthrough")
+    attributes = {name: function.attributes[name] for name in kept if name in function.attributes}
+    attributes |= {"linkage": ir.Attribute.parse("#llvm.linkage<external>")}
+    ir.Operation.create("llvm.func", attributes=attributes, regions=1)
 
 
 def _work(pair: list[Any]) -> int:

@@ -8,7 +8,7 @@ the target is known to select, and no calls of functions that the object would n
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import string_at
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ _INTRINSICS = re.compile(
     r"|x86\.\w+(\.\w+)*)(\.|$)"
 )
 _DECLARED = re.compile(r"^declare [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+_UNITS = re.compile(r"^(?=; ModuleID = )", re.MULTILINE)
 _DEFINED = re.compile(r"^define [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
 
 
@@ -40,13 +41,16 @@ class Unit:
     """LLVM IR that becomes one object.
 
     `unroll` lets LLVM unroll loops: worth it where whole loops have a handful of iterations, and
-    otherwise the larger part of the compile time for nothing. `calls` are functions of the runtime
-    that the linker adds; kernels have none.
+    otherwise the larger part of the compile time for nothing. `vectorize` lets LLVM look for
+    vectors, which takes as long; kernels whose loops are over vectors already need it not. `calls`
+    may be called and come from another object: the runtime's, or what kernels of several units
+    share.
     """
 
     text: str
     unroll: bool
     calls: tuple[str, ...] = ()
+    vectorize: bool = True
 
 
 @cache
@@ -82,18 +86,18 @@ def check_text(text: str, calls: Sequence[str] = ()) -> None:
         )
 
 
-def compile_objects(units: Sequence[Unit], target: Target, workers: int) -> list[bytes]:
-    """One object per unit; units compile side by side on up to `workers` threads."""
-    for unit in units:
-        check_text(unit.text, unit.calls)
+def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list[bytes]:
+    """One object per unit, on up to `workers` threads, which begin while `units` are still made."""
     _initialise()
-    if len(units) <= 1 or workers <= 1:
-        return [_compile(unit, target) for unit in units]
-    with ThreadPoolExecutor(min(workers, len(units))) as pool:
-        return list(pool.map(lambda unit: _compile(unit, target), units))
+    if workers <= 1:
+        return [_compile(unit, target) for unit in list(units)]
+    with ThreadPoolExecutor(workers) as pool:
+        begun = [pool.submit(_compile, unit, target) for unit in units]
+        return [future.result() for future in begun]
 
 
 def _compile(unit: Unit, target: Target) -> bytes:
+    check_text(unit.text, unit.calls)
     machine, module = _optimised(unit, target)
     return _emit_object(machine, module)
 
@@ -105,7 +109,7 @@ def assembly(unit: Unit, target: Target) -> str:
 
 
 def optimised_ir(unit: Unit, target: Target) -> str:
-    """The IR after LLVM's O3 pipeline, for people to read."""
+    """The IR after LLVM's optimizations, for people to read."""
     return str(_optimised(unit, target)[1])
 
 
@@ -113,13 +117,18 @@ def _optimised(unit: Unit, target: Target) -> tuple[Any, Any]:
     machine = target_machine(target)
     context = llvm.create_context()
     try:
-        module = llvm.parse_assembly(unit.text, context=context)
+        # The text of a whole program is that of its units, one behind the other.
+        first, *others = filter(str.strip, _UNITS.split(unit.text))
+        module = llvm.parse_assembly(first, context=context)
+        for other in others:
+            module.link_in(llvm.parse_assembly(other, context=context))
     except RuntimeError as error:
         raise CodegenError(f"LLVM does not take the module: {error}") from error
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm.create_pipeline_tuning_options(speed_level=3 if unit.vectorize else 2)
     options.loop_unrolling = unit.unroll
+    options.loop_vectorization = unit.vectorize
     builder = llvm.create_pass_builder(machine, options)
     manager = builder.getModulePassManager()
     # llvmlite serialises every call with one lock. This module has a context of its own, which

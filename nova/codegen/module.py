@@ -14,6 +14,7 @@ from dataclasses import replace
 from nova.artifact.key import cache_key
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, Variant, write_artifact
+from nova.codegen.collection import paused_collection
 from nova.codegen.compile import Build, build_module, make_contents
 from nova.codegen.signature import ProgramSignature, read_signature
 from nova.codegen.stages import MLIR_STAGES, Recorder, start_from_text
@@ -24,6 +25,7 @@ from nova.settings import Settings
 WHOLE_STAGES = tuple(stage for stage in MLIR_STAGES if stage != "llvm")
 
 
+@paused_collection()
 def build_text(
     text: str, stage: str, settings: Sequence[Settings], key: Mapping[str, str], filename: str
 ) -> Build:

@@ -22,7 +22,7 @@ from nova.mlir.bindings import ir
 from nova.mlir.context import make_context, parse_module, verify_module
 from nova.mlir.emit import emit_module
 from nova.passes import pipelines
-from nova.passes.base import Pass, run_pipeline
+from nova.passes.base import Pass, run_verified_once
 from nova.plan import Plan
 from nova.settings import Settings
 
@@ -32,7 +32,7 @@ MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "linalg": lambda s: pipelines.nova_to_linalg(),
     "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work),
     "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
-    "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns),
+    "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns, s.schedules),
     "llvm": lambda s: pipelines.loops_to_llvm(s.target, s.fast_math),
 }
 # The stages that are the same for every target.
@@ -126,7 +126,7 @@ def run_stages(
     """
     for name in stages_between(after, until):
         started = time.perf_counter()
-        run_pipeline(module, MLIR_STAGES[name](settings))
+        run_verified_once(module, MLIR_STAGES[name](settings))
         if observe is not None:
             observe(name, module)
         seconds = time.perf_counter() - started

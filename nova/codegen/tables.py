@@ -7,19 +7,16 @@ the bytes of the constants. Called by the compile driver, once for each variant.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
-
-import numpy as np
 
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.codegen.tasks import make_tasks
-from nova.dtypes import bf16
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
-from nova.mlir.types import bf16_elements, memory_dtype
+from nova.mlir.types import dense_bytes
 from nova.mlir.walk import find_function, functions
+from nova.passes.place_scratch import scratch_size
 from nova.passes.plan_tasks import moved_bytes
 
 # What main may hold: calls, what they are given, and the end.
@@ -38,6 +35,19 @@ def read_tables(module: ir.Module) -> tuple[Tables, bytes]:
         return _Reader(module).read()
     except KeyError:  # an attribute that the stages before leave; the text came from outside
         raise LoweringError("the module is not of the stage loops") from None
+
+
+def read_unpacked(module: ir.Module) -> bytes:
+    """The values of constants that the program has only packed copies of (`pack-constants`).
+
+    The texts of the stages before have them in hexadecimal, and the file keeps them as bytes.
+    """
+    data = bytearray()
+    for op in module.body.operations:
+        if op.operation.name == "memref.global" and "nova.unpacked" in op.operation.attributes:
+            data += bytes(-len(data) % ALIGN)
+            data += dense_bytes(op.operation.attributes["initial_value"])
+    return bytes(data)
 
 
 class _Reader:
@@ -84,6 +94,7 @@ class _Reader:
             workspace_size=int(attributes["nova.workspace"].value),
             work=sum(specs[launch.kernel].flops for launch in launches),
             tasks=make_tasks(list(kernels.values()), launches, list(self.buffers)),
+            scratch_size=max(map(scratch_size, kernels.values()), default=0),
         )
         return tables, bytes(self.constants)
 
@@ -131,6 +142,7 @@ def _kernel_spec(function: Any) -> KernelSpec:
         flops=int(attributes["nova.work"].value),
         bytes=moved_bytes(function),
         location=_location_text(function.location),
+        takes_scratch=scratch_size(function) > 0,
     )
 
 
@@ -141,20 +153,3 @@ def _location_text(location: Any) -> str:
 
 def _constant_index(value: Any) -> int:
     return int(value.owner.operation.attributes["value"].value)
-
-
-def dense_bytes(attr: Any) -> bytes:
-    """The elements of a dense attribute, as they lie in memory."""
-    type_ = attr.type
-    dtype = memory_dtype(type_.element_type)
-    shape = tuple(type_.shape)
-    if prod(shape) == 0:
-        return b""
-    if attr.is_splat:
-        return np.full(shape, attr.get_splat_value().value).astype(dtype).tobytes()
-    if dtype == bf16.numpy:
-        return bf16_elements(attr).tobytes()
-    try:
-        return np.array(attr).astype(dtype, copy=False).reshape(shape).tobytes()
-    except (ValueError, TypeError):
-        return np.asarray(list(attr)).astype(dtype).tobytes()

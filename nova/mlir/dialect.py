@@ -1,4 +1,5 @@
-"""The nova dialect: one op for each primitive and composite row of the table, and nova.constant.
+"""The nova dialect: one op for each primitive and composite row of the table, nova.constant, and
+the ops that carry attention to the schedules (nova/mlir/attention.py).
 
 The op classes are made from the table. One verifier serves all of them: it runs the row's own type
 rule on the operand types and attributes, so the IR is held to the same rules as the graph, and
@@ -13,6 +14,7 @@ from typing import Any
 
 from nova.dtypes import TensorType
 from nova.errors import DTypeError, NovaError
+from nova.mlir import attention
 from nova.mlir.attributes import from_attributes, to_attributes
 from nova.mlir.bindings import ext, ir
 from nova.mlir.types import nova_type, tensor_type
@@ -96,14 +98,16 @@ def _verify_constant(op: Any) -> bool:
     return True
 
 
-def _define(name: str, operands: tuple[str, ...], verify: Any) -> None:
+def _define(
+    name: str, operands: tuple[str, ...], verify: Any, results: tuple[str, ...] = ("result",)
+) -> None:
     # One field an operand: operands that share a field would have to share their type.
     fields: dict[str, Any] = {
         f"{n.rstrip('?')}_": ext.Operand[Any] | None if n.endswith("?") else ext.Operand[Any]
         for n in operands
     }
     namespace = {
-        "__annotations__": fields | {"result_": ext.Result[Any]},
+        "__annotations__": fields | {f"{n}_": ext.Result[Any] for n in results},
         "verify_invariants": staticmethod(verify),
     }
     type(f"{name}_op", (Nova.Operation,), namespace, name=name, traits=[ext.Pure])
@@ -113,6 +117,14 @@ for _row in OPS.values():
     if _row.kind != "sugar":
         _define(_row.name, _row.operands, _verifier(_row))
 _define("constant", (), _verify_constant)
+for _name, _operands in attention.OPERANDS.items():
+    _define(
+        _name,
+        (*_operands, "mask?"),
+        attention.verify_attention(_name),
+        results=tuple(f"to_{n}" for n in attention.RESULTS[_name]),
+    )
+    _define(f"{_name}_point", (*_operands, "mask?"), lambda op: True)
 
 
 def create_op(row: Op, operands: Sequence[Any], result: TensorType, attrs: dict[str, Any]) -> Any:

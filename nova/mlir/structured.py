@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from nova.errors import LoweringError
+from nova.mlir.attention import find_point
 from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
 
@@ -107,8 +108,15 @@ class Structured:
 
     @cached_property
     def work(self) -> int:
-        """Scalar body executions times ops in the body: a cost estimate."""
+        """Scalar body executions times ops in the body, or what the op itself says: an estimate."""
+        if "nova.work" in self.op.attributes:
+            return int(self.op.attributes["nova.work"].value)
         return prod(self.sizes) * max(1, len(self.block.operations) - 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the body stands for more than it says; see nova/mlir/attention.py."""
+        return find_point(self.op) is not None
 
     @cached_property
     def uses_output(self) -> bool:

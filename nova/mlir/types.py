@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 import numpy as np
 
 from nova.dtypes import ALL, DType, TensorType, bf16, bool_, f16, f32, f64, i8, u8
 from nova.errors import DTypeError
 from nova.mlir.bindings import ir
+
+_BY_TEXT = {d.name: d for d in ALL if d not in (u8, bool_)} | {"i1": bool_, "ui8": u8, "si8": i8}
 
 
 def element_type(dtype: DType) -> ir.Type:
@@ -64,7 +69,7 @@ def _bf16_bits(word: str) -> int:
 def nova_dtype(element: ir.Type) -> DType:
     """The Nova type of an MLIR element type; a signless i8 is i8."""
     try:
-        return _by_text()[str(element)]
+        return _BY_TEXT[str(element)]
     except KeyError:
         raise DTypeError(
             f"element type {element} is not one of Nova's",
@@ -91,6 +96,18 @@ def nova_type(type_: ir.Type) -> TensorType:
     return TensorType(tuple(shaped.shape), nova_dtype(shaped.element_type))
 
 
-def _by_text() -> dict[str, DType]:
-    names = {d.name: d for d in ALL if d not in (u8, bool_)}
-    return names | {"i1": bool_, "ui8": u8, "si8": i8}
+def dense_bytes(attr: Any) -> bytes:
+    """The elements of a dense attribute, as they lie in memory."""
+    type_ = attr.type
+    dtype = memory_dtype(type_.element_type)
+    shape = tuple(type_.shape)
+    if prod(shape) == 0:
+        return b""
+    if attr.is_splat:
+        return np.full(shape, attr.get_splat_value().value).astype(dtype).tobytes()
+    if dtype == bf16.numpy:
+        return bf16_elements(attr).tobytes()
+    try:
+        return np.array(attr).astype(dtype, copy=False).reshape(shape).tobytes()
+    except (ValueError, TypeError):
+        return np.asarray(list(attr)).astype(dtype).tobytes()

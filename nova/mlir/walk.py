@@ -19,6 +19,11 @@ def find_function(module: ir.Module, name: str) -> Any | None:
     return next((f for f in functions(module) if f.name.value == name), None)
 
 
+def functions_by_name(module: ir.Module) -> dict[str, Any]:
+    """The functions of a module; for who looks up many."""
+    return {f.name.value: f for f in functions(module)}
+
+
 def main_function(module: ir.Module) -> Any:
     """The function `main` with its one block; LoweringError when the module has none."""
     main = find_function(module, "main")

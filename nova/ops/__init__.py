@@ -6,6 +6,7 @@ The rows stand in one file a family; importing this package fills the table.
 from nova.ops import (
     activations,
     arithmetic,
+    attention,
     contraction,
     elementwise,
     indexing,
@@ -32,6 +33,7 @@ for _family in (
     indexing,
     randomness,
     nn,
+    attention,
     losses,
     structural,
 ):

@@ -32,13 +32,15 @@ MISH_LINEAR = 20.0
 
 
 def _scalar_sigmoid(s: Any, x: Any) -> Any:
-    # Right at both ends with one exp: where exp(-x) overflows, 1 / inf is the limit 0.
+    # `expand-math` knows this form, and computes it as one function.
     return 1 / (s.call("exp", -x) + 1)
 
 
 def _numpy_sigmoid(x: np.ndarray) -> np.ndarray:
+    # exp(-x) alone overflows where the result is still a subnormal number.
     one = x.dtype.type(1)
-    return one / (one + np.exp(-x))
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, one) / (one + e)
 
 
 def _vjp_silu(F: Any, g: Any, out: Any, x: Any) -> Any:
@@ -83,10 +85,9 @@ def _gelu_attrs(ins: Types, attrs: Attrs) -> Attrs:
 
 def _scalar_gelu(s: Any, x: Any, approximate: str) -> Any:
     if approximate == "tanh":
-        bent = s.call("tanh", (x + x * x * x * C) * K)
-    else:
-        bent = s.call("erf", x * SQRT_HALF)
-    return x * 0.5 * (bent + 1)
+        # (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)): one exp, and nothing cancels at negative x.
+        return x / (s.call("exp", x * (x * x * (-2.0 * K * C) - 2.0 * K)) + 1)
+    return x * 0.5 * (s.call("erf", x * SQRT_HALF) + 1)
 
 
 def _numpy_gelu(x: np.ndarray, approximate: str) -> np.ndarray:
@@ -103,9 +104,11 @@ def _vjp_gelu(F: Any, g: Any, out: Any, x: Any, approximate: str) -> Any:
         return g * (0.5 * (1.0 + F.erf(x * SQRT_HALF)) + x * density)
     # Clamped, or x * x would overflow to inf and meet the 0 of 1 - t * t.
     x = F.clamp(x, min=-GELU_FLAT, max=GELU_FLAT)
-    t = F.tanh((x + x * x * x * C) * K)
-    slope = K * (1.0 + 3.0 * C * (x * x))
-    return g * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
+    square = x * x
+    # (1 + tanh(u)) / 2 as a sigmoid of 2 u, whose derivative by x is `slope`.
+    s = F.sigmoid(x * (square * (2.0 * K * C) + 2.0 * K))
+    slope = square * (6.0 * K * C) + 2.0 * K
+    return g * (s + x * slope * (s * (1.0 - s)))
 
 
 # --- number attributes --------------------------------------------------------------------------
@@ -209,8 +212,9 @@ ROWS = (
     unary(
         "silu",
         "x * sigmoid(x), also called swish.",
-        lambda x: x * _numpy_sigmoid(x),
-        lambda s, x: x * _scalar_sigmoid(s, x),
+        lambda x: x / (x.dtype.type(1) + np.exp(-x)),
+        # A division, as everywhere: where exp(-x) overflows, the result is 0.
+        lambda s, x: x / (s.call("exp", -x) + 1),
         _vjp_silu,
         cast="float",
         tags=("smooth",),

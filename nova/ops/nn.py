@@ -1,4 +1,4 @@
-"""Softmax, normalisation and attention: composites with torch's meaning.
+"""Softmax and normalisation: composites with torch's meaning.
 
 `nova.ops` registers them. f16 and bf16 operands are widened first, so statistics and sums are f32,
 and the result is rounded once.
@@ -6,14 +6,13 @@ and the result is rounded once.
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, accumulator, bool_, float_of, promote, promote_all
-from nova.errors import AttributeValueError, DTypeError, ShapeError
-from nova.ops.rules import Types, broadcast_shapes, int_value, resolve_axis
+from nova.dtypes import DType, TensorType, accumulator
+from nova.errors import AttributeValueError, ShapeError
+from nova.ops.rules import Types, int_value, resolve_axis
 from nova.ops.table import Op, register
 
 Attrs = dict[str, Any]
@@ -120,71 +119,6 @@ def _rms_norm(F: Any, x: Any, weight: Any = None, *, ndim: int, eps: float) -> A
     return as_type(F, result if w is None else result * w, x.dtype)
 
 
-# --- attention ------------------------------------------------------------------------------------
-
-
-def _attention_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
-    common = float_of(promote_all(given[:3]))
-    if len(given) == 3:
-        return (common,) * 3
-    mask = given[3]
-    if mask is not bool_ and not mask.is_float:
-        raise DTypeError(f"a mask of {mask}", hint="bool: True takes part; float: added")
-    # A float mask meets the scores, which are f32 for f16 and bf16: it keeps its own precision.
-    return common, common, common, bool_ if mask is bool_ else promote(mask, common)
-
-
-def _attention_canon(ins: Types, attrs: Attrs) -> Attrs:
-    scale = attrs["scale"]
-    if scale is None:
-        features = ins[0].shape[-1] if ins[0].rank else 0
-        scale = 1.0 / sqrt(features) if features else 1.0
-    if isinstance(scale, bool) or not isinstance(scale, int | float):
-        raise AttributeValueError(f"scale must be a number, not {scale!r}")
-    return {"causal": bool(attrs["causal"]), "scale": float(scale)}
-
-
-def _attention_type(ins: Types, attrs: Attrs) -> TensorType:
-    q, k, v = (t.shape for t in ins[:3])
-    if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
-        raise ShapeError(
-            f"q {q}, k {k}, v {v}",
-            hint="q is (..., L, E), k (..., S, E), v (..., S, V)",
-        )
-    batch = broadcast_shapes(q[:-2], k[:-2], v[:-2])
-    if len(ins) > 3:
-        scores = (*broadcast_shapes(q[:-2], k[:-2]), q[-2], k[-2])
-        if broadcast_shapes(scores, ins[3].shape) != scores:
-            raise ShapeError(f"mask {ins[3].shape} does not broadcast to scores {scores}")
-    return ins[0].with_shape((*batch, q[-2], v[-1]))
-
-
-def _attention(
-    F: Any, q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool, scale: float
-) -> Any:
-    wide_q, wide_k, wide_v = widened(F, q, k, v)
-    scores = F.matmul(wide_q, F.swapaxes(wide_k, -1, -2)) * scale
-    if mask is not None and mask.dtype is not bool_:
-        scores = scores + as_type(F, mask, scores.dtype)
-    allowed = None if mask is None or mask.dtype is not bool_ else mask
-    if causal:
-        rows, columns = F.arange(q.shape[-2]), F.arange(k.shape[-2])
-        past = F.unsqueeze(rows, 1) >= columns
-        allowed = past if allowed is None else F.logical_and(allowed, past)
-    if allowed is not None:
-        scores = F.where(allowed, scores, -np.inf)
-    weights = _weights(F, scores) if scores.shape[-1] and scores.size else scores
-    return as_type(F, F.matmul(weights, wide_v), q.dtype)
-
-
-def _weights(F: Any, scores: Any) -> Any:
-    """Softmax over the last axis that gives zeros where everything is masked, as torch does."""
-    top = F.detach(F.max(scores, axis=-1, keepdims=True))
-    e = F.exp(scores - F.where(F.eq(top, -np.inf), 0.0, top))
-    total = F.sum(e, axis=-1, keepdims=True)
-    return e / F.where(F.eq(total, 0.0), 1.0, total)
-
-
 SMOOTH = frozenset({"smooth"})
 
 ROWS: tuple[Op, ...] = (
@@ -232,18 +166,6 @@ ROWS: tuple[Op, ...] = (
         canon=_norm_canon,
         infer=_norm_type,
         compose=_rms_norm,
-        tags=SMOOTH,
-    ),
-    Op(
-        "scaled_dot_product_attention",
-        "softmax(q @ k.T * scale + mask) @ v; a bool mask says what takes part, `causal` hides the "
-        "future (aligned at the top left), and rows with nothing to see give zeros.",
-        operands=("q", "k", "v", "mask?"),
-        attrs={"causal": False, "scale": None},
-        cast=_attention_types,
-        canon=_attention_canon,
-        infer=_attention_type,
-        compose=_attention,
         tags=SMOOTH,
     ),
 )

@@ -53,6 +53,8 @@ class Op:
     lower     (b, out_type, *values, **attrs) -> MLIR value.
     scalar    for elementwise rows: (s, *scalars, **attrs) -> scalar; `lower` is derived from it.
     compose   (F, *operands, **attrs) -> tensor.
+    whole     for composites: (operand types, canonical attrs) -> whether the schedules have code
+              for the op itself. It is not expanded then, see `form-attention`.
     build     (F, *args, **kwargs) -> anything.
     methods   also a method of Tensor under these names.
     tags      'elementwise', 'reduce', 'view', 'smooth' (twice differentiable almost everywhere,
@@ -74,6 +76,7 @@ class Op:
     lower: Callable[..., Any] | None = None
     scalar: Callable[..., Any] | None = None
     compose: Callable[..., Any] | None = None
+    whole: Callable[[tuple[TensorType, ...], Attrs], bool] | None = None
     build: Callable[..., Any] | None = None
     methods: tuple[str, ...] = ()
     tags: frozenset[str] = frozenset()

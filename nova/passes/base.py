@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -125,6 +125,18 @@ def run_pipeline(
             after_each(step, module)
 
 
+def run_verified_once(module: ir.Module, passes: Sequence[Pass]) -> None:
+    """Run `passes` over `module` and verify what the last of them leaves.
+
+    To verify after each takes longer than the passes themselves. `run_pipeline`, which `nova-opt`
+    uses, does that, and says which one is to blame.
+    """
+    run_pipeline(module, passes, verify=False)
+    names = ", ".join(str(step) for step in passes)
+    with capture_diagnostics(module.context) as said:
+        _verify(module, said, f"one of the passes `{names}`")
+
+
 def _run_one(step: Pass, module: ir.Module, said: list[Diagnostic], verify: bool) -> None:
     if isinstance(step, UpstreamPass) and not verify:
         step = dataclasses.replace(step, verify=False)
@@ -146,10 +158,14 @@ def _run_one(step: Pass, module: ir.Module, said: list[Diagnostic], verify: bool
     if any(diagnostic.severity == "error" for diagnostic in said):
         raise _pass_error(f"pass `{step}` reported an error", said)
     if verify and not isinstance(step, UpstreamPass):
-        try:
-            module.operation.verify()
-        except ir.MLIRError as error:
-            raise _pass_error(f"pass `{step}` left invalid IR behind", said, str(error)) from None
+        _verify(module, said, f"pass `{step}`")
+
+
+def _verify(module: ir.Module, said: list[Diagnostic], who: str) -> None:
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise _pass_error(f"{who} left invalid IR behind", said, str(error)) from None
 
 
 def _pass_error(what: str, said: list[Diagnostic], otherwise: str = "") -> PassError:

@@ -7,19 +7,22 @@ from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir, memref, tensor
-from nova.mlir.buffers import buffer_root, emit_copy, nbytes, view_as
+from nova.mlir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
 from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import Structured, is_structured
-from nova.mlir.walk import find_function, find_ops, functions, main_function
+from nova.mlir.walk import find_ops, functions, functions_by_name, main_function
 from nova.passes.base import Pass, UpstreamPass
-from nova.passes.form_kernels import root as reshaped_root
+from nova.passes.group_ops import root as reshaped_root
 from nova.passes.loop_buffers import yield_in_place
+from nova.schedules.scratch import ATTRIBUTE as SCRATCH
+from nova.schedules.scratch import is_tile_local
 
 _ONE_SHOT = (
     "one-shot-bufferize{bufferize-function-boundaries=true "
     "function-boundary-type-conversion=identity-layout-map},canonicalize"
 )
 _STACK_LIMIT = 64 * 1024
+_TILED = VIEWS | {"linalg.generic", "arith.constant", "memref.alloc", "memref.copy", "func.return"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class BufferizeKernels(Pass):
     would have allocated becomes an argument of it: first the inputs, then the results, then
     scratch (`nova.outs` counts the results). `main` allocates them and passes them; kernels
     return nothing and touch no heap. Scratch of one type is shared by uses that do not overlap.
+    Scratch of which a tile needs its own part alone stays in the kernel (see
+    nova/schedules/scratch.py).
     The new value of an updated parameter gets a buffer that is nothing else before: it may
     become the parameter itself, whose old value is read until then.
     """
@@ -43,7 +48,7 @@ class BufferizeKernels(Pass):
         for loop in find_ops(module, "scf.for", "scf.while"):
             yield_in_place(loop)
         _separate_updates(module, main)
-        UpstreamPass(_ONE_SHOT).run(module)
+        UpstreamPass(_ONE_SHOT, verify=False).run(module)  # whoever runs this pass verifies
         main = main_function(module)
         results = {
             kernel.name.value: _pass_destinations(kernel)
@@ -74,6 +79,7 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
     """Give the op that makes an updated parameter's new value a destination of its own."""
     if "nova.updates" not in main.attributes:
         return
+    named = functions_by_name(module)
     operations = main.entry_block.operations
     returned = operations[len(operations) - 1]
     updates = len(list(main.attributes["nova.updates"]))
@@ -81,8 +87,7 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
         call = reshaped_root(value)
         if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
             continue
-        kernel = find_function(module, call.owner.attributes["callee"].value)
-        assert kernel is not None
+        kernel = named[call.owner.attributes["callee"].value]
         inside = kernel.entry_block.operations
         made = reshaped_root(inside[len(inside) - 1].operands[call.result_number])
         if isinstance(made, ir.OpResult) and is_structured(made.owner):
@@ -118,7 +123,7 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     roots = [buffer_root(v) for v in returned.operands]
     outs = list(dict.fromkeys(r for r in roots if r in [a.operation.results[0] for a in allocs]))
     scratch = [a.operation.results[0] for a in allocs if a.operation.results[0] not in outs]
-    scratch = _share_scratch(block, scratch)
+    scratch = _keep_in_tiles(kernel, _share_scratch(block, scratch))
     position: dict[Any, int] = {a: i for i, a in enumerate(block.arguments)}
     added = []
     for value in [*outs, *scratch]:
@@ -192,6 +197,21 @@ def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
             value.replace_all_uses_with(free)
             span[free] = (span[free][0], last)
     return kept
+
+
+def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
+    """Leave to the tiles what they have for themselves; what is left is returned."""
+    grid = tuple(kernel.attributes["nova.grid"])
+    names = {op.operation.name for op in kernel.entry_block.operations}
+    if not names <= _TILED:
+        return scratch  # it will have one tile
+    local = [value for value in scratch if is_tile_local(value, grid)]
+    for value in reversed(local):
+        with ir.InsertionPoint.at_block_begin(kernel.entry_block), value.owner.location:
+            alloca = memref.AllocaOp(value.type, [], [])
+            alloca.attributes[SCRATCH] = ir.UnitAttr.get()
+        value.replace_all_uses_with(alloca.result)
+    return [value for value in scratch if value not in local]
 
 
 def _used(op: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from nova.dtypes import TensorType
 from nova.errors import LoweringError
+from nova.mlir.attention import OPS as ATTENTION
 from nova.mlir.attributes import from_attributes
 from nova.mlir.bindings import arith, func, ir
 from nova.mlir.diagnostics import place_of
@@ -22,8 +23,8 @@ class ConvertNovaToLinalg(Pass):
     """Rewrite primitive nova ops as linalg on tensors.
 
     Unsigned element types become signless: from here on signedness is in the ops. Composites must
-    have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`); everything else of
-    the dialect is gone afterwards.
+    have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the ops
+    of `form-attention`; everything else of the dialect is gone afterwards.
     """
 
     name: ClassVar[str] = "convert-nova-to-linalg"
@@ -44,7 +45,7 @@ class _Converter:
         for argument in block.arguments:
             self._make_signless(argument)
         for op in list(block.operations):
-            if op.operation.name.startswith("nova."):
+            if op.operation.name.startswith("nova.") and op.operation.name not in ATTENTION:
                 self._convert(op.operation)
         returned = block.operations[len(block.operations) - 1]
         function_type = ir.FunctionType.get(

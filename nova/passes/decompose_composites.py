@@ -22,10 +22,13 @@ class DecomposeComposites(Pass):
 
     The `compose` column of the row is traced over placeholders of the operands' types, and the
     small graph that results is emitted in place of the op, at the op's location. Composites inside
-    are expanded too. Afterwards the module has only primitive nova ops.
+    are expanded too. Afterwards the module has only primitive nova ops. With `keep-whole=true`, it
+    also has the composites whose `whole` column says that the schedules have code for them:
+    `form-attention` takes those.
     """
 
     name: ClassVar[str] = "decompose-composites"
+    keep_whole: bool = False
 
     def run(self, module: ir.Module) -> None:
         for op in function_ops(module, "nova."):
@@ -33,6 +36,8 @@ class DecomposeComposites(Pass):
             if row is None or row.kind != "composite":
                 continue
             result_type, attrs, types = op_type(row, op)
+            if self.keep_whole and row.whole is not None and row.whole(types, attrs):
+                continue
             leaves = [Tensor(t) for t in types]
             node = Tensor(result_type, op=row, inputs=tuple(leaves), attrs=attrs)
             values = dict(zip(leaves, list(op.operands), strict=True))

@@ -4,17 +4,19 @@ The old value must not be needed afterwards: no later call reads it, and inside 
 kernel every read comes at or before the write, at the same tile (or there is one tile only).
 `delay_updates` moves what makes new values behind the other readers of the old ones, where that
 changes nothing else: `form-kernels` calls it on ops, `plan-workspace` on kernel calls.
+`sink_feeders` moves what only new values need along with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.structured import Structured, is_structured
-from nova.mlir.walk import find_function
+from nova.mlir.walk import functions_by_name
 
 _VIEWS = VIEWS | {"tensor.collapse_shape", "tensor.expand_shape"}
 
@@ -24,20 +26,49 @@ def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, An
 
     It stays where something in between needs what it makes.
     """
+    named = functions_by_name(module)
     for argument, value in updates:
         maker = _maker(block, value)
         if maker is None:
             continue
-        position = {op.operation: i for i, op in enumerate(block.operations)}
-        readers = [r for r in _readers(argument) if position[r] > position[maker]]
-        made = _made_by(module, maker)
-        needed = [position[r] for v in made for r in _readers(v) if r != maker]
-        if not readers:
+        last = _last(users(argument))
+        if last is None or not maker.is_before_in_block(last):
             continue
-        last = max(readers, key=lambda r: position[r])
-        if any(position[maker] < i <= position[last] for i in needed):
+        needing = [r for v in _made_by(named, maker) for r in users(v)]
+        if any(maker.is_before_in_block(r) and not last.is_before_in_block(r) for r in needing):
             continue
         _move_behind(maker, last)
+
+
+def sink_feeders(block: Any, updates: int, old: Iterable[Any]) -> None:
+    """Move what only the last `updates` returned values need down to the first op that uses it.
+
+    What reads an `old` value stays: behind its update, that could not be in place.
+    """
+    readers = {op for argument in old for op in users(argument)}
+    operations = [op.operation for op in block.operations]
+    returned = operations.pop()
+    outputs = len(returned.operands) - updates
+    feeders: set[Any] = set()
+    for op in reversed(operations):
+        uses = [(_in_block(use), use.operand_number) for r in op.results for use in r.uses]
+        if any(o not in feeders if o != returned else n < outputs for o, n in uses):
+            continue
+        feeders.add(op)
+        needed = [user for user, _ in uses if user != returned]
+        if needed and op not in readers:
+            first = needed[0]
+            for user in needed:
+                first = user if user.is_before_in_block(first) else first
+            op.move_before(first)
+
+
+def _in_block(use: Any) -> Any:
+    """The op of the function's block that a use is of, or is inside of."""
+    op = use.owner.operation
+    while op.parent.operation.name not in ("func.func", "builtin.module"):
+        op = op.parent.operation
+    return op
 
 
 def _maker(block: Any, value: Any) -> Any:
@@ -48,28 +79,34 @@ def _maker(block: Any, value: Any) -> Any:
     op = value.owner.operation
     if op.name != "memref.alloc":
         return op if op.parent == block.owner.operation else None
-    users = set(_readers(value))
-    return next((op.operation for op in block.operations if op.operation in users), None)
+    return _first(users(value))
 
 
-def _made_by(module: ir.Module, maker: Any) -> list[Any]:
+def _made_by(named: Mapping[str, Any], maker: Any) -> list[Any]:
     """The values an op makes; of a call on buffers, those that its kernel writes."""
     if maker.name != "func.call" or len(maker.results):
         return list(maker.results)
-    kernel = find_function(module, maker.attributes["callee"].value)
-    assert kernel is not None
+    kernel = named[maker.attributes["callee"].value]
     return [_root(o) for o in list(maker.operands)[kernel.attributes["nova.inputs"].value :]]
 
 
-def _readers(value: Any) -> list[Any]:
+def users(value: Any) -> list[Any]:
     """The ops beside the one of `value` that use it, directly, through views or inside."""
     found: list[Any] = []
     for use in value.uses:
-        op = use.owner.operation
-        while op.parent.operation.name not in ("func.func", "builtin.module"):
-            op = op.parent.operation
-        found += _readers(op.results[0]) if op.name in _VIEWS else [op]
+        op = _in_block(use)
+        found += users(op.results[0]) if op.name in _VIEWS else [op]
     return found
+
+
+def _first(ops: Sequence[Any]) -> Any | None:
+    """The op that comes before the others in their block; None of none."""
+    return reduce(lambda a, b: b if b.is_before_in_block(a) else a, ops) if ops else None
+
+
+def _last(ops: Sequence[Any]) -> Any | None:
+    """The op that comes after the others in their block; None of none."""
+    return reduce(lambda a, b: b if a.is_before_in_block(b) else a, ops) if ops else None
 
 
 def _move_behind(maker: Any, last: Any) -> None:
@@ -92,24 +129,23 @@ def _is_argument(value: Any) -> bool:
     return not isinstance(value, ir.OpResult)
 
 
-def can_write_in_place(module: ir.Module, block: Any, argument: Any, target: Any) -> bool:
-    """Whether the buffer `target` of main may be the memory of `argument`."""
-    calls = [op.operation for op in block.operations if op.operation.name == "func.call"]
-    writers = [i for i, call in enumerate(calls) if _touches(call, target)]
-    readers = [i for i, call in enumerate(calls) if _touches(call, argument)]
-    if not writers or any(r > writers[0] for r in readers):
+def can_write_in_place(named: Mapping[str, Any], argument: Any, target: Any) -> bool:
+    """Whether the buffer `target` of main may be the memory of `argument`.
+
+    `named` has the functions of the module by name.
+    """
+    writers, readers = _calls(target), _calls(argument)
+    writer = _first(writers)
+    if writer is None or any(writer.is_before_in_block(r) for r in readers):
         return False
-    if any(i != writers[0] and i in readers for i in writers):
-        return False
-    if writers[0] not in readers:
+    if writer not in readers:
         return True
-    call = calls[writers[0]]
-    kernel = find_function(module, call.attributes["callee"].value)
-    return _safe_inside(kernel, call, argument, target)
+    return _safe_inside(named[writer.attributes["callee"].value], writer, argument, target)
 
 
-def _touches(call: Any, buffer: Any) -> bool:
-    return any(buffer_root(o) == buffer for o in call.operands)
+def _calls(buffer: Any) -> list[Any]:
+    """The calls that are given a buffer or a view of it."""
+    return [op for op in users(buffer) if op.name == "func.call"]
 
 
 def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:

@@ -1,11 +1,11 @@
-"""`fold-transposes`: contractions read transposed operands where they lie."""
+"""`fold-transposes`: contractions read and write transposed matrices where they lie."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from nova.mlir.bindings import ir
+from nova.mlir.bindings import ir, linalg, tensor
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
@@ -13,9 +13,11 @@ from nova.passes.base import Pass
 
 @dataclass(frozen=True)
 class FoldTransposes(Pass):
-    """Fold pure permutations of operands into the indexing maps of `linalg.contract`.
+    """Fold pure permutations around `linalg.contract` into its indexing maps.
 
-    No transpose is copied: the packing of the contraction reads its operands with any strides.
+    No transpose is copied: the packing of the contraction reads its operands with any strides. A
+    matrix that is needed transposed alone is made so: the gradient of a weight has its layout, and
+    its update is elementwise work behind the product.
     """
 
     name: ClassVar[str] = "fold-transposes"
@@ -24,10 +26,11 @@ class FoldTransposes(Pass):
         for function in functions(module):
             if function.is_external:
                 continue
-            for op in function.entry_block.operations:
+            for op in list(function.entry_block.operations):
                 if op.operation.name == "linalg.contract":
                     for operand in (0, 1):
                         _fold(op.operation, operand)
+                    _fold_result(op.operation)
             _erase_unused(function)
 
 
@@ -48,6 +51,31 @@ def _fold(contract: Any, operand: int) -> None:
             [ir.AffineMapAttr.get(m) for m in maps]
         )
         contract.operands[operand] = value.owner.operation.operands[0]
+
+
+def _fold_result(contract: Any) -> None:
+    """Make a matrix transposed at once where nothing else is done with it than to transpose it."""
+    result = contract.results[0]
+    users = [use.owner.operation for use in result.uses]
+    init = contract.operands[2]
+    if result.type.rank != 2 or len(users) != 1 or not isinstance(init, ir.OpResult):
+        return
+    fill = init.owner.operation
+    if fill.name != "linalg.fill" or not is_structured(users[0]):
+        return
+    transposed = users[0].results[0]
+    if _permutation(transposed) != [1, 0]:
+        return
+    maps = [m.value for m in contract.attributes["indexing_maps"]]
+    maps[2] = ir.AffineMap.get(maps[2].n_dims, 0, list(maps[2].results)[::-1])
+    with ir.InsertionPoint(contract), contract.location:
+        empty = tensor.EmptyOp(transposed.type.shape, transposed.type.element_type).result
+        zeros = linalg.fill(fill.operands[0], outs=[empty])
+        a, b, _ = contract.operands
+        made = linalg.contract(a, b, outs=[zeros], indexing_maps=maps)
+    transposed.replace_all_uses_with(made)
+    users[0].erase()
+    contract.erase()
 
 
 def _permutation(value: Any) -> list[int] | None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import prod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir
 from nova.mlir.clone import clone_into
 from nova.mlir.diagnostics import place_of
-from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
-from nova.passes.donation import delay_updates
-
-_VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
-_CONSTANTS = {"arith.constant", "tensor.empty"}
+from nova.passes.donation import delay_updates, sink_feeders
+from nova.passes.group_ops import (
+    VIEWS,
+    Group,
+    Grouping,
+    captured,
+    is_init,
+    is_scalar,
+    root,
+    split_fills,
+)
 
 
 @dataclass(frozen=True)
@@ -26,10 +31,11 @@ class FormKernels(Pass):
 
     An op joins the kernel that produces its operands when both can be cut into the same tiles: a
     kernel has a *grid*, the leading dimensions that all of its outputs share, and an op may read
-    what the kernel wrote only at its own grid point. So a softmax, a layer norm, or a matrix
-    product with the elementwise work behind it become one kernel over rows. Ops with less than
-    `serial_work` scalar operations in all are put into one kernel with an empty grid: below that,
-    nothing is gained from tiles.
+    what the kernel wrote only at its own grid point. So a softmax or a layer norm becomes one
+    kernel over rows, and a matrix product one over rows and columns that takes the elementwise
+    work behind it along: bias and activation, or the update of the weight whose gradient it makes.
+    `nova/passes/group_ops.py` has the rules. Ops with less than `serial_work` scalar operations in
+    all are put into one kernel with an empty grid: below that, nothing is gained from tiles.
 
     Afterwards `main` is a list of calls, constants and reshapes, and each kernel is a private
     function with the attributes `nova.kernel`, `nova.grid` and `nova.work`.
@@ -45,175 +51,11 @@ class FormKernels(Pass):
             raise LoweringError(
                 f"@{formed[0].name.value} is a kernel already", where=place_of(formed[0].location)
             )
+        split_fills(main.entry_block)
         waits = _drop_barriers(main)
         _delay_updates(module, main)
-        groups = _Grouping(self, waits).form(main)
+        groups = Grouping(self.serial_work, self.max_ops, waits).form(main.entry_block)
         _Outliner(module, main).outline(groups)
-
-
-@dataclass
-class Group:
-    """Ops that become one kernel; `grid` is the sizes of the shared leading dimensions."""
-
-    index: int
-    grid: tuple[int, ...]
-    work: int = 0
-    tiled: bool = True
-    ops: list[Any] = field(default_factory=list)
-
-
-class _Grouping:
-    def __init__(self, options: FormKernels, waits: dict[Any, list[Any]]):
-        self.options = options
-        self.waits = waits
-        self.groups: list[Group] = []
-        self.made_by: dict[Any, Group] = {}
-
-    def form(self, main: Any) -> list[Group]:
-        for op in main.entry_block.operations:
-            op = op.operation
-            if op.name in _CONSTANTS or op.name == "func.return" or _is_init(op):
-                continue
-            if op.name in _VIEWS or _is_scalar(op):
-                continue
-            self._place(op)
-        return self.groups
-
-    def _place(self, op: Any) -> None:
-        structured = Structured(op) if is_structured(op) else None
-        work = structured.work if structured else _opaque_work(op)
-        after = self._latest(_tensor_roots(op))
-        if after <= self._latest(root(v) for v in self.waits.get(op, ())):
-            after = -1  # what has to wait starts a kernel of its own
-        group = self._choose(structured, op, work, after)
-        group.ops.append(op)
-        group.work += work
-        for result in op.results:
-            self.made_by[result] = group
-
-    def _latest(self, values: Iterable[Any]) -> int:
-        """The index of the last group that makes one of `values`; -1 when none does."""
-        return max((self.made_by[v].index for v in values if v in self.made_by), default=-1)
-
-    def _choose(self, structured: Structured | None, op: Any, work: int, after: int) -> Group:
-        last = self.groups[-1] if self.groups else None
-        small = self.options.serial_work
-        if last is not None and work + last.work <= small and len(last.ops) < self.options.max_ops:
-            # Order inside of an untiled kernel is program order, so anything may join.
-            last.grid, last.tiled = (), False
-            return last
-        if structured is not None and after >= 0:
-            group = self.groups[after]
-            grid = self._shared_grid(group, structured)
-            if grid and len(group.ops) < self.options.max_ops and _worth(group.grid, grid):
-                group.grid = grid
-                return group
-        return self._new(structured)
-
-    def _new(self, structured: Structured | None) -> Group:
-        grid = _own_grid(structured) if structured else ()
-        group = Group(len(self.groups), grid, tiled=bool(structured))
-        self.groups.append(group)
-        return group
-
-    def _shared_grid(self, group: Group, op: Structured) -> tuple[int, ...]:
-        """The longest grid under which `op` reads the group's values at its own point only."""
-        if not group.tiled:
-            return ()
-        own = _own_grid(op)
-        length = 0
-        while length < min(len(own), len(group.grid)) and own[length] == group.grid[length]:
-            length += 1
-        if any(self.made_by.get(root(v)) is group for v in _captured(op.op)):
-            return ()  # read at computed indices
-        for value, access in zip(op.op.operands, op.accesses, strict=True):
-            if self.made_by.get(root(value)) is not group:
-                continue
-            if value != root(value):
-                return ()  # read through a reshape
-            aligned = 0
-            while (
-                aligned < min(length, len(access.coefficients))
-                and access.row_dim(aligned) == op.out_dims[aligned]
-            ):
-                aligned += 1
-            length = min(length, aligned)
-        return own[:length]
-
-
-def _own_grid(op: Structured) -> tuple[int, ...]:
-    return tuple(op.sizes[d] for d in op.out_dims if op.iterators[d] == "parallel")
-
-
-def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
-    """Joining must leave enough tiles for all cores."""
-    return prod(after) >= min(prod(before), 64)
-
-
-def _is_init(op: Any) -> bool:
-    """A fill that only initialises destinations: it goes along with whoever it initialises."""
-    if not is_structured(op) or any(
-        isinstance(o.type, ir.RankedTensorType) for o in Structured(op).inputs
-    ):
-        return False
-    if _captured(op):
-        return False
-    for use in op.results[0].uses:
-        owner = use.owner.operation
-        if not is_structured(owner) or use.operand_number < Structured(owner).num_inputs:
-            return False
-    return True
-
-
-def _opaque_work(op: Any) -> int:
-    sizes = [prod(r.type.shape) for r in op.results if isinstance(r.type, ir.RankedTensorType)]
-    operands = [prod(o.type.shape) for o in op.operands if isinstance(o.type, ir.RankedTensorType)]
-    return 8 * sum(sizes + operands)
-
-
-def _tensor_roots(op: Any) -> list[Any]:
-    """The tensors that `op` reads, seen through reshapes and scalars."""
-    roots = []
-    for value in [*op.operands, *_captured(op)]:
-        if isinstance(value.type, ir.RankedTensorType):
-            roots.append(root(value))
-        elif isinstance(value, ir.OpResult):
-            roots += _tensor_roots(value.owner.operation)
-    return roots
-
-
-def _is_scalar(op: Any) -> bool:
-    """An op on numbers, from a loop of one turn: every kernel that needs it computes it again."""
-    return not any(isinstance(r.type, ir.RankedTensorType) for r in op.results)
-
-
-def root(value: Any) -> Any:
-    """The value that `value` is a reshape of."""
-    while isinstance(value, ir.OpResult) and value.owner.operation.name in _VIEWS:
-        value = value.owner.operands[0]
-    return value
-
-
-def _captured(op: Any) -> list[Any]:
-    """Values from outside that the regions of `op` use, each once, in order."""
-    inside: set[Any] = set()
-    used: dict[Any, None] = {}
-
-    def visit(block: Any) -> None:
-        inside.update(block.arguments)
-        for inner in block.operations:
-            for operand in inner.operation.operands:
-                if operand not in inside:
-                    used[operand] = None
-            for region in inner.operation.regions:
-                for nested in region.blocks:
-                    visit(nested)
-            inside.update(inner.operation.results)
-
-    for region in op.regions:
-        for block in region.blocks:
-            visit(block)
-    return list(used)
 
 
 def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
@@ -239,14 +81,19 @@ def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
 
 
 def _delay_updates(module: ir.Module, main: Any) -> None:
-    """New values of parameters come after what reads the old ones, so that they can take them."""
+    """New values of parameters come after what reads the old ones, so that they can take them.
+
+    What only they need, such as a gradient, comes along: it is made where it is used.
+    """
     if "nova.updates" not in main.attributes:
         return
     updated = list(main.attributes["nova.updates"])
     block = main.entry_block
     values = list(block.operations[len(block.operations) - 1].operands)[-len(updated) :]
     arguments = [block.arguments[u] for u in updated]
-    delay_updates(module, block, zip(arguments, values, strict=True) if updated else ())
+    if updated:
+        delay_updates(module, block, zip(arguments, values, strict=True))
+        sink_feeders(block, len(updated), arguments)
 
 
 def _users(value: Any) -> list[Any]:
@@ -257,7 +104,7 @@ def _users(value: Any) -> list[Any]:
     users: list[Any] = []
     for use in value.uses:
         user = _in_main(use.owner.operation)
-        if user.name in _VIEWS or (len(user.results) and _is_scalar(user)):
+        if user.name in VIEWS or (len(user.results) and is_scalar(user)):
             for result in user.results:
                 users += _users(result)
         else:
@@ -291,7 +138,7 @@ class _Outliner:
         if value in self.new or not isinstance(value, ir.OpResult):
             return self.new.get(value, value)
         op = value.owner.operation
-        if op.name in _VIEWS:
+        if op.name in VIEWS:
             self._value(op.operands[0])
             clone_into(op, self.new)
         return self.new.get(value, value)
@@ -301,7 +148,7 @@ class _Outliner:
         members = {r for op in ops for r in op.results}
         inputs: dict[Any, None] = {}
         for op in ops:
-            for value in [*op.operands, *_captured(op)]:
+            for value in [*op.operands, *captured(op)]:
                 if value not in members:
                     inputs[value] = None
         inside = set(ops)
@@ -354,15 +201,15 @@ def _with_helpers(ops: list[Any]) -> list[Any]:
         op = value.owner.operation
         if op in chosen or op in own:
             return
-        if _is_scalar(op) or op.name == "tensor.empty" or _is_init(op) or op.name in _VIEWS:
-            if op.name in _VIEWS and not _reaches(value, own):
+        if is_scalar(op) or op.name == "tensor.empty" or is_init(op) or op.name in VIEWS:
+            if op.name in VIEWS and not _reaches(value, own):
                 return
-            for operand in [*op.operands, *_captured(op)]:
+            for operand in [*op.operands, *captured(op)]:
                 need(operand)
             chosen[op] = None
 
     for op in ops:
-        for value in [*op.operands, *_captured(op)]:
+        for value in [*op.operands, *captured(op)]:
             need(value)
         chosen[op] = None
     return list(chosen)

@@ -16,6 +16,8 @@ from nova.schedules.footprint import store_footprint
 from nova.schedules.loops import index
 from nova.targets import parse_target
 
+SCALAR_LOOPS = "nova.scalar_loops"
+
 
 @dataclass(frozen=True)
 class LowerKernels(Pass):
@@ -24,8 +26,10 @@ class LowerKernels(Pass):
     A kernel gains two arguments, the range of tiles to compute, and loses its linalg ops; `main`
     passes (0, number of tiles). The number is also the kernel's attribute `nova.tiles`, and
     `nova.core` says what it mostly does: `matrix`, `vector`, or `host` for what has one tile and
-    no structure. `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` say what a tile touches
-    (see nova/schedules/footprint.py). Bools are bytes in memory from here on.
+    no structure. `nova.scalar_loops` is on kernels with loops that LLVM is to vectorize.
+    `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` say what a tile touches
+    (see nova/schedules/footprint.py). A kernel's attribute `nova.schedule` has choices to follow
+    (see nova/schedules/choices.py). Bools are bytes in memory from here on.
     """
 
     name: ClassVar[str] = "lower-kernels"
@@ -79,5 +83,7 @@ def _lower(kernel: Any, target: Any, tile_work: int) -> int:
         ir.IntegerType.get_signless(64), schedule.tiles
     )
     kernel.attributes["nova.core"] = ir.StringAttr.get(schedule.core)
+    if schedule.scalar_loops:
+        kernel.attributes[SCALAR_LOOPS] = ir.UnitAttr.get()
     store_footprint(kernel, schedule.footprint)
     return schedule.tiles

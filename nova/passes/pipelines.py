@@ -10,6 +10,7 @@ from collections.abc import Callable
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.bufferize_kernels import BufferizeKernels
 from nova.passes.canonicalize_nova import CanonicalizeNova
+from nova.passes.choose_schedules import ChooseSchedules
 from nova.passes.contract_products import ContractProducts
 from nova.passes.convert_nova_to_linalg import ConvertNovaToLinalg
 from nova.passes.decompose_composites import DecomposeComposites
@@ -17,18 +18,23 @@ from nova.passes.expand_half import ExpandHalf
 from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
 from nova.passes.fold_transposes import FoldTransposes
+from nova.passes.form_attention import FormAttention
 from nova.passes.form_kernels import FormKernels
+from nova.passes.fuse_elementwise import FuseElementwise
 from nova.passes.lower_control_flow import LowerControlFlow
 from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
 from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
+from nova.passes.pack_constants import PackConstants
+from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
 from nova.passes.share_kernels import ShareKernels
 from nova.passes.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.strip_host import StripHost
+from nova.passes.structure_attention import StructureAttention
 from nova.passes.structure_tensors import StructureTensors
 from nova.passes.unfold_convolutions import UnfoldConvolutions
 from nova.passes.widen_conversions import WidenConversions
@@ -38,13 +44,17 @@ from nova.targets import parse_target
 def nova_to_linalg() -> list[Pass]:
     """The nova dialect to fused linalg on tensors."""
     return [
-        DecomposeComposites(),
+        DecomposeComposites(keep_whole=True),
         # Forward and backward expand the same composites: what they share is merged here.
         UpstreamPass("cse"),
         CanonicalizeNova(),
         UpstreamPass("cse"),
+        # Forward and backward have the same operands by now.
+        FormAttention(),
+        UpstreamPass("cse"),
         ConvertNovaToLinalg(),
         *linalg_fusion(),
+        StructureAttention(),
     ]
 
 
@@ -100,7 +110,7 @@ def linalg_fusion() -> list[Pass]:
         UpstreamPass("canonicalize,cse"),
         # Before fusion, which would make a transpose part of other elementwise work.
         FoldTransposes(),
-        UpstreamPass("linalg-fuse-elementwise-ops"),
+        FuseElementwise(),
         # After fusion: before it, the reshapes around unit dimensions would get in the way.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         UpstreamPass("linalg-generalize-named-ops"),
@@ -118,10 +128,20 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 
 
 def buffers_to_loops(
-    target: str = "cpu", tile_work: int = 65_536, task_ns: int = 50_000
+    target: str = "cpu",
+    tile_work: int = 65_536,
+    task_ns: int = 50_000,
+    schedules: tuple[str, ...] = (),
 ) -> list[Pass]:
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
-    return [LowerKernels(target, tile_work), UpstreamPass("canonicalize,cse"), PlanTasks(task_ns)]
+    return [
+        *([ChooseSchedules(schedules)] if schedules else []),
+        # Behind the choices, which decide how panels look.
+        PackConstants(target, tile_work),
+        LowerKernels(target, tile_work),
+        UpstreamPass("canonicalize,cse"),
+        PlanTasks(task_ns),
+    ]
 
 
 def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
@@ -129,6 +149,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     machine = parse_target(target)
     return [
         StripHost(),
+        PlaceScratch(),
         # Before expand-math: its functions depend on exact rounding.
         *([RelaxMath()] if fast_math else []),
         ExpandMath(native_rounding=machine.native_rounding),
@@ -142,7 +163,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         UpstreamPass(
             "convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"
             "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},"
-            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,"
+            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,"
             "reconcile-unrealized-casts"
         ),
         ExportKernels(vector_bits=machine.vector_bits),

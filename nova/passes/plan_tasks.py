@@ -11,6 +11,7 @@ from nova.mlir.bindings import ir
 from nova.mlir.buffers import nbytes
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
+from nova.schedules.choices import read_choices
 from nova.schedules.cost import estimate_ns
 from nova.schedules.footprint import load_footprint
 
@@ -26,8 +27,9 @@ class PlanTasks(Pass):
     """Give every kernel the attribute `nova.tasks`: the tiles at which its tasks begin and end.
 
     A task has about `task_ns` nanoseconds of estimated work, never less than a tile, and whole rows
-    of tiles where it has more than one row: what it touches is then one piece of memory. The order
-    between tasks is worked out from what tiles touch when the tables are made.
+    of tiles where it has more than one row: what it touches is then one piece of memory. A kernel's
+    own `nova.schedule` may have another `task_ns`. The order between tasks is worked out from what
+    tiles touch when the tables are made.
     """
 
     name: ClassVar[str] = "plan-tasks"
@@ -44,7 +46,8 @@ class PlanTasks(Pass):
         task_ns = max(float(self.task_ns), total / _MOST_TASKS)
         for kernel in kernels(module):
             counts = load_footprint(kernel).counts
-            cuts = cut_tiles(counts, cost[kernel.name.value], task_ns)
+            own = read_choices(kernel).task_ns or task_ns
+            cuts = cut_tiles(counts, cost[kernel.name.value], own)
             kernel.attributes["nova.tasks"] = ir.DenseI64ArrayAttr.get(cuts)
 
 

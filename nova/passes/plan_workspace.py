@@ -10,9 +10,9 @@ from nova.errors import LoweringError, WorkspaceError
 from nova.mlir.bindings import arith, func, ir, memref
 from nova.mlir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.mlir.diagnostics import place_of
-from nova.mlir.walk import find_function, kernels, main_function
+from nova.mlir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
-from nova.passes.donation import can_write_in_place, delay_updates
+from nova.passes.donation import can_write_in_place, delay_updates, users
 from nova.passes.recompute import Call, Recompute
 from nova.passes.workspace_layout import Layout, Lifetime, lay_out, order_calls
 
@@ -64,6 +64,7 @@ class _Planner:
         self.main = main
         self.block = main.entry_block
         self.arguments = list(self.block.arguments)
+        self.named = functions_by_name(module)
 
     def plan(self) -> None:
         returned = self.block.operations[len(self.block.operations) - 1]
@@ -116,7 +117,7 @@ class _Planner:
         root = buffer_root(value)
         if root == argument and value.type == argument.type:
             return  # the new value is the old one
-        if _is_alloc(root) and can_write_in_place(self.module, self.block, argument, root):
+        if _is_alloc(root) and can_write_in_place(self.named, argument, root):
             self._replace(root, argument)
             self._merge_arguments(argument)
         else:
@@ -127,15 +128,13 @@ class _Planner:
 
         So that what kernels are told of their arguments, that they do not overlap, stays true.
         """
-        for op in self.block.operations:
-            op = op.operation
+        for op in dict.fromkeys(users(argument)):
             if op.name != "func.call":
                 continue
             same = [i for i, o in enumerate(op.operands) if buffer_root(o) == argument]
             if len(same) < 2:
                 continue
-            kernel = find_function(self.module, op.attributes["callee"].value)
-            assert kernel is not None
+            kernel = self.named[op.attributes["callee"].value]
             formal = list(kernel.entry_block.arguments)
             with ir.InsertionPoint.at_block_begin(kernel.entry_block), kernel.location:
                 for i in same[:-1]:
@@ -153,6 +152,7 @@ class _Planner:
         type_ = value.type
         with ir.InsertionPoint(self.main), self.main.location:
             kernel = func.FuncOp(name, ([type_, type_], []), visibility="private")
+            self.named[name] = kernel
             kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
             kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(type_.shape))
             kernel.attributes["nova.work"] = _i64(prod(type_.shape))

@@ -26,7 +26,9 @@ class ShareKernels(Pass):
         copies = []
         for kernel in kernels(module):
             name = kernel.name.value
-            body = kernel.operation.get_asm(assume_verified=True).replace(f"@{name}(", "@(", 1)
+            # In local scope: else every kernel looks for aliases in the whole module.
+            text = kernel.operation.get_asm(assume_verified=True, use_local_scope=True)
+            body = text.replace(f"@{name}(", "@(", 1)
             kept = first.setdefault(body, name)
             if kept != name:
                 renamed[name] = kept

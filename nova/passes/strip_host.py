@@ -1,4 +1,4 @@
-"""`strip-host`: leaves only the kernels, for code generation."""
+"""`strip-host`: leaves only the kernels and what they share, for code generation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
-from nova.mlir.walk import functions, require_buffers
+from nova.mlir.walk import kernels, require_buffers
 from nova.passes.base import Pass
+from nova.schedules.shared import SHARED
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,10 @@ class StripHost(Pass):
         require_buffers(module)
         for op in list(module.body.operations):
             op = op.operation
-            if op.name == "memref.global" or (
-                op.name == "func.func" and "nova.kernel" not in op.attributes
-            ):
+            code = "nova.kernel" in op.attributes or SHARED in op.attributes
+            if op.name == "memref.global" or (op.name == "func.func" and not code):
                 op.erase()
-        for kernel in functions(module):
+        for kernel in kernels(module):
             _flatten_empty_arguments(kernel)
 
 

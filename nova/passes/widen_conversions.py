@@ -30,9 +30,9 @@ class WidenConversions(Pass):
             if (op.name in _FROM_INTEGER and _is_short(op.results[0].type))
             or (op.name in _TO_INTEGER and _is_short(op.operands[0].type))
         ]
-        single = ir.F32Type.get()
         for op in found:
             source, target = op.operands[0], op.results[0].type
+            single = _like(target, ir.F32Type.get())
             with ir.InsertionPoint(op), op.location:
                 if op.name in _FROM_INTEGER:
                     value = arith.truncf(target, _FROM_INTEGER[op.name](single, source))
@@ -43,4 +43,10 @@ class WidenConversions(Pass):
 
 
 def _is_short(type_: Any) -> bool:
-    return isinstance(type_, ir.F16Type | ir.BF16Type)
+    element = type_.element_type if isinstance(type_, ir.VectorType) else type_
+    return isinstance(element, ir.F16Type | ir.BF16Type)
+
+
+def _like(type_: Any, element: Any) -> Any:
+    """`element`, or a vector of it where `type_` is a vector."""
+    return ir.VectorType.get(type_.shape, element) if isinstance(type_, ir.VectorType) else element

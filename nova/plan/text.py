@@ -83,7 +83,10 @@ def _print_arg(arg: Arg) -> str:
     if not isinstance(arg, Literal):
         return str(arg)
     array = np.ascontiguousarray(arg.array)
-    splat = array.size and array.tobytes() == array.reshape(-1)[:1].tobytes() * array.size
+    data = array.tobytes()
+    first = data[: array.itemsize]
+    # Large constants are seldom all the same, and then the last one says so.
+    splat = array.size and data.endswith(first) and data == first * array.size
     if arg.type.rank == 0 or splat:
         item = array.reshape(-1)[0]
         number = item.item() if arg.type.dtype.name != "bf16" else float(item)
@@ -91,7 +94,7 @@ def _print_arg(arg: Arg) -> str:
         back = np.asarray(number).astype(arg.type.dtype.numpy)
         if back.tobytes() == item.tobytes() and np.isfinite(number):
             return f"{arg.type}<{'*' if arg.type.rank else ''}{number!r}>"
-    return f"{arg.type}<x{array.tobytes().hex()}>"
+    return f"{arg.type}<x{data.hex()}>"
 
 
 def _print_attr(value: Any) -> str:

@@ -30,6 +30,7 @@ from nova.errors import (
 from nova.frontends.safetensors import write_layout
 from nova.graph.location import user_location
 from nova.log import enabled
+from nova.runtime import output_pool
 from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
 from nova.runtime.signature import Signature, read_signature
@@ -69,6 +70,7 @@ class Model:
         values: ParamValues | None = None,
     ):
         settle()
+        output_pool.settle()
         self._executable = executable
         self._values = values or no_values(executable.manifest)
         self.name = name

@@ -8,14 +8,21 @@ and one tile is the kernel's ops in order, each restricted to the tile.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, prod
 from typing import Any
 
+from nova.errors import LoweringError, ScheduleError
 from nova.mlir.bindings import arith, ir, memref, scf
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.clone import clone_into
+from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import find_ops
+from nova.schedules.attention import emit_attention, tile_rows
+from nova.schedules.attention_tiles import find_attention
+from nova.schedules.choices import ATTRIBUTE, read_choices
+from nova.schedules.constants import panels_of, read_panels
 from nova.schedules.contraction import (
     emit_block,
     is_worth_packing,
@@ -26,10 +33,15 @@ from nova.schedules.footprint import find_footprint
 from nova.schedules.loops import LoopEmitter, Range, index
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.products import Product, find_product
+from nova.schedules.scratch import Scratch, first_point, is_scratch, shifted
 from nova.targets import Target
 
-_FEW_TILES, _LARGE_TILE, _SHORT = 16, 32_000_000, 64
+_FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
 """A kernel with products gets this many tiles, none below so many operations or so short a side."""
+
+
+_SCRATCH = 256 << 10
+"""Bytes of the stack that a tile keeps its intermediate values in, next to packed operands."""
 
 
 class KernelSchedule:
@@ -40,40 +52,91 @@ class KernelSchedule:
         self.tile_work = tile_work
         self.ops = ops
         self.work = int(kernel.attributes["nova.work"].value)
+        self.choices = read_choices(kernel)
         grid = tuple(kernel.attributes["nova.grid"])
         structured = [op for op in ops if is_structured(op)]
         others = [
-            op
-            for op in ops
-            if not is_structured(op) and op.name not in VIEWS and op.name != "arith.constant"
+            op for op in ops if not is_structured(op) and op.name not in VIEWS and not _is_free(op)
         ]
         if others:
             grid = ()  # what has no structure runs once, in one tile
         nests, self.grid = merge_grid([make_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.nests = dict(zip(structured, nests, strict=True))
+        self.scratch = Scratch.of(ops, self.grid)
+        self.block = kernel.entry_block
         self.skipped: set[Any] = set()
-        self.products = self._find_products()
-        self.tile = self._choose_tile()
+        self.products = self._find_products(kernel)
+        found = {op: find_attention(nest) for op, nest in self.nests.items()}
+        self.attentions = {op: attention for op, attention in found.items() if attention}
+        # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
+        self.scalar_loops = bool(others or self.attentions)
+        try:
+            self._check_choices()
+            self.tile = self.choices.tile or self._choose_tile()
+        except ScheduleError as error:
+            prefix = f"{ATTRIBUTE} of @{kernel.name.value}: "
+            raise error.located(place_of(kernel.location) or "", prefix) from None
         self.tiles = _count(self.grid, self.tile)
-        self.core = "matrix" if self.products else "host" if others else "vector"
+        self.core = "matrix" if self.products or self.attentions else "host" if others else "vector"
         self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
+        if self.scratch.parts:
+            self.nests = {
+                op: self.scratch.localized(nest, self.tile) for op, nest in self.nests.items()
+            }
+            self.products = self._find_products(kernel)
 
     # --- analysis -------------------------------------------------------------------------------
 
-    def _find_products(self) -> dict[Any, Product]:
+    def _find_products(self, kernel: Any) -> dict[Any, Product]:
+        packed = read_panels(kernel)
         products: dict[Any, Product] = {}
         ops = list(self.nests)
         for i, op in enumerate(ops):
             before = ops[i - 1] if i else None
             zeroed = before is not None and _zeroes(before) and _same_output(before, op)
             product = find_product(self.nests[op], accumulate=not zeroed)
+            if product is not None and self.choices.of_product:
+                product = replace(product, spec=replace(product.spec, choices=self.choices))
             if product is None or not is_worth_packing(self.target, product.spec):
                 continue
+            panels = packed.pop(buffer_root(list(op.operands)[1]), None)
+            if panels is not None and panels == panels_of(self.target, product.spec):
+                product = replace(product, spec=replace(product.spec, packed=True))
+            elif panels is not None:
+                packed[op] = panels
             products[op] = product
             if zeroed and not product.spec.accumulate:
                 self.skipped.add(before)  # the product overwrites: no zeros needed
+        if packed:
+            raise LoweringError(
+                f"@{kernel.name.value} has arguments packed for another schedule than its own",
+                where=place_of(kernel.location),
+                hint="run pack-constants for the same target and with the same nova.schedule",
+            )
         return products
+
+    def _check_choices(self) -> None:
+        """ScheduleError for choices about what the kernel does not have."""
+        tile = self.choices.tile
+        if self.choices.of_product and not self.products:
+            raise ScheduleError("the kernel has no matrix product: mr, nv, kc and mc mean nothing")
+        for product in self.products.values():
+            register_shape(self.target, product.spec)  # also where `tile` decides the tile
+        if tile is not None and self.scratch.nbytes(tile) > 4 * _SCRATCH:
+            raise ScheduleError(
+                f"a tile would keep {self.scratch.nbytes(tile)} bytes on the stack",
+                hint=f"{4 * _SCRATCH} is the most",
+            )
+        if tile is not None and (
+            len(tile) != len(self.grid)
+            or any(t > max(1, g) for t, g in zip(tile, self.grid, strict=True))
+        ):
+            grid = "x".join(map(str, self.grid))
+            raise ScheduleError(
+                f"tile={'x'.join(map(str, tile))} does not fit the grid {grid or 'of one point'}",
+                hint="it has a number for each loop of the grid, none above that loop",
+            )
 
     def _choose_tile(self) -> tuple[int, ...]:
         tile = [1] * len(self.grid)
@@ -86,6 +149,11 @@ class KernelSchedule:
                 if loop < len(self.grid):
                     wanted[loop] = max(wanted.get(loop, 1), size)
                     unit[loop] = max(unit.get(loop, 1), least)
+        for attention in self.attentions.values():
+            rows = tile_rows(self.target, attention)
+            for role, loop in attention.roles.items():
+                if loop < len(self.grid):
+                    wanted[loop] = rows if role in "ij" else self.grid[loop]
         for loop, size in wanted.items():
             tile[loop] = min(size, max(1, self.grid[loop]))
         self._share_out(tile, unit)
@@ -95,7 +163,19 @@ class KernelSchedule:
             if i not in wanted:
                 tile[i] = max(1, min(self.grid[i], budget))
                 budget = max(1, budget // tile[i])
+        self._fit_scratch(tile, unit)
         return tuple(tile)
+
+    def _fit_scratch(self, tile: list[int], unit: dict[int, int]) -> None:
+        """Halve the sides of a tile until its intermediate values stay in the cache."""
+        most = min(_SCRATCH, self.target.l2_bytes // 2)
+        while self.scratch.nbytes(tile) > most:
+            half = {i: _up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
+            shorter = {i: size for i, size in half.items() if 0 < size < tile[i]}
+            if not shorter:
+                return
+            longest = max(shorter, key=lambda i: tile[i])
+            tile[longest] = shorter[longest]
 
     def _share_out(self, tile: list[int], unit: dict[int, int]) -> None:
         """Halve the sides of a product's tile while there are few tiles with a lot of work each.
@@ -117,22 +197,37 @@ class KernelSchedule:
     def emit_tile(self, tile: Any) -> None:
         """The code of tile number `tile`, at the insertion point."""
         ranges = self._tile_ranges(tile)
-        self.flat: dict[Any, Any] = {}
+        self.flat = self.scratch.allocate(self.tile, self.block)
         # Numbers that ops are given or use inside: computed here, behind what they are read from.
         mapping: dict[Any, Any] = {}
         for op in self.ops:
-            if op in self.skipped or op.name in VIEWS or op.name == "arith.constant":
+            if op in self.skipped or op.name in VIEWS or _is_free(op):
                 continue
             with op.location:
                 if op in self.products:
                     self._emit_product(self.nests[op], self.products[op], ranges)
+                elif op in self.attentions:
+                    buffers = [self._flat(v) for v in op.operands]
+                    emit_attention(self.target, self.attentions[op], buffers, ranges)
                 elif op in self.nests:
-                    nest = self.nests[op]
                     buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
-                    own = [ranges[i] if i < len(ranges) else None for i in range(len(nest.loops))]
-                    LoopEmitter(nest, buffers, own, mapping).emit()
+                    self._emit_loops(self.nests[op], buffers, ranges, mapping)
                 else:
                     self._emit_nested(clone_into(op, mapping))
+
+    def _emit_loops(
+        self, nest: Nest, buffers: list[Any], ranges: list[Range | None], mapping: dict[Any, Any]
+    ) -> None:
+        own = self.scratch.operands(nest)
+        if own:
+            # Positions count from the tile's first point: there the tile's own buffers begin.
+            for i, buffer in enumerate(buffers):
+                if i not in own:
+                    buffers[i] = shifted(buffer, first_point(nest, i, ranges))
+            ranges = [r and (index(0), arith.subi(r[1], r[0])) for r in ranges]
+        inner = [None] * (len(nest.loops) - len(ranges))
+        emitter = LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target)
+        self.scalar_loops |= not emitter.emit()
 
     def _emit_nested(self, op: Any) -> None:
         """Write out the structured ops inside of a loop or branch, where they stand."""
@@ -140,7 +235,7 @@ class KernelSchedule:
             nest = merge_inner(make_nest(inner), 0)
             with ir.InsertionPoint(inner), inner.location:
                 buffers = [_flatten(buffer_root(v)) for v in inner.operands]
-                LoopEmitter(nest, buffers, [None] * len(nest.loops)).emit()
+                LoopEmitter(nest, buffers, [None] * len(nest.loops), None, self.target).emit()
             inner.erase()
 
     def _tile_ranges(self, tile: Any) -> list[Range | None]:
@@ -173,6 +268,9 @@ class KernelSchedule:
     def _emit_product(self, nest: Nest, product: Product, ranges: list[Range | None]) -> None:
         buffers = [self._flat(v) for v in nest.generic.op.operands]
         offsets = [index(o) for o in nest.offsets]
+        for i in self.scratch.operands(nest):
+            start = first_point(nest, i, ranges)
+            offsets[i] = offsets[i] if start is None else arith.subi(offsets[i], start)
 
         def span(loop: int) -> Range:
             known = ranges[loop] if loop < len(ranges) else None
@@ -197,6 +295,15 @@ class KernelSchedule:
                 scf.YieldOp([])
 
         around(product.around, offsets)
+
+
+def _is_free(op: Any) -> bool:
+    """Whether nothing is done for `op` by itself."""
+    return op.name == "arith.constant" or is_scratch(op)
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
 
 
 def _count(grid: Sequence[int], tile: Sequence[int]) -> int:

@@ -69,7 +69,9 @@ def make_nest(op: Any) -> Nest:
 
 
 def _indexed(generic: Structured) -> frozenset[int]:
-    """The linalg loops whose index the body asks for."""
+    """The linalg loops whose index the body asks for; all of them where it stands for more."""
+    if generic.is_whole:
+        return frozenset(range(len(generic.iterators)))
     return frozenset(
         int(op.operation.attributes["dim"].value)
         for op in generic.block.operations
@@ -100,20 +102,21 @@ def merge_inner(nest: Nest, grid_rank: int) -> Nest:
     return nest
 
 
-def innermost(nest: Nest) -> int:
-    """The loop to put innermost: the one that walks most operands with unit stride.
+def score(nest: Nest, i: int) -> tuple[int, int]:
+    """How good loop `i` is as the innermost: the one that walks most operands with unit stride.
 
     A loop along which operands jump costs more than one along which they stand still; among
     equals the later one (the output's fastest dimension) wins.
     """
+    loop = nest.loops[i]
+    if loop.size == 1:
+        return (-100, i)
+    unit = sum(s == 1 for s in loop.strides)
+    jumps = sum(s not in (0, 1) for s in loop.strides)
+    short = 2 if loop.size < 4 else 0
+    return (2 * unit - 3 * jumps - short, i)
 
-    def score(i: int) -> tuple[int, int]:
-        loop = nest.loops[i]
-        if loop.size == 1:
-            return (-100, i)
-        unit = sum(s == 1 for s in loop.strides)
-        jumps = sum(s not in (0, 1) for s in loop.strides)
-        short = 2 if loop.size < 4 else 0
-        return (2 * unit - 3 * jumps - short, i)
 
-    return max(range(len(nest.loops)), key=score)
+def innermost(nest: Nest) -> int:
+    """The loop to put innermost."""
+    return max(range(len(nest.loops)), key=lambda i: score(nest, i))

@@ -44,6 +44,8 @@ def find_product(nest: Nest, accumulate: bool) -> Product | None:
         if role is None:
             return None
         roles[role].append(i)
+    if not roles["m"]:
+        roles["m"] = _rows_of_one(nest)
     if not (roles["m"] and roles["n"] and roles["k"]):
         return None
     m, n, k = (max(roles[r], key=lambda i: nest.loops[i].size) for r in ("m", "n", "k"))
@@ -61,6 +63,11 @@ def find_product(nest: Nest, accumulate: bool) -> Product | None:
         accumulate or several_k,
     )
     return Product(spec, m, n, k, around)
+
+
+def _rows_of_one(nest: Nest) -> list[int]:
+    """A parallel loop of one turn, as the rows of a matrix that has one."""
+    return [i for i, loop in enumerate(nest.loops) if loop.parallel and loop.size == 1][-1:]
 
 
 def _role(in_a: bool, in_b: bool, in_c: bool, *, parallel: bool) -> str | None:

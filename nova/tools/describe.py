@@ -7,6 +7,7 @@ mapped. All that the commands know about the format is in this module.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import asdict
 from hashlib import sha256
@@ -20,6 +21,11 @@ from nova.artifact.tables import Tables
 from nova.artifact.trust import KEY_BYTES, check_trust, is_signed
 from nova.dtypes import dtype
 from nova.errors import ArtifactError, TrustError
+
+# What a person or tuning has chosen for a kernel, and which of its arguments are packed constants.
+_KERNEL = r"^ *func\.func private @(\w+)\("
+_SCHEDULE = re.compile(_KERNEL + r".*nova\.schedule = \{([^}]*)\}", re.MULTILINE)
+_PACKED = re.compile(_KERNEL + r".*nova\.packed = \[((?:array<[^>]*>(?:, )?)*)\]", re.MULTILINE)
 
 
 def open_trusted(path: str) -> Artifact:
@@ -95,7 +101,7 @@ def describe_variants(artifact: Artifact) -> list[dict[str, Any]]:
 
 
 def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, Any]:
-    tables = artifact.tables(number)
+    tables, loops = artifact.tables(number), _loops(artifact, spec.target)
     missing = artifact.file.missing(number)
     launched = Counter(launch.kernel for launch in tables.launches)
     kernels = [
@@ -118,7 +124,15 @@ def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, An
         "tasks": [asdict(task) for task in tables.tasks],
         "task_graph": _task_graph(tables),
         "options": dict(sorted(spec.options.items())),
+        "schedules": dict(_SCHEDULE.findall(loops)),
+        "packed": dict(_PACKED.findall(loops)),
     }
+
+
+def _loops(artifact: Artifact, target: str) -> str:
+    """The text of the kernels of a variant, which says what was decided about them."""
+    stages = artifact.stages()
+    return stages.get(f"loops@{target}", stages.get("loops", ""))
 
 
 def _task_graph(tables: Tables) -> dict[str, int]:

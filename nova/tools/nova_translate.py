@@ -100,6 +100,12 @@ def _make_parser() -> argparse.ArgumentParser:
         const=True,
         help="let float arithmetic be rearranged (docs/fast-math.md)",
     )
+    add(
+        "--tune",
+        type=float,
+        metavar="SECONDS",
+        help="try schedules on this machine for so long (docs/tuning.md)",
+    )
     return parser
 
 
@@ -135,6 +141,7 @@ def _translate(source: Source, args: argparse.Namespace) -> Translation:
             start_from=args.start_from,
             emit=args.emit,
             fast_math=args.fast_math,
+            tune=args.tune,
             recorder=recorder,
         )
     except NovaError as error:

@@ -72,6 +72,8 @@ _ATTRIBUTES: dict[str, Any] = {
 }
 # Operands that hold integers whatever the type of the others is.
 _INDEX_OPERANDS = ("index", "indices", "seed", "target")
+# A number for each row of the others.
+_ROW_OPERANDS = {"logsumexp", "delta"}
 
 
 def render_ops() -> str:
@@ -167,7 +169,7 @@ def _result(row: Op, operand: DType) -> DType | None:
         operands = [
             Tensor(TensorType(index_shape, dtypes.i64))
             if name in _INDEX_OPERANDS and callable(row.cast)
-            else Tensor(TensorType(shape, operand))
+            else Tensor(TensorType(shape[:-1] if name in _ROW_OPERANDS else shape, operand))
             for name in row.operands[: row.min_operands]
         ]
         try:

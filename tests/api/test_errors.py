@@ -26,8 +26,9 @@ from nova.mlir import walk
 from nova.mlir.context import make_context, parse_module
 from nova.ops import Op
 from nova.ops.table import op
-from nova.passes.base import UpstreamPass, run_pipeline
+from nova.passes.base import UpstreamPass, run_pipeline, run_verified_once
 from nova.plan import parse_plan
+from nova.schedules.choices import parse_choices
 
 A = np.arange(6, dtype="f4").reshape(2, 3)
 READ_ONLY = A.copy()
@@ -136,6 +137,7 @@ MISTAKES = [
     (errors.PassError, lambda: bufferize(FAILING_MODULE), "one-shot-bufferize", ":2:8"),
     (errors.PipelineError, lambda: run_pipeline(parse(""), [UpstreamPass("csee")]), "csee", None),
     (errors.LoweringError, lambda: evaluate([mystery()]), "'mystery' has no numpy", "test_errors"),
+    (errors.ScheduleError, lambda: parse_choices("nr=2"), "a schedule has no 'nr'", None),
     (errors.WorkspaceError, lambda: cramped(), "max_workspace=.* is the least", "test_errors.py"),
     (errors.CodegenError, lambda: check_text("declare float @sinf(float)\n"), "sinf", None),
     (errors.ArtifactError, lambda: nova.load(__file__), "", __file__),
@@ -263,9 +265,9 @@ def test_ctrl_c_during_a_compile(tmp_path, monkeypatch, moment):
         remaining -= 1
         if remaining == -1:
             signal.raise_signal(signal.SIGINT)
-        return run_pipeline(*args, **options)
+        return run_verified_once(*args, **options)
 
-    monkeypatch.setattr(stages, "run_pipeline", interrupted)
+    monkeypatch.setattr(stages, "run_verified_once", interrupted)
     folder = tmp_path / "cache"
     before = cache_statistics()["compiled"]
     with nova.knobs.override(cache_dir=folder):

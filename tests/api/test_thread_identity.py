@@ -93,7 +93,7 @@ def test_mlp_and_its_gradients():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_attention_block_and_its_gradients(dtype):
     width = 64
-    inputs = {"x": np.random.default_rng(2).standard_normal((2, 24, width)).astype(dtype)}
+    inputs = {"x": np.random.default_rng(2).standard_normal((8, 24, width)).astype(dtype)}
     sizes = dict.fromkeys(("wq", "wk", "wv", "wo"), (width, width))
     sizes |= {"g1": (width,), "c1": (width,), "w1": (width, 4 * width), "w2": (4 * width, width)}
     check_model(block_nova, inputs, weights(sizes, dtype))
@@ -102,7 +102,7 @@ def test_attention_block_and_its_gradients(dtype):
 def test_steps_of_a_gpt():
     """Loss and parameters after two steps with AdamW, which change arrays in place."""
     nn.manual_seed(0)
-    model = GPT(Config(vocabulary=64, context=16, width=32, heads=4, layers=1))
+    model = GPT(Config(vocabulary=64, context=16, width=32, heads=4, layers=4))
     optimizer = optim.AdamW(model.parameters(), lr=0.01)
     step = nova.train_step(model, lambda m, x, y: m.loss(x, y), optimizer)
     rng = np.random.default_rng(3)

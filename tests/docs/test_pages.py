@@ -12,7 +12,10 @@ from page_blocks import ROOT, read_blocks, run_python
 import nova
 from nova.tools import nova_opt
 
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *("README.md", "CONTRIBUTING.md", "benchmarks/README.md"),
+    *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+]
 
 
 def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +55,15 @@ def test_deploying_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_running_page() -> None:
     done = run_python("docs/running.md")
     assert (done["weights"] > 1).all(), "the updates of the stream"
+
+
+def test_tuning_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with nova.knobs.override(cache_dir=tmp_path / "cache"):
+        run_python("docs/tuning.md")
+    assert "registers" in capsys.readouterr().out
 
 
 def test_debugging_page() -> None:

@@ -119,14 +119,14 @@ def meaning(artifact: Artifact, sound: Artifact) -> Any:
         counts = HEADER.unpack_from(block)[4:6]
         start = HEADER.size + counts[0] * BUFFER.size
         code = [KERNEL.unpack_from(block, start + i * KERNEL.size)[0] for i in range(counts[1])]
-        grids = [kernel.grid for kernel in tables.kernels]
+        grids = [(kernel.grid, kernel.takes_scratch) for kernel in tables.kernels]
         variants.append(
             (
                 variant.features,
                 file.constants_vaddr(number),
                 variant.constants,
                 (tables.buffers, grids, code, tables.launches, tables.tasks),
-                tables.workspace_size,
+                (tables.workspace_size, tables.scratch_size),
             )
         )
     data = artifact.data

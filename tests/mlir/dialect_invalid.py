@@ -251,6 +251,32 @@ MISTAKES: tuple[Mistake, ...] = (
         "3x4xf32",
         "q (3, 4), k (3, 5), v (3, 4)",
     ),
+    M("attention_logsumexp", "3x4xf32 3x5xf32", "3xf32", "q (3, 4), k (3, 5)"),
+    M(
+        "attention_logsumexp",
+        "3x4xf32 3x4xf32 2x3xf32",
+        "3xf32",
+        "shapes (3, 3) and (2, 3) do not broadcast: axis -2 is 3 and 2",
+    ),
+    M(
+        "attention_gradient",
+        "3x4xf32 3x4xf32 3x4xf32 3x4xf32 3xf32 3xf32",
+        "3x4xf32",
+        "of is 'q', 'k' or 'v', not 'mask'",
+        'of = "mask"',
+    ),
+    M(
+        "attention_gradient",
+        "2x4xf32 3x4xf32 3x4xf32 3x4xf32 3xf32 2xf32",
+        "3x4xf32",
+        "g (2, 4) is no gradient of a result (3, 4)",
+    ),
+    M(
+        "attention_gradient",
+        "3x4xf32 3x4xf32 3x4xf32 3x4xf32 2xf32 3xf32",
+        "3x4xf32",
+        "logsumexp (2,), delta (3,)",
+    ),
     *_each(
         "mse_loss mae_loss smooth_l1_loss bce_loss bce_with_logits_loss kl_div hinge_loss",
         "2xf32 2xf32",

@@ -143,6 +143,8 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "softmax_columns": Sample("softmax", "f32[2,4]", {"axis": 0}),
         "layer_norm_affine": Sample("layer_norm", "f32[2,4] f32[4] f32[4]"),
         "rms_norm_weight": Sample("rms_norm", "f32[2,4] f32[4]", {"eps": 1e-6}),
+    },
+    "attention": {
         "scaled_dot_product_attention": Sample(
             "scaled_dot_product_attention", "f32[2,3,4] f32[2,3,4] f32[2,3,4]"
         ),
@@ -151,6 +153,12 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         ),
         "attention_masked": Sample(
             "scaled_dot_product_attention", "f32[3,4] f32[3,4] f32[3,4] bool[3,3]"
+        ),
+        "attention_logsumexp": Sample("attention_logsumexp", "f32[2,3,4] f32[2,5,4]"),
+        "attention_gradient": Sample(
+            "attention_gradient",
+            "f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3] f32[2,3]",
+            {"of": "k"},
         ),
     },
     "losses": _all(

@@ -242,7 +242,18 @@ BLOCKS: list[tuple[str, str, Block | bytes]] = [
     ("no block", "tables-size", b""),
     ("half a header", "tables-size", b"NOVATBL1" + bytes(40)),
     ("block magic", "tables-magic", Block(magic=b"NOVATBL2")),
-    ("reserved word", "tables-size", Block(reserved=1)),
+    ("unaligned scratch", "tables-scratch", Block(scratch=1)),
+    ("huge scratch", "tables-scratch", Block(scratch=2**32 - 64)),
+    (
+        "scratch without a size",
+        "tables-scratch",
+        Block(kernels=[(0, 4, 8, 64, 0x201, 1, 1, 4), (0, 2, 8, 64, 0, 1, 1, 0)]),
+    ),
+    (
+        "two flags",
+        "tables-kernel-core",
+        Block(scratch=64, kernels=[(0, 4, 8, 64, 0x301, 1, 1, 4), (0, 2, 8, 64, 0, 1, 1, 0)]),
+    ),
     (
         "no strings",
         "tables-strings",

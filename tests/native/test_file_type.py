@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 import os
+import platform
 import re
 import struct
 import subprocess
@@ -271,6 +272,41 @@ def test_cpu_features_are_those_of_the_target() -> None:
     assert set(found) == set(target.features)
     table = _X86_FLAGS if target.arch == "x86_64" else _ARM_FLAGS
     assert [name for name in table if name in found] == list(found)
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    flags = next(line for line in lines if line.startswith(("flags", "Features"))).split()
+    # The system may refuse AMX to a process.
+    unused = {name for name, flag in table.items() if flag in flags} - set(found)
+    assert unused <= {"amx-tile", "amx-int8", "amx-bf16"}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="AMX is of x86-64")
+def test_amx_is_there_exactly_with_the_permission() -> None:
+    """A process that may not use tiles has none of their features."""
+    script = """
+import ctypes, sys
+prctl = lambda *a: ctypes.CDLL(None, use_errno=True).syscall(158, *a)
+def permitted():
+    mask = ctypes.c_uint64()
+    return prctl(0x1022, ctypes.byref(mask)) == 0 and bool(mask.value >> 18 & 1)
+if sys.argv[1] == "small":  # an alternate stack without room for the tiles in a signal's frame
+    class Stack(ctypes.Structure):
+        _fields_ = [("at", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+    room = ctypes.create_string_buffer(8192)
+    stack = Stack(ctypes.addressof(room), 0, 8192)
+    assert ctypes.CDLL(None).sigaltstack(ctypes.byref(stack), None) == 0
+before = permitted()
+from nova import _native
+amx = [name for name in _native.cpu_features() if name.startswith("amx")]
+assert not before and bool(amx) == permitted()
+print(len(amx))
+"""
+    counts = {}
+    for case in ("plain", "small"):
+        command = [sys.executable, "-c", script, case]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        counts[case] = int(done.stdout)
+    assert counts["small"] == 0
 
 
 def test_variants_that_do_not_run_here() -> None:

@@ -21,6 +21,8 @@ WRAP = ["-Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc,--wrap=realloc"]
         ("test_runtime.c", MEMORY),
         ("test_threads.c", THREADS),
         ("test_threads.c", MEMORY),
+        ("test_blocks.c", THREADS),
+        ("test_blocks.c", MEMORY),
         ("test_executions.c", THREADS),
         ("test_executions.c", MEMORY),
         ("test_many_programs.c", THREADS),

@@ -106,7 +106,7 @@ class Block:
     strings: bytes = b"\0k0\0model.py:3\0"
     workspace: int = 128
     magic: bytes = b"NOVATBL1"
-    reserved: int = 0
+    scratch: int = 0
 
     def pack(self, code: int = 0) -> bytes:
         kernels = [(code, *row[1:]) if row[0] == 0 else row for row in self.kernels]
@@ -135,7 +135,7 @@ class Block:
             )
         ]
         body[:64] = struct.pack(
-            "<8sQQQ8I", self.magic, len(body), self.workspace, 77, *counts, self.reserved
+            "<8sQQQ8I", self.magic, len(body), self.workspace, 77, *counts, self.scratch
         )
         return bytes(body)
 

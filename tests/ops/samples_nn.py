@@ -86,7 +86,77 @@ def _attention(
         return tf.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale)
 
 
+def _attention_scores(q: Any, k: Any, mask: Any, causal: bool, scale: Any) -> Any:
+    scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        is_bool = mask.dtype == torch.bool
+        scores = scores.masked_fill(~mask, -torch.inf) if is_bool else scores + mask
+    if causal:
+        past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~past, -torch.inf)
+    return scores
+
+
+def _attention_logsumexp(
+    q: Any, k: Any, mask: Any = None, causal: bool = False, scale: Any = None
+) -> Any:
+    scores = _attention_scores(q, k, mask, causal, scale)
+    seen = (scores > -torch.inf).any(-1)
+    # The derivative of a logsumexp of nothing but -inf would be NaN, also where it is not used.
+    filled = torch.where(seen[..., None], scores, 0.0)
+    return torch.where(seen, filled.logsumexp(-1), torch.inf)
+
+
+def _attention_gradient(
+    g: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    logsumexp: Any,
+    delta: Any,
+    mask: Any = None,
+    of: str = "q",
+    causal: bool = False,
+    scale: Any = None,
+) -> Any:
+    weights = (_attention_scores(q, k, mask, causal, scale) - logsumexp[..., None]).exp()
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    by_score = weights * (g @ v.transpose(-1, -2) - delta[..., None])
+    if of == "q":
+        return (by_score @ k * scale).sum_to_size(q.shape)
+    if of == "k":
+        return (by_score.transpose(-1, -2) @ q * scale).sum_to_size(k.shape)
+    return (weights.transpose(-1, -2) @ g).sum_to_size(v.shape)
+
+
+_GRADIENT = ((2, 5, 3), (2, 5, 4), (2, 7, 4), (2, 7, 3), (2, 5), (2, 5))
+
 ATTENTION = {
+    "attention_logsumexp": Sample(
+        (
+            case((2, 5, 4), (2, 7, 4)),
+            case((2, 3, 6, 4), (2, 3, 6, 4), causal=True),
+            case((2, 5, 4), (2, 7, 4), Draw((5, 7), "bool")),
+            case((5, 4), (7, 4), Draw((5, 7), "mask"), scale=0.3),
+            case((2, 3, 5, 4), (2, 1, 5, 4), Draw((5, 5), "bool"), causal=True),
+            case((0, 5, 4), (0, 7, 4)),
+        ),
+        _attention_logsumexp,
+        large=(case((4, 33, 16), (4, 33, 16), causal=True),),
+    ),
+    "attention_gradient": Sample(
+        (
+            case(*_GRADIENT, of="q"),
+            case(*_GRADIENT, of="k", causal=True),
+            case(*_GRADIENT, Draw((5, 7), "bool"), of="v"),
+            case(*_GRADIENT, Draw((1, 7), "mask"), of="k", scale=0.3),
+            case((3, 5, 3), (3, 5, 4), (1, 7, 4), (3, 7, 3), (3, 5), (3, 5), of="k"),
+            case((0, 5, 3), (0, 5, 4), (0, 7, 4), (0, 7, 3), (0, 5), (0, 5), of="v"),
+        ),
+        _attention_gradient,
+        dtypes=FLOATS,
+        large=tuple(case(*((4, 33, 16),) * 4, *((4, 33),) * 2, of=of) for of in "qkv"),
+    ),
     "scaled_dot_product_attention": Sample(
         (
             case((2, 5, 4), (2, 7, 4), (2, 7, 3)),
@@ -100,7 +170,7 @@ ATTENTION = {
         ),
         _attention,
         large=(case((4, 33, 16), (4, 33, 16), (4, 33, 16), causal=True),),
-    )
+    ),
 }
 
 # --- losses ---------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from nova.schedules.footprint import Footprint, load_footprint
 from nova.settings import Settings
 from nova.targets import parse_target
 
-_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 Spans = list[tuple[tuple[str, int], int, int]]
 """Bytes [low, high) of spaces."""
 Memory = dict[tuple[str, int], np.ndarray]
@@ -64,7 +64,9 @@ class Loaded:
         record = self.tables.launches[launch]
         addresses = [self._address(number, memory) for number in record.buffers]
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
-        self.entries[record.kernel](pointers, begin, end)
+        # A kernel that takes no scratch memory does not look at the last argument.
+        scratch = aligned_bytes(max(1, self.tables.scratch_size), 0xA5)
+        self.entries[record.kernel](pointers, begin, end, scratch.ctypes.data)
 
     def _address(self, number: int, memory: Memory) -> int:
         space, offset = space_of(self.tables.buffers[number])

@@ -33,7 +33,11 @@ def test_texts_come_back_as_they_were():
         "elsewhere": (b"\1" * 2048).hex(),
         "nul": "\0" + "0,5,l\0" + data.hex() + "\0",
         "plain": "return slot[0]",
+        "two": f'dense<"0x{data.hex()}">, dense<"0x{data.hex()}">',
+        # All that stands at a multiple of 16 is a digit, and not all between.
+        "torn": f"{data.hex()[:1100]}fx{data.hex()[:1102]}" + "abcdefgh" * 400,
     }
+    texts |= {f"at {i}": "-" * i + data.hex()[i:] + "e" * (i % 3) + "<" for i in range(40)}
     constants = b"\0" * 64 + data
     packed = pack_texts(texts, constants)
     back = unpack_texts(packed, memoryview(constants))
@@ -41,6 +45,18 @@ def test_texts_come_back_as_they_were():
     assert back == texts
     with pytest.raises(ArtifactError, match="refers to"):
         unpack_texts(packed, memoryview(constants[:100]))
+
+
+def test_runs_of_digits_are_kept_as_references_wherever_they_stand():
+    data = np.random.default_rng(0).bytes(4096)
+    texts = {
+        f"{i} {j}": f"{'tensor<' * i}{data[:j].hex()}> abcdef dense<0x{data.hex().upper()}>"
+        for i in range(20)
+        for j in (512, 513, 1000)
+    }
+    packed = pack_texts(texts, data)
+    assert unpack_texts(packed, memoryview(data)) == texts
+    assert len(packed) < 4096  # the digits of all texts would be a hundred times that
 
 
 def test_programs_and_tensors_are_pickled_and_copied():

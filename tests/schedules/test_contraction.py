@@ -21,15 +21,18 @@ import pytest
 
 from nova.mlir.bindings import func, ir, passmanager
 from nova.mlir.bindings import llvm as llvm_dialect
+from nova.passes.export_kernels import ExportKernels
+from nova.schedules import contraction
+from nova.schedules.choices import Choices
 from nova.schedules.contraction import (
     Contraction,
-    _tiling,
     emit_block,
     flops,
     is_worth_packing,
     tile_shape,
 )
-from nova.schedules.packing import element_type
+from nova.schedules.tiling import choose_tiling
+from nova.schedules.words import element_type
 from nova.targets import Target, llvm_cpu, parse_target
 
 llvm.initialize_all_targets()
@@ -51,6 +54,12 @@ PIPELINE = ",".join(
         "reconcile-unrealized-casts",
     )
 )
+
+
+@pytest.fixture(autouse=True)
+def packed(monkeypatch):
+    """Products of every size are packed here; test_direct.py has those that are not."""
+    monkeypatch.setattr(contraction, "is_direct", lambda target, spec: False)
 
 
 def _runnable(name: str) -> bool:
@@ -86,9 +95,14 @@ def compile_module(target: Target, spec: Contraction) -> tuple[llvm.ModuleRef, l
                 func.ReturnOp([])
         assert module.operation.verify()
         passmanager.PassManager.parse(f"builtin.module({PIPELINE})").run(module.operation)
+        ExportKernels(target.vector_bits).run(module)
         text = llvm_dialect.translate_module_to_llvmir(module.operation)
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=llvm_cpu(target), features=target.llvm_features(), opt=3, reloc="pic"
+        cpu=llvm_cpu(target),
+        features=target.llvm_features(),
+        opt=3,
+        reloc="pic",
+        codemodel="small",
     )
     lowered = llvm.parse_assembly(_older_floats(text))
     lowered.triple, lowered.data_layout = target.triple, str(machine.target_data)
@@ -195,7 +209,7 @@ def check(kernel: Kernel, ranges_list, seed: int = 0) -> None:
 
 def edges(target: Target, spec: Contraction) -> list[tuple[int, int, int, int]]:
     """Ranges whose extents lie around whole register tiles, at the start and at the end of C."""
-    tiling = _tiling(target, spec)
+    tiling = choose_tiling(target, spec)
     rows = {1, tiling.mr - 1, tiling.mr, tiling.mr + 1, 2 * tiling.mr + 1, spec.m}
     columns = {1, tiling.vl, tiling.nr - 1, tiling.nr, tiling.nr + 1, spec.n}
     extents = itertools.product(
@@ -218,7 +232,9 @@ def test_edges_of_the_register_tile(level, ta, tb):
 def test_depths_around_vectors_and_k_blocks(level, ta):
     target = parse_target(level)
     lanes = target.lanes(32)
-    longest = next(k for k in range(1, 4096) if _tiling(target, dense(29, 67, k)).k_blocks > 1)
+    longest = next(
+        k for k in range(1, 4096) if choose_tiling(target, dense(29, 67, k)).k_blocks > 1
+    )
     depths = {1, lanes - 1, lanes, lanes + 1, longest - 1, longest, 2 * longest + 1}
     for depth in sorted(depths):
         spec = dense(29, 67, depth, ta=ta, tb=not ta)
@@ -271,8 +287,32 @@ def test_f16_widening_is_exact(level):
 def test_accumulates_over_k_blocks(level):
     target = parse_target(level)
     spec = dense(40, 50, 700, tb=True, accumulate=True)
-    assert _tiling(target, spec).k_blocks > 1
+    assert choose_tiling(target, spec).k_blocks > 1
     check(Kernel(target, spec), edges(target, spec)[::5])
+
+
+@pytest.mark.parametrize("accumulate", (False, True))
+@pytest.mark.parametrize("level", LEVELS)
+def test_columns_copied_in_use(level, accumulate):
+    """B is copied by the first row panel, also where a range has more rows than a task."""
+    target = parse_target(level)
+    spec = dense(1200, 75, 19, accumulate=accumulate)
+    tiling = choose_tiling(target, spec)
+    assert tiling.copying
+    assert tiling.mc < spec.m
+    check(Kernel(target, spec), [(0, 1200, 0, 75), (7, 1199, 1, 2 * tiling.nr), (5, 6, 0, 75)])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_contiguous_columns_over_k_blocks(level):
+    """Copied in use where all rows are packed at once, and packed before where they are not."""
+    target = parse_target(level)
+    for mc in (None, 48):
+        spec = replace(dense(100, 50, 700), choices=Choices(mc=mc))
+        tiling = choose_tiling(target, spec)
+        assert tiling.k_blocks > 1
+        assert tiling.copying == (mc is None)
+        check(Kernel(target, spec), edges(target, spec)[::5])
 
 
 @pytest.mark.parametrize("accumulate", (False, True))
@@ -334,7 +374,8 @@ def test_result_does_not_depend_on_the_cut(level):
 def test_calls_no_library(level, types):
     lowered, machine = compile_module(parse_target(level), dense(64, 48, 64, types=types))
     calls = re.findall(r"^\s(?:call\w*|bl)\s+(\S+)", machine.emit_assembly(lowered), re.MULTILINE)
-    assert {c.partition("@")[0] for c in calls} <= {"memcpy", "memset"}
+    others = {c.partition("@")[0] for c in calls if not c.startswith("nova_")}
+    assert others <= {"memcpy", "memset"}
 
 
 def test_work_and_tiles():
@@ -347,7 +388,7 @@ def test_work_and_tiles():
         for spec in (dense(m, n, k), replace(dense(m, n, k), c_strides=(1, max(m, 1)))):
             rows, columns = tile_shape(target, spec)
             assert rows > 0 and columns > 0
-    tiling = _tiling(target, dense(512, 512, 512))
+    tiling = choose_tiling(target, dense(512, 512, 512))
     rows, columns = tile_shape(target, dense(512, 512, 512))
     assert rows % tiling.mr == 0 and columns % tiling.nr == 0
 
@@ -357,6 +398,6 @@ def test_work_and_tiles():
 def test_buffers_are_bounded_and_registers_suffice(level, kind):
     target = parse_target(level)
     for size in (1, 10, 64, 100, 512, 3000):
-        tiling = _tiling(target, dense(size, size, size, types=(kind,) * 3))
-        assert (tiling.a_size + tiling.b_size) * np.dtype(DTYPES[kind]).itemsize <= 512 << 10
+        tiling = choose_tiling(target, dense(size, size, size, types=(kind,) * 3))
+        assert (tiling.a_size + tiling.b_size) * np.dtype(DTYPES[kind]).itemsize <= 1440 << 10
         assert tiling.mr * tiling.nv + tiling.nv + 1 < target.vector_registers

@@ -24,6 +24,8 @@ typedef struct nova_execution {
     unsigned places;         /* threads that a run of it can have */
     _Atomic int32_t reported; /* what a kernel returned in a run that ended with NOVA_TASK_REPORTED */
     uint32_t trace_capacity;
+    char *scratch;           /* an area for each place; NULL when no kernel takes one */
+    size_t scratch_stride;
     struct nova_execution *next;
     void *pointers[]; /* one for each operand of the tables */
 } nova_execution;

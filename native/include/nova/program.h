@@ -18,6 +18,10 @@ typedef void (*nova_kernel)(void *const *buffers, int64_t begin, int64_t end);
 /* One with NOVA_REPORTS: 0, or a number of its own that ends the run with NOVA_TASK_REPORTED. */
 typedef int32_t (*nova_reporting_kernel)(void *const *buffers, int64_t begin, int64_t end);
 
+/* One with NOVA_TAKES_SCRATCH. */
+typedef void (*nova_scratch_kernel)(void *const *buffers, int64_t begin, int64_t end,
+                                    void *scratch);
+
 /* Programs that take less than this many nanoseconds, by the estimate of their tables, run inline on
  * the calling thread, with no synchronization at all. */
 #define NOVA_INLINE_COST UINT64_C(40000)

@@ -25,7 +25,7 @@ typedef struct nova_tables_header {
     uint32_t task_count; /* 0: the launches run in order */
     uint32_t successor_count;
     uint32_t string_size;
-    uint32_t reserved; /* 0 */
+    uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
 } nova_tables_header;
 
 enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3 };
@@ -42,12 +42,19 @@ enum { NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2 };
 /* In `core`: the kernel returns an int32_t, where anything but 0 is an error that ends the run. */
 enum { NOVA_REPORTS = 0x100 };
 
+/* In `core`: the kernel takes a fourth argument, memory of `scratch_size` bytes, 64-byte aligned, that
+ * nobody else uses meanwhile. Not together with NOVA_REPORTS. */
+enum { NOVA_TAKES_SCRATCH = 0x200 };
+
+/* The kind of core in `core`. */
+enum { NOVA_CORE_MASK = 0xff };
+
 typedef struct nova_kernel_record {
     uint64_t code; /* virtual address */
     int64_t grid;  /* tiles */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core; /* one of the three kinds, and NOVA_REPORTS */
+    uint32_t core; /* one of the three kinds, and one of the two flags or none */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;

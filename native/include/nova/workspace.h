@@ -7,6 +7,10 @@
 
 #include "nova/status.h"
 
+/* Fresh memory with arbitrary contents, 64-byte aligned (from 2 MiB on 2 MiB aligned and on huge pages,
+ * where the system has them); NULL when the size is 0. The caller frees it with free(). Thread-safe. */
+nova_status nova_memory_take(uint64_t size, void **memory);
+
 typedef struct nova_pool nova_pool;
 
 /* Makes an empty pool of blocks of `size` bytes; the caller owns *pool. Thread-safe. */
@@ -15,9 +19,8 @@ nova_status nova_pool_create(uint64_t size, nova_pool **pool);
 /* Frees the pool and its idle blocks. NULL is fine. All taken blocks must have been given back. */
 void nova_pool_destroy(nova_pool *pool);
 
-/* Takes a block with arbitrary contents, 64-byte aligned (from 4 MiB on 2 MiB aligned and on huge
- * pages, where the system has them); NULL when the size is 0. The caller holds it alone until it
- * gives it back. Thread-safe. */
+/* Takes a block, such as nova_memory_take makes; NULL when the size is 0. The caller holds it alone
+ * until it gives it back. Thread-safe. */
 nova_status nova_pool_take(nova_pool *pool, void **block);
 
 /* Gives back a block of nova_pool_take; NULL is fine. Thread-safe. */

@@ -57,6 +57,13 @@ static PyMethodDef functions[] = {
      "tasks."},
     {"override", module_override, METH_VARARGS,
      "override(threads, policy, pin)\n--\n\nOther values for runs of this thread; 0 and -1: none."},
+    {"configure_outputs", module_configure_outputs, METH_VARARGS,
+     "configure_outputs(limit, seconds)\n--\n\nKeeps up to so many bytes of dropped results for so "
+     "long; 0: none."},
+    {"clear_outputs", module_clear_outputs, METH_NOARGS,
+     "clear_outputs()\n--\n\nGives the memory of all dropped results back to the system."},
+    {"outputs_info", module_outputs_info, METH_NOARGS,
+     "outputs_info()\n--\n\n(limit, idle bytes, idle, live bytes, live, reused, mapped)."},
     {"await_finished", module_await_finished, METH_NOARGS,
      "await_finished()\n--\n\nWaits for submitted runs that ended and that nobody waits for: a "
      "list."},
@@ -101,7 +108,8 @@ PyMODINIT_FUNC PyInit__native(void)
         add_type(module, &image_spec, "Image", &image_type) < 0 ||
         add_type(module, &program_spec, "Program", &program_type) < 0 ||
         add_type(module, &run_spec, "Run", &run_type) < 0 ||
-        add_type(module, &stream_spec, "Stream", &stream_type) < 0 || !init_runs()) {
+        add_type(module, &stream_spec, "Stream", &stream_type) < 0 || !init_runs() ||
+        !init_outputs()) {
         Py_DECREF(module);
         return NULL;
     }

@@ -173,6 +173,13 @@ void raise_in_use(ProgramObject *self, Py_ssize_t index);
  * an exception. */
 bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream);
 
+/* A new array for an output, with arbitrary contents; NULL with an exception. outputs.c */
+PyObject *make_output(const Spec *spec);
+bool init_outputs(void);
+PyObject *module_configure_outputs(PyObject *module, PyObject *args);
+PyObject *module_clear_outputs(PyObject *module, PyObject *unused);
+PyObject *module_outputs_info(PyObject *module, PyObject *unused);
+
 /* Seconds as nanoseconds, 0 for None; false with an exception. */
 bool read_timeout(PyObject *object, uint64_t *timeout_ns);
 

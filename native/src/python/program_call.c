@@ -222,10 +222,7 @@ static bool use_donated(ProgramObject *self, Call *call, Py_ssize_t index, PyObj
 
 static inline bool allocate_output(ProgramObject *self, Call *call, Py_ssize_t index)
 {
-    const Spec *spec = &self->outputs[index];
-    Py_INCREF((PyObject *)spec->descr); /* stolen by the next call */
-    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, spec->descr, spec->rank, spec->dims,
-                                           NULL, NULL, 0, NULL);
+    PyObject *array = make_output(&self->outputs[index]);
     if (array == NULL)
         return false;
     Py_ssize_t slot = call->filled++;

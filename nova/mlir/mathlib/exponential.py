@@ -111,6 +111,19 @@ def exp2(b: Builder, x: Float) -> Float:
     return scale(b, b.mad(r, b.poly(r, b.pick(_EXP2_32, _EXP2_64)), 1.0), n_int)
 
 
+def logistic(b: Builder, x: Float) -> Float:
+    """1 / (1 + e**x), without rounding e**x first."""
+    bound = b.pick(104.0, 746.0)
+    n, r = reduce_ln2(b, x.at_most(bound).at_least(-bound))
+    p = expm1_of_reduced(b, r)
+    first, second = scale_factors(b, n)
+    # Numerator and denominator times 2**-second: nothing overflows. What the sum of 1 and 2**n
+    # loses is put back with p, so that one rounding of the denominator counts.
+    s, one = b.pow2(first), b.pow2(2 * b.layout.bias - second)
+    total = s + one
+    return one / (b.mad(p, s, one - (total - s)) + total)
+
+
 def expm1(b: Builder, x: Float) -> Float:
     n, r = reduce_ln2(b, x.at_least(-50.0).at_most(b.pick(90.0, 711.0)))
     p = expm1_of_reduced(b, r)

@@ -11,6 +11,10 @@ NaN.
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Sequence
+
 from nova.mlir.mathlib.builder import Builder, Float, Int, where
 from nova.mlir.mathlib.double_double import two_sum
 from nova.mlir.mathlib.large_angles import reduce_large
@@ -74,16 +78,18 @@ _COS_64 = (
 )
 
 
+def _total(terms: Sequence[Float]) -> Float:
+    return functools.reduce(operator.add, terms)
+
+
 def _reduce_f32(b: Builder, x: Float) -> tuple[Int, Float, Float]:
     wide, d = x.to_double(), b.double
-    turns = d.const(0.0)
-    for piece in _TURNS:
-        product = wide * piece
-        turns = turns + (product - nearest(d, product))
-    turns = turns - nearest(d, turns)
-    quarters = turns * 4.0
-    n, n_int = d.round_to_int(quarters)
-    exact = (quarters - n) * _PI_2
+    products = [wide * piece for piece in _TURNS]
+    fractions = [product - nearest(d, product) for product in products]
+    n, n_int = d.round_to_int(_total(fractions) * 4.0)
+    # The sum again, with the quarters taken off first: next to a multiple of pi/2 its terms cancel,
+    # and so every step is exact that would have dropped bits of the small rest.
+    exact = _total([n * -0.25, *fractions]) * (4.0 * _PI_2)
     y = exact.to_single(b)
     return n_int.to_width_of(b), y, (exact - y.to_double()).to_single(b)
 

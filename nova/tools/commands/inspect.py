@@ -8,6 +8,7 @@ before anything is shown; the first one that fails is the error.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import Any
 
@@ -42,6 +43,7 @@ def make_tables(found: dict[str, Any]) -> list[Table]:
     """The description of a file as tables."""
     tables = [_summary(found), _signature(found), _variants(found), _tasks(found)]
     tables += [_kernels(variant) for variant in found["variants"]]
+    tables += [_schedules(found), _packed(found)]
     tables += [_features(found), _weights(found), _devices(found), _sections(found), _key(found)]
     return tables
 
@@ -141,6 +143,22 @@ def _kernels(variant: dict[str, Any]) -> Table:
         for k in variant["kernels"]
     ]
     return Table(f"kernels for {variant['target']}", header, rows)
+
+
+def _schedules(found: dict[str, Any]) -> Table:
+    rows = [(v["target"], k, s) for v in found["variants"] for k, s in v["schedules"].items()]
+    return Table("chosen schedules", ("target", "kernel", "schedule"), rows)
+
+
+def _packed(found: dict[str, Any]) -> Table:
+    rows = [
+        (v["target"], kernel, *numbers)
+        for v in found["variants"]
+        for kernel, text in v["packed"].items()
+        for numbers in re.findall(r"array<i64: (\d+), (\d+), (\d+)>", text)
+    ]
+    header = ("target", "kernel", "argument", "columns a panel", "blocks")
+    return Table("packed constants", header, rows)
 
 
 def _features(found: dict[str, Any]) -> Table:

@@ -41,8 +41,8 @@ func.func @elu(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 // CHECK-LABEL: func.func @gelu(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
 // CHECK: arith.mulf
-// CHECK: math.erf
 // CHECK: arith.mulf
+// CHECK: math.erf
 // CHECK: arith.addf
 // CHECK: arith.mulf
 // CHECK-NOT: nova.
@@ -71,7 +71,6 @@ func.func @sigmoid(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 // CHECK: math.exp
 // CHECK: arith.addf
 // CHECK: arith.divf
-// CHECK: arith.mulf
 // CHECK-NOT: nova.
 func.func @silu(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
   %0 = "nova.silu"(%arg0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
@@ -132,13 +131,11 @@ func.func @swiglu(%arg0: tensor<2x4xf32>) -> tensor<2x2xf32> {
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
 // CHECK: arith.mulf
 // CHECK: arith.mulf
+// CHECK: arith.subf
 // CHECK: arith.mulf
+// CHECK: math.exp
 // CHECK: arith.addf
-// CHECK: arith.mulf
-// CHECK: math.tanh
-// CHECK: arith.mulf
-// CHECK: arith.addf
-// CHECK: arith.mulf
+// CHECK: arith.divf
 // CHECK-NOT: nova.
 func.func @gelu_tanh(%arg0: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "nova.gelu"(%arg0) {approximate = "tanh"} : (tensor<4xf32>) -> tensor<4xf32>

@@ -64,22 +64,6 @@ func.func @rms_norm_operands() {
 
 // -----
 
-func.func @scaled_dot_product_attention_result(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>, %arg2: tensor<2x3x4xf32>) {
-  // expected-error @+1 {{'nova.scaled_dot_product_attention' op result type is bf16[7,7], must be f32[2,3,4]}}
-  %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) {causal = false, scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<7x7xbf16>
-  return
-}
-
-// -----
-
-func.func @scaled_dot_product_attention_operands() {
-  // expected-error @+1 {{'nova.scaled_dot_product_attention' op takes (q, k, v, mask?), has 0 operands}}
-  %0 = "nova.scaled_dot_product_attention"() {causal = false, scale = 5.000000e-01 : f64} : () -> tensor<2x3x4xf32>
-  return
-}
-
-// -----
-
 func.func @softmax_1(%arg0: tensor<2x4xf32>) {
   // expected-error @+1 {{'nova.softmax' op axis 2 is out of range for a tensor of rank 2}}
   %0 = "nova.softmax"(%arg0) {axis = 2 : i64} : (tensor<2x4xf32>) -> tensor<2x4xf32>
@@ -115,13 +99,5 @@ func.func @layer_norm_2(%arg0: tensor<2x4xf32>, %arg1: tensor<4xf32>) {
 func.func @rms_norm_1(%arg0: tensor<2x4xf32>, %arg1: tensor<3xf32>) {
   // expected-error @+1 {{'nova.rms_norm' op weight or bias (3,): the normalized axes are (4,)}}
   %0 = "nova.rms_norm"(%arg0, %arg1) : (tensor<2x4xf32>, tensor<3xf32>) -> tensor<2x4xf32>
-  return
-}
-
-// -----
-
-func.func @scaled_dot_product_attention_1(%arg0: tensor<3x4xf32>, %arg1: tensor<3x5xf32>, %arg2: tensor<3x4xf32>) {
-  // expected-error @+1 {{'nova.scaled_dot_product_attention' op q (3, 4), k (3, 5), v (3, 4)}}
-  %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) : (tensor<3x4xf32>, tensor<3x5xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
   return
 }

@@ -1,5 +1,6 @@
 // RUN: %nova-opt %s --decompose-composites | %filecheck %s
 // RUN: %nova-opt %s --decompose-composites --mlir-print-debuginfo | %filecheck %s --check-prefix=WHERE
+// RUN: %nova-opt %s --decompose-composites=keep-whole=true | %filecheck %s --check-prefix=KEPT
 
 // A mean is a sum and a division by the count.
 // CHECK-LABEL: func.func @mean(
@@ -66,4 +67,14 @@ func.func @in_place(%x: tensor<4xf32>) -> tensor<f32> {
 func.func @located(%x: tensor<4xf32>) -> tensor<f32> {
   %0 = "nova.mean"(%x) : (tensor<4xf32>) -> tensor<f32> loc("model.py":12:0)
   return %0 : tensor<f32>
+}
+
+// What the schedules have code for is kept on demand; a head that is too wide for them is not.
+// KEPT-LABEL: func.func @kept(
+// KEPT: "nova.scaled_dot_product_attention"(%arg0
+// KEPT: "nova.matmul"
+func.func @kept(%q: tensor<3x4xf32>, %k: tensor<3x4xf32>, %w: tensor<3x257xf32>) -> (tensor<3x4xf32>, tensor<3x257xf32>) {
+  %0 = "nova.scaled_dot_product_attention"(%q, %k, %k) : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+  %1 = "nova.scaled_dot_product_attention"(%w, %w, %w) : (tensor<3x257xf32>, tensor<3x257xf32>, tensor<3x257xf32>) -> tensor<3x257xf32>
+  return %0, %1 : tensor<3x4xf32>, tensor<3x257xf32>
 }

@@ -51,3 +51,29 @@ func.func @remainder(%x: f32, %y: f32) -> f32 {
   %0 = arith.remf %x, %y : f32
   return %0 : f32
 }
+
+// A sigmoid is one function, whose exp is never clamped at 89 where it would overflow; an exp that
+// something else uses stays one, too.
+// CHECK-LABEL: func.func @sigmoid(
+// CHECK-NOT: dense<8.900000e+01>
+// CHECK: arith.divf %{{.*}} : vector<8xf32>
+// CHECK-NOT: dense<8.900000e+01>
+// CHECK: return
+// CHECK-LABEL: func.func @exp_and_sigmoid(
+// CHECK: 8.900000e+01
+// CHECK: arith.divf %{{.*}} : f32
+// CHECK: return
+func.func @sigmoid(%x: vector<8xf32>) -> vector<8xf32> {
+  %one = arith.constant dense<1.0> : vector<8xf32>
+  %0 = math.exp %x : vector<8xf32>
+  %1 = arith.addf %0, %one : vector<8xf32>
+  %2 = arith.divf %one, %1 : vector<8xf32>
+  return %2 : vector<8xf32>
+}
+func.func @exp_and_sigmoid(%x: f32) -> (f32, f32) {
+  %one = arith.constant 1.0 : f32
+  %0 = math.exp %x : f32
+  %1 = arith.addf %0, %one : f32
+  %2 = arith.divf %one, %1 : f32
+  return %0, %2 : f32, f32
+}

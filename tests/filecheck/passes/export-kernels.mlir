@@ -29,3 +29,23 @@ llvm.func @k(%x: !llvm.ptr, %y: !llvm.ptr, %begin: i64, %end: i64) attributes {n
 llvm.func @other(%x: i64) {
   llvm.return
 }
+
+// What kernels share is seen by the objects of the file and by nobody else.
+// CHECK-LABEL: llvm.func hidden @part(
+// CHECK-SAME: "no-builtins", "nounwind", "noinline"
+llvm.func @part(%x: i64) attributes {nova.shared} {
+  llvm.return
+}
+
+// Buffers that place-scratch has placed lie in memory that the entry point takes.
+// CHECK-LABEL: llvm.func @scratch(
+// CHECK-SAME: %[[BUF:.*]]: !llvm.ptr, %[[BEGIN:.*]]: i64, %[[END:.*]]: i64, %[[SCRATCH:.*]]: !llvm.ptr)
+// CHECK: %[[X:.*]] = llvm.load
+// CHECK-NEXT: %[[S0:.*]] = llvm.getelementptr %[[SCRATCH]][0] : (!llvm.ptr) -> !llvm.ptr, i8
+// CHECK-NEXT: %[[S1:.*]] = llvm.getelementptr %[[SCRATCH]][1088] : (!llvm.ptr) -> !llvm.ptr, i8
+// CHECK-NEXT: llvm.call @scratch_body(%[[X]], %[[BEGIN]], %[[END]], %[[S0]], %[[S1]])
+// CHECK: llvm.func internal @scratch_body(
+// CHECK-SAME: !llvm.ptr {llvm.noalias}, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: !llvm.ptr {llvm.align = 64 : i64, llvm.noalias}, %{{.*}}: !llvm.ptr {llvm.align = 64 : i64, llvm.noalias})
+llvm.func @scratch(%x: !llvm.ptr, %begin: i64, %end: i64, %a: !llvm.ptr, %b: !llvm.ptr) attributes {nova.kernel, nova.scratch = array<i64: 0, 1088>} {
+  llvm.return
+}

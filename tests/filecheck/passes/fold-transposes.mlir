@@ -47,3 +47,39 @@ func.func @slice(%a: tensor<9x8xf32>, %b: tensor<8x6xf32>, %c: tensor<4x6xf32>) 
   %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%1, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%c : tensor<4x6xf32>) -> tensor<4x6xf32>
   return %2 : tensor<4x6xf32>
 }
+
+// A matrix that is only needed transposed is made so.
+// CHECK-LABEL: func.func @result
+// CHECK-NOT: linalg.generic
+// CHECK: %[[Z:.*]] = linalg.fill {{.*}} -> tensor<6x4xf32>
+// CHECK: %[[C:.*]] = linalg.contract indexing_maps = [{{.*}}, {{.*}}, #[[T:.*]]] ins(%arg0, %arg1 {{.*}} outs(%[[Z]]
+// CHECK: return %[[C]]
+func.func @result(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %0 = tensor.empty() : tensor<4x6xf32>
+  %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%a, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%1 : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %3 = tensor.empty() : tensor<6x4xf32>
+  %4 = linalg.generic {indexing_maps = [#tr, #id], iterator_types = ["parallel", "parallel"]} ins(%2 : tensor<4x6xf32>) outs(%3 : tensor<6x4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    linalg.yield %in : f32
+  } -> tensor<6x4xf32>
+  return %4 : tensor<6x4xf32>
+}
+
+// It is not when it is needed as it is, too.
+// CHECK-LABEL: func.func @both
+// CHECK: linalg.contract
+// CHECK: linalg.generic
+func.func @both(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>) -> (tensor<4x6xf32>, tensor<6x4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %0 = tensor.empty() : tensor<4x6xf32>
+  %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%a, %b : tensor<4x8xf32>, tensor<8x6xf32>) outs(%1 : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %3 = tensor.empty() : tensor<6x4xf32>
+  %4 = linalg.generic {indexing_maps = [#tr, #id], iterator_types = ["parallel", "parallel"]} ins(%2 : tensor<4x6xf32>) outs(%3 : tensor<6x4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    linalg.yield %in : f32
+  } -> tensor<6x4xf32>
+  return %2, %4 : tensor<4x6xf32>, tensor<6x4xf32>
+}

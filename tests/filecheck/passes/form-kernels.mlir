@@ -157,3 +157,70 @@ func.func @main(%x: tensor<128x64xf32>) -> (tensor<128x64xf32>, tensor<128x64xf3
   %5 = "nova.exp"(%4) : (tensor<128x64xf32>) -> tensor<128x64xf32>
   return %3, %5 : tensor<128x64xf32>, tensor<128x64xf32>
 }
+
+// -----
+
+// Row-wise work in front of a product is a kernel of its own, and so is that behind a large one.
+// CHECK-LABEL: func.func private @kernel_0(
+// CHECK-SAME: nova.grid = array<i64: 128>
+// CHECK-NOT: linalg.generic {{.*}}"parallel", "parallel", "reduction"]
+// CHECK-LABEL: func.func private @kernel_1(
+// CHECK-SAME: nova.grid = array<i64: 128, 512>
+// CHECK: iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK-LABEL: func.func private @kernel_2(
+// CHECK-SAME: nova.grid = array<i64: 128>
+// CHECK: math.exp
+// CHECK-LABEL: func.func @main(
+func.func @main(%x: tensor<128x256xf32>, %w: tensor<256x512xf32>) -> tensor<128x512xf32> {
+  %0 = "nova.softmax"(%x) : (tensor<128x256xf32>) -> tensor<128x256xf32>
+  %1 = "nova.matmul"(%0, %w) : (tensor<128x256xf32>, tensor<256x512xf32>) -> tensor<128x512xf32>
+  %2 = "nova.softmax"(%1) : (tensor<128x512xf32>) -> tensor<128x512xf32>
+  return %2 : tensor<128x512xf32>
+}
+
+// -----
+
+// Where right operands are small the rows go on: scores, softmax and the product behind it.
+// CHECK-LABEL: func.func private @kernel_0(
+// CHECK-SAME: nova.grid = array<i64: 8, 64>
+// CHECK-NOT: func.func private @kernel_1(
+// CHECK-LABEL: func.func @main(
+func.func @main(%q: tensor<8x64x32xf32>, %k: tensor<8x32x64xf32>, %v: tensor<8x64x32xf32>) -> tensor<8x64x32xf32> {
+  %0 = "nova.matmul"(%q, %k) : (tensor<8x64x32xf32>, tensor<8x32x64xf32>) -> tensor<8x64x64xf32>
+  %1 = "nova.softmax"(%0) : (tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+  %2 = "nova.matmul"(%1, %v) : (tensor<8x64x64xf32>, tensor<8x64x32xf32>) -> tensor<8x64x32xf32>
+  return %2 : tensor<8x64x32xf32>
+}
+
+// -----
+
+// The gradient of a weight is made where the weight is updated, behind what reads the old weight.
+// CHECK-LABEL: func.func private @kernel_0(
+// CHECK-SAME: nova.grid = array<i64: 64, 256>
+// CHECK-NOT: arith.subf
+// CHECK-LABEL: func.func private @kernel_1(
+// CHECK-SAME: nova.grid = array<i64: 256, 256>
+// CHECK: iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: arith.subf
+// CHECK-LABEL: func.func @main(
+func.func @main(%x: tensor<64x256xf32>, %g: tensor<64x256xf32>, %w: tensor<256x256xf32>) -> (tensor<64x256xf32>, tensor<256x256xf32>) attributes {nova.inputs = 2 : i64, nova.updates = array<i64: 2>} {
+  %0 = "nova.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<64x256xf32>) -> tensor<256x64xf32>
+  %1 = "nova.matmul"(%0, %g) : (tensor<256x64xf32>, tensor<64x256xf32>) -> tensor<256x256xf32>
+  %2 = "nova.sub"(%w, %1) : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %3 = "nova.matmul"(%g, %w) : (tensor<64x256xf32>, tensor<256x256xf32>) -> tensor<64x256xf32>
+  return %3, %2 : tensor<64x256xf32>, tensor<256x256xf32>
+}
+
+// -----
+
+// Zeros that are also read as a value: the product has its own and is given none.
+// CHECK-LABEL: func.func private @kernel_{{.*}}(%{{[a-z0-9]*}}: tensor<128x64xf32>, %{{[a-z0-9]*}}: tensor<64x128xf32>) -> tensor<128x128xf32>
+// CHECK-SAME: nova.grid = array<i64: 128, 128>
+// CHECK: iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK-LABEL: func.func @main(
+func.func @main(%x: tensor<128x64xf32>, %w: tensor<64x128xf32>, %i: tensor<4xi64>, %u: tensor<4x128xf32>) -> (tensor<128x128xf32>, tensor<128x128xf32>) {
+  %z = "nova.constant"() {value = dense<0.0> : tensor<128x128xf32>} : () -> tensor<128x128xf32>
+  %0 = "nova.index_add"(%z, %i, %u) {axis = 0 : i64} : (tensor<128x128xf32>, tensor<4xi64>, tensor<4x128xf32>) -> tensor<128x128xf32>
+  %1 = "nova.matmul"(%x, %w) : (tensor<128x64xf32>, tensor<64x128xf32>) -> tensor<128x128xf32>
+  return %0, %1 : tensor<128x128xf32>, tensor<128x128xf32>
+}

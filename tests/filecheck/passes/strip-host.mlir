@@ -15,3 +15,9 @@ func.func @main(%ws: memref<0xi8>) {
   call @k(%0, %c0, %c0) : (memref<2xf32>, index, index) -> ()
   return
 }
+
+// What kernels call is code as well.
+// CHECK: func.func private @part() attributes {nova.shared}
+func.func private @part() attributes {nova.shared} {
+  return
+}

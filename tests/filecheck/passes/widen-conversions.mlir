@@ -22,3 +22,11 @@ func.func @wide(%x: i64) -> f64 {
   %0 = arith.uitofp %x : i64 to f64
   return %0 : f64
 }
+
+// CHECK-LABEL: func.func @vectors
+// CHECK: %[[W:.*]] = arith.sitofp %{{.*}} : vector<8xi32> to vector<8xf32>
+// CHECK-NEXT: arith.truncf %[[W]] : vector<8xf32> to vector<8xbf16>
+func.func @vectors(%x: vector<8xi32>) -> vector<8xbf16> {
+  %0 = arith.sitofp %x : vector<8xi32> to vector<8xbf16>
+  return %0 : vector<8xbf16>
+}

@@ -1,0 +1,271 @@
+"""Attention and what its gradient is made of: composites with torch's meaning.
+
+`nova.ops` registers them. Scores, sums and statistics are f32 for f16 and bf16 operands, and the
+result is rounded once. Where the `whole` column says so a row stays one op to the schedules, which
+never store the scores (`form-attention`, nova/schedules/attention.py); elsewhere, and for every
+second derivative, it is its expansion.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from nova.dtypes import DType, TensorType, accumulator, bool_, float_of, promote, promote_all
+from nova.errors import AttributeValueError, DTypeError, ShapeError
+from nova.ops.nn import as_type, widened
+from nova.ops.rules import Types, broadcast_shapes
+from nova.ops.table import Op, register
+
+Attrs = dict[str, Any]
+
+MOST_FEATURES = 256
+"""Wider heads are decomposed: their blocks would not fit into a core's own cache."""
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+def _mask_type(mask: DType, common: DType) -> DType:
+    if mask is not bool_ and not mask.is_float:
+        raise DTypeError(f"a mask of {mask}", hint="bool: True takes part; float: added")
+    # A float mask meets the scores, which are f32 for f16 and bf16: it keeps its own precision.
+    return bool_ if mask is bool_ else promote(mask, common)
+
+
+def _casts(given: tuple[DType, ...], tensors: int, statistics: int = 0) -> tuple[DType, ...]:
+    """`tensors` operands of one float type, then statistics in its accumulator, then a mask."""
+    common = float_of(promote_all(given[:tensors]))
+    rest = given[tensors + statistics :]
+    return (
+        *(common,) * tensors,
+        *(accumulator(common),) * statistics,
+        *(_mask_type(mask, common) for mask in rest),
+    )
+
+
+def _canon(ins: Types, attrs: Attrs, q: int = 0) -> Attrs:
+    scale = attrs["scale"]
+    if scale is None:
+        features = ins[q].shape[-1] if ins[q].rank else 0
+        scale = 1.0 / sqrt(features) if features else 1.0
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        raise AttributeValueError(f"scale must be a number, not {scale!r}")
+    return {**attrs, "causal": bool(attrs["causal"]), "scale": float(scale)}
+
+
+def _scores_shape(q: TensorType, k: TensorType, mask: Types) -> tuple[int, ...]:
+    if min(q.rank, k.rank) < 2 or q.shape[-1] != k.shape[-1]:
+        raise ShapeError(f"q {q.shape}, k {k.shape}", hint="q is (..., L, E), k (..., S, E)")
+    scores = (*broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
+    if mask and broadcast_shapes(scores, mask[0].shape) != scores:
+        raise ShapeError(f"mask {mask[0].shape} does not broadcast to scores {scores}")
+    return scores
+
+
+def _attention_type(ins: Types, attrs: Attrs) -> TensorType:
+    q, k, v = (t.shape for t in ins[:3])
+    if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
+        raise ShapeError(
+            f"q {q}, k {k}, v {v}",
+            hint="q is (..., L, E), k (..., S, E), v (..., S, V)",
+        )
+    _scores_shape(ins[0], ins[1], ins[3:])
+    return ins[0].with_shape((*broadcast_shapes(q[:-2], k[:-2], v[:-2]), q[-2], v[-1]))
+
+
+def _logsumexp_type(ins: Types, attrs: Attrs) -> TensorType:
+    return TensorType(_scores_shape(ins[0], ins[1], ins[2:])[:-1], accumulator(ins[0].dtype))
+
+
+def _gradient_canon(ins: Types, attrs: Attrs) -> Attrs:
+    if attrs["of"] not in ("q", "k", "v"):
+        raise AttributeValueError(f"of is 'q', 'k' or 'v', not {attrs['of']!r}")
+    return _canon(ins, attrs, q=1)
+
+
+def _gradient_type(ins: Types, attrs: Attrs) -> TensorType:
+    g, q, k, v, logsumexp, delta = ins[:6]
+    out = _attention_type((q, k, v, *ins[6:]), attrs)
+    if g.shape != out.shape:
+        raise ShapeError(f"g {g.shape} is no gradient of a result {out.shape}")
+    if logsumexp.shape != _scores_shape(q, k, ())[:-1] or delta.shape != g.shape[:-1]:
+        raise ShapeError(
+            f"logsumexp {logsumexp.shape}, delta {delta.shape}",
+            hint="logsumexp has a number for each row of scores, delta for each row of g",
+        )
+    return {"q": q, "k": k, "v": v}[attrs["of"]]
+
+
+# --- expansions -----------------------------------------------------------------------------------
+
+
+def _scores(F: Any, q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
+    """The scores in the accumulator's type; -inf where a key takes no part."""
+    wide_q, wide_k = widened(F, q, k)
+    scores = F.matmul(wide_q, F.swapaxes(wide_k, -1, -2)) * scale
+    if mask is not None and mask.dtype is not bool_:
+        scores = scores + as_type(F, mask, scores.dtype)
+    allowed = None if mask is None or mask.dtype is not bool_ else mask
+    if causal:
+        rows, columns = F.arange(q.shape[-2]), F.arange(k.shape[-2])
+        past = F.unsqueeze(rows, 1) >= columns
+        allowed = past if allowed is None else F.logical_and(allowed, past)
+    return scores if allowed is None else F.where(allowed, scores, -np.inf)
+
+
+def _attention(
+    F: Any, q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool, scale: float
+) -> Any:
+    scores = _scores(F, q, k, mask, causal, scale)
+    weights = _weights(F, scores) if scores.shape[-1] and scores.size else scores
+    return as_type(F, F.matmul(weights, *widened(F, v)), q.dtype)
+
+
+def _top(F: Any, scores: Any) -> Any:
+    top = F.detach(F.max(scores, axis=-1, keepdims=True))
+    return F.where(F.eq(top, -np.inf), 0.0, top)
+
+
+def _weights(F: Any, scores: Any) -> Any:
+    """Softmax over the last axis that gives zeros where everything is masked, as torch does."""
+    e = F.exp(scores - _top(F, scores))
+    total = F.sum(e, axis=-1, keepdims=True)
+    return e / F.where(F.eq(total, 0.0), 1.0, total)
+
+
+def _logsumexp(F: Any, q: Any, k: Any, mask: Any = None, *, causal: bool, scale: float) -> Any:
+    scores = _scores(F, q, k, mask, causal, scale)
+    if not scores.size:
+        return F.sum(scores, axis=-1) + np.inf
+    top = _top(F, scores)
+    total = F.sum(F.exp(scores - top), axis=-1)
+    empty = F.eq(total, 0.0)
+    return F.where(empty, np.inf, F.log(F.where(empty, 1.0, total)) + F.squeeze(top, -1))
+
+
+def _score_gradient(
+    F: Any, g: Any, q: Any, k: Any, v: Any, logsumexp: Any, delta: Any, mask: Any, attrs: Attrs
+) -> tuple[Any, Any]:
+    """The weights, and the gradient of the scores before the scale."""
+    weights = F.exp(_scores(F, q, k, mask, **attrs) - F.unsqueeze(logsumexp, -1))
+    wide_g, wide_v = widened(F, g, v)
+    towards = F.matmul(wide_g, F.swapaxes(wide_v, -1, -2))
+    return weights, weights * (towards - F.unsqueeze(delta, -1))
+
+
+def _gradient(
+    F: Any,
+    g: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    logsumexp: Any,
+    delta: Any,
+    mask: Any = None,
+    *,
+    of: str,
+    causal: bool,
+    scale: float,
+) -> Any:
+    attrs = {"causal": causal, "scale": scale}
+    weights, by_score = _score_gradient(F, g, q, k, v, logsumexp, delta, mask, attrs)
+    wide_g, wide_q, wide_k = widened(F, g, q, k)
+    if of == "q":
+        operand, result = q, F.matmul(by_score, wide_k) * scale
+    elif of == "k":
+        operand, result = k, F.matmul(F.swapaxes(by_score, -1, -2), wide_q) * scale
+    else:
+        operand, result = v, F.matmul(F.swapaxes(weights, -1, -2), wide_g)
+    return as_type(F, F.sum_to(result, operand.shape), operand.dtype)
+
+
+def _attention_vjp(
+    F: Any, g: Any, out: Any, q: Any, k: Any, v: Any, mask: Any = None, **attrs: Any
+) -> list[Any]:
+    logsumexp = F.attention_logsumexp(q, k, mask, **attrs)
+    wide_g, wide_out = widened(F, g, out)
+    delta = F.sum(wide_g * wide_out, axis=-1)
+    given = (g, q, k, v, logsumexp, delta, mask)
+    pieces = [F.attention_gradient(*given, of=of, **attrs) for of in ("q", "k", "v")]
+    if mask is None:
+        return pieces
+    if mask.dtype is bool_:
+        return [*pieces, None]
+    _, by_score = _score_gradient(F, *given, attrs)
+    return [*pieces, as_type(F, F.sum_to(by_score, mask.shape), mask.dtype)]
+
+
+# --- what stays one op ----------------------------------------------------------------------------
+
+
+def _fits(*types: TensorType) -> bool:
+    """Whether the schedules take operands (..., rows, features): no empty or very wide ones."""
+    return all(t.size and t.shape[-1] <= MOST_FEATURES for t in types)
+
+
+def _attention_whole(ins: Types, attrs: Attrs) -> bool:
+    return _fits(*ins[:3])
+
+
+def _logsumexp_whole(ins: Types, attrs: Attrs) -> bool:
+    return _fits(*ins[:2])
+
+
+def _gradient_whole(ins: Types, attrs: Attrs) -> bool:
+    # Keys that several heads share would get a sum of gradients: that is decomposed.
+    return _fits(*ins[:4]) and len({t.shape[:-2] for t in ins[:4]}) == 1
+
+
+SMOOTH = frozenset({"smooth"})
+
+ROWS: tuple[Op, ...] = (
+    Op(
+        "scaled_dot_product_attention",
+        "softmax(q @ k.T * scale + mask) @ v; a bool mask says what takes part, `causal` hides the "
+        "future (aligned at the top left), and rows with nothing to see give zeros.",
+        operands=("q", "k", "v", "mask?"),
+        attrs={"causal": False, "scale": None},
+        cast=lambda given: _casts(given, 3),
+        canon=_canon,
+        infer=_attention_type,
+        vjp=_attention_vjp,
+        compose=_attention,
+        whole=_attention_whole,
+        tags=SMOOTH,
+    ),
+    Op(
+        "attention_logsumexp",
+        "log(sum(exp(q @ k.T * scale + mask))) of each row of scores, as in "
+        "`scaled_dot_product_attention`; inf for a row with nothing to see, whose weights "
+        "exp(score - inf) are then 0.",
+        operands=("q", "k", "mask?"),
+        attrs={"causal": False, "scale": None},
+        cast=lambda given: _casts(given, 2),
+        canon=_canon,
+        infer=_logsumexp_type,
+        compose=_logsumexp,
+        whole=_logsumexp_whole,
+        tags=SMOOTH,
+    ),
+    Op(
+        "attention_gradient",
+        "The gradient of `scaled_dot_product_attention` with respect to one of q, k and v (`of`), "
+        "from the gradient g of its result, `attention_logsumexp`, and delta, the sum of g times "
+        "the result along the features.",
+        operands=("g", "q", "k", "v", "logsumexp", "delta", "mask?"),
+        attrs={"of": "q", "causal": False, "scale": None},
+        cast=lambda given: _casts(given, 4, 2),
+        canon=_gradient_canon,
+        infer=_gradient_type,
+        compose=_gradient,
+        whole=_gradient_whole,
+        tags=SMOOTH,
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS)

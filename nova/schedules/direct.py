@@ -1,0 +1,288 @@
+"""Matrix products that read their operands where they lie: small ones, and those with few rows.
+
+In: a `Contraction` for which `is_direct` holds (unit columns of B and C), flat memrefs with
+offsets, and the range of C. Out: a call of a shared function with sizes and strides built in.
+`contraction.py` calls `emit_direct` where copying operands into panels would not pay.
+
+C is computed by register tiles of `mr` rows and `nv` vectors, each for `chunk` steps of k at a
+time. A small product has one chunk. One with few rows goes through all columns before the next
+chunk, so that B, which is read once, is read as a few long streams. An element of C is always the
+old value, or zero, and then the products in the order of k, however the ranges are cut.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.schedules.choices import NO_CHOICES
+from nova.schedules.lanes import has_masks
+from nova.schedules.shared import call_shared
+from nova.schedules.tiling import Contraction, rank_register_tiles, round_up
+from nova.schedules.words import BITS, Index, add, index, loop, mul, splat, sub, vector_type
+from nova.targets import Target
+
+_LEAST_WORK, _MOST_WORK = 256, 1 << 19
+"""Multiply-adds of a small product: plain loops do what is less, panels pay for what is more."""
+
+_FEW_ROWS = 4
+"""A right operand of any size is not copied for so many rows."""
+
+_STREAMS = 8
+"""Steps of k, and rows of B that are read side by side, of a product with few rows."""
+
+_LARGE_RIGHT = 1 << 20
+"""Bytes of B from which on a product with few rows is cut in two: memory is slow for one core."""
+
+
+@dataclass(frozen=True)
+class DirectTile:
+    """`mr` rows of `nv` vectors of `vl` elements, for `chunk` steps of k; columns of a task."""
+
+    mr: int
+    nv: int
+    vl: int
+    chunk: int
+    columns: int
+
+    @property
+    def nr(self) -> int:
+        return self.nv * self.vl
+
+
+def is_direct(target: Target, spec: Contraction) -> bool:
+    """Whether a contraction, whose C has unit columns, is computed without copies of operands."""
+    bits = BITS[spec.acc_type]
+    if not spec.a_type == spec.b_type == spec.acc_type or spec.packed:
+        return False
+    if spec.b_strides[1] != 1 or spec.c_strides[1] != 1 or spec.choices != NO_CHOICES:
+        return False
+    if spec.n < 4 or (spec.n % target.lanes(bits) and not has_masks(target, bits)):
+        return False
+    work = spec.m * spec.n * spec.k
+    return work >= _LEAST_WORK and (spec.m <= _FEW_ROWS or work <= _MOST_WORK)
+
+
+@functools.cache
+def direct_tile(target: Target, spec: Contraction) -> DirectTile:
+    """The tiles of a product that is direct."""
+    bits = BITS[spec.acc_type]
+    vl = target.lanes(bits)
+    while vl // 2 >= spec.n:
+        vl //= 2
+    if spec.m > _FEW_ROWS or spec.m * spec.n * spec.k <= _MOST_WORK // 8:
+        mr, nv = rank_register_tiles(target, spec.m, spec.n, vl)[0]
+        return DirectTile(min(mr, spec.m), nv, vl, spec.k, spec.n)
+    nv = {1: 4, 2: 3}.get(spec.m, 2)
+    columns = spec.n
+    if spec.k * spec.n * bits // 8 >= _LARGE_RIGHT:
+        columns = round_up(-(-spec.n // 2), nv * vl)
+    return DirectTile(spec.m, nv, vl, _STREAMS, columns)
+
+
+def emit_direct(
+    target: Target,
+    spec: Contraction,
+    buffers: tuple[ir.Value, ir.Value, ir.Value],
+    offsets: tuple[ir.Value, ir.Value, ir.Value],
+    ranges: tuple[ir.Value, ir.Value, ir.Value, ir.Value],
+) -> None:
+    """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers."""
+    m_lo, m_hi, n_lo, n_hi = map(_known, ranges)
+    rows, columns = sub(m_hi, m_lo), sub(n_hi, n_lo)
+    (a_row, _), (_, b_column), (c_row, c_column) = spec.a_strides, spec.b_strides, spec.c_strides
+    starts = [
+        add(offsets[0], mul(m_lo, a_row)),
+        add(offsets[1], mul(n_lo, b_column)),
+        add(offsets[2], add(mul(m_lo, c_row), mul(n_lo, c_column))),
+    ]
+    given = [n for n in (rows, columns) if not isinstance(n, int)]
+
+    def body(a: ir.Value, b: ir.Value, c: ir.Value, *numbers: ir.Value) -> None:
+        a_at, b_at, c_at, *rest = numbers
+        unknown = iter(rest)
+        height = rows if isinstance(rows, int) else next(unknown)
+        width = columns if isinstance(columns, int) else next(unknown)
+        _Body(target, spec, (a, a_at), (b, b_at), (c, c_at)).emit(height, width)
+
+    sizes = [str(n) if isinstance(n, int) else "x" for n in (rows, columns)]
+    strides = (*spec.a_strides, spec.b_strides[0], c_row)
+    words = (spec.acc_type, spec.m, spec.n, spec.k, *sizes, *strides)
+    name = "_".join(map(str, ("nova_direct", *words, *(["more"] if spec.accumulate else []))))
+    call_shared(name, buffers, [index(n) for n in (*starts, *given)], 2, body)
+
+
+def _known(value: ir.Value) -> Index:
+    """A constant as the number that it is."""
+    op = value.owner.operation if isinstance(value, ir.OpResult) else None
+    return int(op.attributes["value"].value) if op and op.name == "arith.constant" else value
+
+
+Matrix = tuple[ir.Value, Index]
+"""A buffer, and where in it a matrix begins."""
+
+
+@dataclass(frozen=True)
+class _Body:
+    """The body of one function."""
+
+    target: Target
+    spec: Contraction
+    a: Matrix
+    b: Matrix
+    c: Matrix
+
+    @property
+    def tile(self) -> DirectTile:
+        return direct_tile(self.target, self.spec)
+
+    @property
+    def kind(self) -> ir.VectorType:
+        return vector_type(self.spec.acc_type, self.tile.vl)
+
+    def emit(self, rows: Index, columns: Index) -> None:
+        spec, chunk = self.spec, self.tile.chunk
+        self._chunk(rows, columns, 0, min(chunk, spec.k), fresh=not spec.accumulate)
+        last = spec.k - spec.k % chunk
+        if last > chunk:
+            with loop(chunk, last, chunk) as k:
+                self._chunk(rows, columns, k, chunk, fresh=False)
+        if chunk < spec.k and last < spec.k:
+            self._chunk(rows, columns, last, spec.k - last, fresh=False)
+
+    def _chunk(self, rows: Index, columns: Index, k: Index, depth: int, *, fresh: bool) -> None:
+        """`depth` steps of k from `k` on, for all of C."""
+        tile = self.tile
+
+        def panel(j: Index, nv: int, mask: ir.Value | None) -> None:
+            def some(i: Index, mr: int) -> None:
+                self._tile(i, j, k, (mr, nv), depth, mask, fresh=fresh)
+
+            _rows(rows, tile.mr, some)
+
+        def part(j: Index, nv: int, left: Index) -> None:
+            flags = ir.VectorType.get([tile.vl], ir.IntegerType.get_signless(1))
+            exists = sub(left, (nv - 1) * tile.vl)
+            panel(j, nv, vector.create_mask(flags, [index(exists)]))
+
+        self._columns(columns, panel, part)
+
+    def _columns(
+        self,
+        columns: Index,
+        whole: Callable[[Index, int, ir.Value | None], None],
+        part: Callable[[Index, int, Index], None],
+    ) -> None:
+        """Whole panels of columns, and what is left in vectors, the last one under a mask."""
+        tile = self.tile
+        if isinstance(columns, int):
+            end, left = columns - columns % tile.nr, columns % tile.nr
+            _turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
+            vectors = -(-left // tile.vl)
+            if left and left % tile.vl == 0:
+                whole(end, vectors, None)
+            elif left:
+                part(end, vectors, left)
+            return
+        end = sub(columns, arith.remui(columns, index(tile.nr)))
+        _turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
+        _turns(end, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
+
+    def _tile(
+        self,
+        i: Index,
+        j: Index,
+        k: Index,
+        shape: tuple[int, int],
+        depth: int,
+        mask: ir.Value | None,
+        *,
+        fresh: bool,
+    ) -> None:
+        """One tile of C, of which `mask` says what exists of its last vector."""
+        (mr, nv), vl, spec = shape, self.tile.vl, self.spec
+        a_at = add(self.a[1], add(mul(i, spec.a_strides[0]), mul(k, spec.a_strides[1])))
+        b_at = add(self.b[1], add(mul(k, spec.b_strides[0]), j))
+        c_at = add(self.c[1], add(mul(i, spec.c_strides[0]), j))
+        places = [
+            (add(c_at, r * spec.c_strides[0] + v * vl), mask if v == nv - 1 else None)
+            for r in range(mr)
+            for v in range(nv)
+        ]
+        zero = splat(self.kind, 0.0)
+        sums = [zero if fresh else self._load(self.c[0], at, flags) for at, flags in places]
+
+        def step(at: Index, sums: list[ir.Value]) -> list[ir.Value]:
+            left, right = mul(at, spec.a_strides[1]), mul(at, spec.b_strides[0])
+            return self._step(sums, add(a_at, left), add(b_at, right), shape, mask)
+
+        if depth <= _STREAMS:
+            for at in range(depth):
+                sums = step(at, sums)
+        else:
+            op = scf.ForOp(index(0), index(depth), index(1), sums)
+            with ir.InsertionPoint(op.body):
+                scf.YieldOp(step(op.induction_variable, list(op.inner_iter_args)))
+            sums = list(op.results)
+        for value, (at, flags) in zip(sums, places, strict=True):
+            if flags is None:
+                vector.store(value, self.c[0], [index(at)])
+            else:
+                vector.maskedstore(self.c[0], [index(at)], flags, value)
+
+    def _step(
+        self,
+        sums: list[ir.Value],
+        a_at: Index,
+        b_at: Index,
+        shape: tuple[int, int],
+        mask: ir.Value | None,
+    ) -> list[ir.Value]:
+        """One step of k for a tile."""
+        mr, nv = shape
+        right = [
+            self._load(self.b[0], add(b_at, v * self.tile.vl), mask if v == nv - 1 else None)
+            for v in range(nv)
+        ]
+        result = []
+        for r in range(mr):
+            scalar = memref.load(self.a[0], [index(add(a_at, r * self.spec.a_strides[0]))])
+            left = vector.broadcast(self.kind, scalar)
+            for v in range(nv):
+                total = sums[r * nv + v]
+                if self.target.has_fma:
+                    result.append(vector.fma(left, right[v], total))
+                else:
+                    result.append(arith.addf(total, arith.mulf(left, right[v])))
+        return result
+
+    def _load(self, buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
+        if mask is None:
+            return vector.load(self.kind, buffer, [index(at)])
+        return vector.maskedload(self.kind, buffer, [index(at)], mask, splat(self.kind, 0.0))
+
+
+def _turns(low: Index, high: Index, step: int, body: Callable[[Index], None]) -> None:
+    """A loop; one turn that is known is none."""
+    if isinstance(low, int) and isinstance(high, int) and high - low <= step:
+        if low < high:
+            body(low)
+        return
+    with loop(low, high, step) as at:
+        body(at)
+
+
+def _rows(extent: Index, step: int, body: Callable[[Index, int], None]) -> None:
+    """Rows in steps of `step`; what is left as one step if it is known, else one by one."""
+    if isinstance(extent, int):
+        end: Index = extent - extent % step
+        _turns(0, end, step, lambda i: body(i, step))
+        if extent % step:
+            body(end, extent % step)
+        return
+    end = sub(extent, arith.remui(extent, index(step)))
+    _turns(0, end, step, lambda i: body(i, step))
+    if step > 1:
+        _turns(end, extent, 1, lambda i: body(i, 1))

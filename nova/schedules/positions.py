@@ -1,0 +1,42 @@
+"""Index arithmetic of loop nests: constants, and how an access moves along a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nova.mlir.bindings import arith, ir
+from nova.schedules.nest import Loop
+
+Range = tuple[Any, Any]
+"""The iterations of a loop that a tile runs: first, and one behind the last."""
+
+
+def index(value: int) -> Any:
+    """An index constant."""
+    type_ = ir.IndexType.get()
+    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
+
+
+def advance(bases: Sequence[Any], iv: Any, loop: Loop) -> list[Any]:
+    """Where each operand's access is in iteration `iv` of `loop`; None is position 0."""
+    return [_moved(base, iv, stride) for base, stride in zip(bases, loop.strides, strict=True)]
+
+
+def at(base: Any) -> Any:
+    """A position as a value."""
+    return index(0) if base is None else base
+
+
+def shifted(base: Any, by: int) -> Any:
+    """A position some elements later."""
+    if by == 0:
+        return at(base)
+    return index(by) if base is None else arith.addi(base, index(by))
+
+
+def _moved(base: Any, iv: Any, stride: int) -> Any:
+    if stride == 0:
+        return base
+    step = iv if stride == 1 else arith.muli(iv, index(stride))
+    return step if base is None else arith.addi(base, step)

@@ -1,0 +1,219 @@
+"""How a contraction is cut: register tile, cache blocks, and the tile of C of one task.
+
+In: a target and a `Contraction`, whose `choices` may override numbers; out: a `Tiling`, and
+the tile of a task. `contraction.py` emits by it, and the schedules of kernels ask for the tile.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass, replace
+
+from nova.errors import ScheduleError
+from nova.schedules.choices import NO_CHOICES, Choices
+from nova.schedules.words import BITS
+from nova.targets import Target
+
+_B_BYTES, _MOST_A_BYTES = 1 << 20, 384 << 10
+"""The most that packed columns of B take, in the cache that cores share, and packed rows of A."""
+
+_MOST_ROWS, _MOST_COLUMNS = 1024, 512
+"""Of a task: A is then packed for 512 columns and B for 1024 rows, at a few percent of the time."""
+
+_SMALL_TILE, _LARGE_TILE = 16_000_000, 100_000_000
+"""Multiply-adds of a task: one is cut in two to have two of at least half the first number, and in
+four to have four of at least half the second."""
+
+_ODD_TILE_GAIN = 0.96
+"""Another register tile than the largest must take less than this share of its time: products of a
+program that have the same one share its functions."""
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
+
+    `choices` are what somebody has decided about its tiling; the rest follows from the sizes. With
+    `packed`, B lies in panels already (constants.py), and its strides say how it lay before.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_strides: tuple[int, int]
+    b_strides: tuple[int, int]
+    c_strides: tuple[int, int]
+    a_type: str
+    b_type: str
+    acc_type: str
+    accumulate: bool
+    choices: Choices = NO_CHOICES
+    packed: bool = False
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a contraction is cut; a function of the target and the contraction alone.
+
+    `mr` rows of `nv` vectors of `vl` elements are a register tile; k is cut into `k_blocks` of at
+    most `kc`; `mc` rows and `nc` columns are packed at a time; `rows` and `columns` are a task.
+    """
+
+    vl: int
+    mr: int
+    nv: int
+    k_blocks: int
+    kc: int
+    mc: int
+    nc: int
+    rows: int
+    columns: int
+    copying: bool
+    """Whether all rows of a task are packed at once, and columns of B while the first use them."""
+
+    @property
+    def nr(self) -> int:
+        return self.nv * self.vl
+
+    @property
+    def a_size(self) -> int:
+        """Elements of packed rows of A, and a vector that the last panel may write past its end."""
+        return self.mc * self.kc + self.vl
+
+    @property
+    def b_size(self) -> int:
+        return (self.nr if self.copying else self.nc) * self.kc
+
+
+def round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def with_unit_columns(spec: Contraction) -> Contraction:
+    """The contraction, transposed if that makes the columns of C the contiguous ones."""
+    rows_first = spec.c_strides[0] == 1 and spec.m > 1
+    columns_first = spec.c_strides[1] == 1 and spec.n > 1
+    if not rows_first or columns_first:
+        return spec
+    return replace(
+        spec,
+        m=spec.n,
+        n=spec.m,
+        a_strides=spec.b_strides[::-1],
+        b_strides=spec.a_strides[::-1],
+        c_strides=spec.c_strides[::-1],
+        a_type=spec.b_type,
+        b_type=spec.a_type,
+    )
+
+
+@functools.cache
+def choose_tiling(target: Target, spec: Contraction) -> Tiling:
+    """The tiling of a contraction whose C has unit columns, or neither."""
+    bits, choices = BITS[spec.acc_type], spec.choices
+    vl, size = target.lanes(bits), bits // 8
+    mr, nv = _register_tile(target, spec.m, spec.n, vl)
+    if choices.mr is not None or choices.nv is not None:
+        mr, nv = choices.mr or mr, choices.nv or nv
+        _check_registers(target, mr, nv)
+    # A column panel takes most of L1, next to one row panel that streams through.
+    depth = choices.kc or min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
+    k_blocks = max(1, -(-spec.k // depth))
+    kc = max(1, -(-spec.k // k_blocks))
+    rows, columns = _task_tile(spec, mr, nv * vl)
+    nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
+    budget = min(target.l2_bytes * 3 // 8, _MOST_A_BYTES) // size
+    most = max(1, budget // kc // mr)
+    if choices.mc is not None or choices.kc is not None:
+        wanted = -(-(choices.mc or 1) // mr)
+        if wanted > most or kc * mr > budget:
+            raise ScheduleError(
+                f"packed panels of mc={wanted * mr} rows and kc={kc} are more than a task may hold",
+                hint=f"kc * mc is at most {budget} here",
+            )
+        most = wanted if choices.mc is not None else most
+    pieces = max(1, -(-rows // (most * mr)))
+    mc = round_up(max(1, -(-rows // pieces)), mr)
+    copying = pieces == 1 and _is_copied_in_use(spec)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying)
+
+
+def _is_copied_in_use(spec: Contraction) -> bool:
+    """Whether rows of B are contiguous and of the type that they are multiplied in."""
+    return spec.b_strides[1] == 1 and spec.b_type == spec.acc_type and not spec.packed
+
+
+def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
+    """Rows and columns of C that one task should compute: whole register tiles.
+
+    A task packs its rows of A and its columns of B once, so tiles are large enough to keep the
+    copying at a few percent. A product of few tiles is cut for two cores if it is worth two tasks,
+    and for four where a quarter still is large.
+    """
+    rows, columns = _even(spec.m, _MOST_ROWS, mr), _even(spec.n, _MOST_COLUMNS, nr)
+
+    def tiles() -> int:
+        return -(-spec.m // rows) * -(-spec.n // columns)
+
+    for wanted, size in ((2, _SMALL_TILE), (4, _LARGE_TILE)):
+        while tiles() < wanted and rows * columns * spec.k >= size:
+            half_rows, half_columns = round_up(rows // 2, mr), round_up(columns // 2, nr)
+            if rows >= columns and half_rows < rows:
+                rows = half_rows
+            elif half_columns < columns:
+                columns = half_columns
+            else:
+                break
+    while columns < spec.n and 2 * rows * columns * spec.k < _SMALL_TILE:
+        columns += nr
+    return rows, columns
+
+
+def _even(extent: int, most: int, step: int) -> int:
+    """The size of the parts of `extent`, at most `most` each and about equal, in whole steps."""
+    parts = max(1, -(-extent // most))
+    return round_up(max(1, -(-extent // parts)), step)
+
+
+def registers_used(target: Target, mr: int, nv: int) -> int:
+    """Vector registers of a tile of C with what it needs beside; one is for the compiler."""
+    return mr * nv + nv + (2 if target.has_fma else 3)
+
+
+def _check_registers(target: Target, mr: int, nv: int) -> None:
+    used = registers_used(target, mr, nv)
+    if used > target.vector_registers:
+        raise ScheduleError(
+            f"a register tile of mr={mr} rows by nv={nv} vectors takes {used} registers, and "
+            f"{target.name} has {target.vector_registers}"
+        )
+
+
+def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
+    """The tile of C that is held in registers."""
+    ranked = rank_register_tiles(target, m, n, vl)
+    usual = rank_register_tiles(target, 1 << 20, 1 << 20, vl)[0]
+    worth = _ODD_TILE_GAIN * _tile_cost(usual, m, n, vl)
+    return ranked[0] if _tile_cost(ranked[0], m, n, vl) < worth else usual
+
+
+def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[int, int]]:
+    """Rows, and vectors a row, of the tiles that fit into the registers, the best one first.
+
+    A step of k costs the larger of its multiply-adds and its loads (two of each a cycle), and no
+    less than the latency of one; the tile with the least total for the whole of C is best, so a
+    small or odd C wastes little at its edges.
+    """
+    tiles = [(mr, nv) for nv, mr in itertools.product(range(1, 5), range(1, 17))]
+    return sorted(
+        (t for t in tiles if registers_used(target, *t) <= target.vector_registers),
+        key=lambda tile: (_tile_cost(tile, m, n, vl), -tile[0] * tile[1]),
+    )
+
+
+def _tile_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
+    """About the cycles of a step of k for the whole of C."""
+    mr, nv = tile
+    step = max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
+    return -(-m // mr) * -(-n // (nv * vl)) * step

@@ -1,0 +1,176 @@
+"""The search for better schedules: kernel by kernel, decision by decision, until time is up.
+
+In: a module at any stage up to `buffers`, and settings with `tune` seconds. Out: settings without
+`tune` and with the `schedules` that were found. The kernels that take longest come first, and each
+gets a share of the time by what it costs. A variant is taken only if it wins clearly, so that noise
+rarely decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nova import knobs
+from nova.codegen.stages import MLIR_STAGES, copy_module, stages_between
+from nova.errors import ScheduleError, TargetError
+from nova.log import Progress, log, progress
+from nova.mlir.bindings import ir
+from nova.mlir.walk import kernels, main_function
+from nova.passes.base import run_pipeline
+from nova.passes.choose_schedules import kernel_digest
+from nova.passes.pack_constants import constant_arguments
+from nova.passes.plan_tasks import kernel_ns
+from nova.schedules.choices import NO_CHOICES, Choices, read_choices
+from nova.schedules.variants import list_variants, merge
+from nova.settings import Settings
+from nova.targets import parse_target
+from nova.tuning.trial import Trial
+
+_CLEARLY = 0.97
+"""A variant is better if it takes at most this part of the time."""
+
+_WORTH_NS = 2_000.0
+"""Kernels that are estimated to take less, with all their calls, are left as they are."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A kernel to tune: what a run of the program spends in it, by estimate."""
+
+    kernel: Any
+    digest: str
+    ns: float
+    constants: frozenset[int]
+
+
+def tune_settings(
+    module: ir.Module, after: str, settings: Settings, bar: Progress | None = None
+) -> Settings:
+    """Try schedules for `settings.tune` seconds; `module`, at the stage `after`, is used up.
+
+    Shows how far it is on `bar`, or on one of its own.
+    """
+    check_tunable(settings.target)
+    started = time.monotonic()
+    for stage in stages_between(after, "buffers"):
+        run_pipeline(module, MLIR_STAGES[stage](settings))
+    plain = replace(settings, tune=0.0)
+    with progress("tuning", 100) if bar is None else nullcontext(bar) as shown:
+        search = _Search(plain, started, settings.tune, shown)
+        search.run(_candidates(module, plain))
+    return replace(plain, schedules=tuple(search.found))
+
+
+def check_tunable(target: str) -> None:
+    """TargetError unless code for `target` runs on this machine, where it is timed."""
+    wanted, here = parse_target(target), parse_target("cpu")
+    missing = [f for f in wanted.features if f not in here.features]
+    if wanted.arch != here.arch:
+        missing = [wanted.arch]
+    if missing:
+        raise TargetError(
+            f"target {target!r} cannot be tuned on this machine, which lacks {', '.join(missing)}",
+            hint="tune where the program will run, or leave tune out",
+        )
+
+
+def _candidates(module: ir.Module, settings: Settings) -> list[_Candidate]:
+    """The kernels worth tuning, the longest first; kernels are shared, so no two are equal."""
+    main = main_function(module)
+    calls = Counter(
+        op.callee.value for op in main.entry_block.operations if op.operation.name == "func.call"
+    )
+    constants = constant_arguments(module)
+    lowered = copy_module(module)
+    run_pipeline(lowered, MLIR_STAGES["loops"](settings))
+    cost = {k.name.value: kernel_ns(k) for k in kernels(lowered)}
+    found = [
+        _Candidate(k, kernel_digest(k), cost[name] * calls[name], constants.get(name, frozenset()))
+        for k in kernels(module)
+        if cost[name := k.name.value] * calls[name] >= _WORTH_NS
+    ]
+    return sorted(found, key=lambda c: -c.ns)
+
+
+class _Search:
+    """One tuning: its deadline, and the words for `choose-schedules` that it found."""
+
+    def __init__(self, settings: Settings, started: float, seconds: float, bar: Progress):
+        self.settings = settings
+        self.started = started
+        self.seconds = seconds
+        self.bar = bar
+        self.found: list[str] = []
+
+    def run(self, candidates: list[_Candidate]) -> None:
+        rest = sum(c.ns for c in candidates)
+        for number, candidate in enumerate(candidates):
+            now = time.monotonic()
+            left = self.started + self.seconds - now
+            if left <= 0:
+                skipped = len(candidates) - number
+                log("tune", f"time is up: {skipped} of {len(candidates)} kernels were not tried")
+                break
+            share = now + left * candidate.ns / rest
+            rest -= candidate.ns
+            choices = self._tune(candidate, share)
+            if choices.given:
+                self.found.append(f"{candidate.digest}:{choices}")
+        self.found.sort()
+
+    def _tune(self, candidate: _Candidate, end: float) -> Choices:
+        """The best choices for one kernel until `end`; none where its own are as good."""
+        name = f"@{candidate.kernel.name.value}"
+        trial = Trial(candidate.kernel, self.settings, candidate.constants)
+        if trial.refused is not None:
+            log("tune", f"{name}: not tuned: {trial.refused}")
+            return NO_CHOICES
+        target = parse_target(self.settings.target)
+        decisions = list_variants(
+            candidate.kernel, target, self.settings.tile_work, knobs.get("threads")
+        )
+        # What somebody wrote on the kernel is where the search starts.
+        choices = read_choices(candidate.kernel)
+        plain = best = trial.compile(choices) if decisions else None
+        tried = 0
+        for decision in decisions:
+            base = choices
+            for alternative in decision:
+                if time.monotonic() >= end:
+                    break
+                self._show(f"{name}: {tried} tried")
+                wanted = merge(base, alternative)
+                try:
+                    program = trial.compile(wanted)
+                except ScheduleError:
+                    continue  # not every combination fits
+                tried += 1
+                old, new = trial.compare(best, program)
+                # A win counts when it happens twice.
+                if new < _CLEARLY * old and _is_better(trial, best, program):
+                    choices, best = wanted, program
+        if best is plain:
+            log("tune", f"{name}: its schedule stays, {tried} others tried")
+            return NO_CHOICES
+        # Once more against what it was: many small wins may have been luck.
+        old, new = trial.compare(plain, best)
+        verdict = "taken" if new < _CLEARLY * old else "not taken"
+        log(
+            "tune",
+            f"{name}: {choices} takes {new / 1e3:.1f} us instead of {old / 1e3:.1f}, "
+            f"{tried} tried: {verdict}",
+        )
+        return choices if verdict == "taken" else NO_CHOICES
+
+    def _show(self, what: str) -> None:
+        passed = (time.monotonic() - self.started) / self.seconds
+        self.bar.advance(what, min(99, int(100 * passed)))
+
+
+def _is_better(trial: Trial, best: Any, program: Any) -> bool:
+    old, new = trial.compare(best, program)
+    return new < _CLEARLY * old

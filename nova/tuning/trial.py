@@ -1,0 +1,128 @@
+"""One kernel as a program of its own, compiled with given choices and timed.
+
+In: a kernel of a module at the stage `buffers`, and `Choices`. Out: seconds of a run, measured side
+by side with those of another variant: on a machine that does other work as well, only times taken
+at the same time compare. Called by `search.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nova import knobs
+from nova.artifact.format import read_artifact
+from nova.artifact.write import Contents, write_artifact
+from nova.codegen.compile import build_module
+from nova.codegen.signature import read_signature
+from nova.codegen.stages import Recorder
+from nova.mlir.bindings import func, ir, memref
+from nova.runtime.executor import Executable
+from nova.schedules.choices import NO_CHOICES, Choices, write_choices
+from nova.settings import Settings
+from nova.tuning.arguments import make_arguments, why_not_run
+
+_BATCH_NS = 1_000_000
+"""A measurement is at least this long: the clock and a call from Python cost a thousandth."""
+
+_ROUNDS = 7
+
+
+class Trial:
+    """A kernel under test: its arguments, and programs of it with other choices.
+
+    `constants` are the numbers of arguments that are constants of the program, which may be packed
+    before a run; of them, those that are no floats are made up like all others, as indices may be.
+    """
+
+    def __init__(self, kernel: Any, settings: Settings, constants: frozenset[int] = frozenset()):
+        self.kernel = kernel
+        self.settings = settings
+        self.constants = frozenset(i for i in constants if _is_float(kernel.type.inputs[i]))
+        with kernel.operation.context, ir.Location.unknown():
+            signature = read_signature(_one_kernel(kernel, NO_CHOICES, self.constants))
+        self.specs = [replace(spec, donated=True) for spec in signature.args]
+        self.refused = why_not_run(kernel, self.specs)
+        self._fresh: list[np.ndarray] = []
+
+    def compile(self, choices: Choices) -> Any:
+        """The kernel with these choices, ready to be called; ScheduleError for illegal ones."""
+        with self.kernel.operation.context, ir.Location.unknown():
+            module = _one_kernel(self.kernel, choices, self.constants)
+        # What people see of a compile is the program they asked for.
+        with knobs.override(dump=None, log=knobs.get("log") - {"compile", "load"}):
+            variants = build_module(module, [self.settings], Recorder(), after="buffers")
+            data = write_artifact(Contents(variants, tuple(self.specs), ()))
+            return Executable(read_artifact(data)).program
+
+    def compare(self, first: Any, second: Any) -> tuple[float, float]:
+        """Nanoseconds of a run of each, the best of several taken in turn."""
+        if not self._fresh:
+            self._fresh = make_arguments(self.kernel, self.specs)
+        # Each on arguments of its own that start equal: a kernel may change what it is given.
+        pairs = [(program, [a.copy() for a in self._fresh]) for program in (first, second)]
+        counts = [_calibrate(*pair) for pair in pairs]
+        best = [float("inf"), float("inf")]
+        for _ in range(_ROUNDS):
+            for i, (pair, count) in enumerate(zip(pairs, counts, strict=True)):
+                best[i] = min(best[i], _time(*pair, count))
+        return best[0], best[1]
+
+
+def _time(program: Any, arrays: Sequence[np.ndarray], count: int) -> float:
+    started = time.perf_counter_ns()
+    for _ in range(count):
+        program(*arrays)
+    return (time.perf_counter_ns() - started) / count
+
+
+def _calibrate(program: Any, arrays: Sequence[np.ndarray]) -> int:
+    """How many runs a measurement takes; the first run touches memory and is not counted."""
+    program(*arrays)
+    return max(1, int(_BATCH_NS / max(1.0, _time(program, arrays, 1))))
+
+
+def _is_float(type_: Any) -> bool:
+    return isinstance(type_.element_type, ir.F32Type | ir.F64Type)
+
+
+def _one_kernel(kernel: Any, choices: Choices, constants: frozenset[int]) -> ir.Module:
+    """A module at the stage `buffers` whose program is one call of the kernel."""
+    module = ir.Module.create()
+    i64 = ir.IntegerType.get_signless(64)
+    types = list(kernel.type.inputs)
+    given = [type_ for i, type_ in enumerate(types) if i not in constants]
+    with ir.InsertionPoint(module.body):
+        for i in sorted(constants):
+            element = types[i].element_type
+            half = ir.FloatAttr.get(element, 0.5)
+            values = ir.RankedTensorType.get(types[i].shape, element)
+            memref.global_(
+                f"constant_{i}",
+                types[i],
+                sym_visibility="private",
+                initial_value=ir.DenseElementsAttr.get_splat(values, half),
+                constant=True,
+            )
+        copy = kernel.operation.clone()
+        if choices.given:
+            write_choices(copy, choices)
+        workspace = ir.MemRefType.get([0], ir.IntegerType.get_signless(8))
+        main = func.FuncOp("main", ([*given, workspace], []))
+        for name, value in (("inputs", len(given)), ("outputs", 0), ("workspace", 0)):
+            main.attributes[f"nova.{name}"] = ir.IntegerAttr.get(i64, value)
+        block = main.add_entry_block()
+        with ir.InsertionPoint(block):
+            callee = ir.FlatSymbolRefAttr.get(kernel.name.value)
+            rest = iter(block.arguments)
+            operands = [
+                memref.get_global(type_, f"constant_{i}") if i in constants else next(rest)
+                for i, type_ in enumerate(types)
+            ]
+            func.CallOp([], callee, operands)
+            func.ReturnOp([])
+    return module

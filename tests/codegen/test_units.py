@@ -1,0 +1,103 @@
+"""How kernels are divided into LLVM units, and that the division shows in nothing but the time."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import nova
+from nova import knobs
+from nova.codegen.compile import build, translate
+from nova.codegen.llvm import Unit, compile_objects
+from nova.codegen.stages import Recorder, run_stages, start_from_plan
+from nova.errors import CodegenError
+from nova.graph.gradients import gradients
+from nova.plan import Plan, build_plan
+from nova.settings import current_settings
+from nova.targets import parse_target
+
+
+def network() -> Plan:
+    """A training step with products of several shapes, a softmax and a tiny kernel."""
+    x = nova.tensor(np.ones((64, 96), np.float32), name="x")
+    sizes = [96, 130, 128, 10]
+    weights = [
+        nova.tensor(np.full(shape, 0.01, np.float32), name=f"w{i}")
+        for i, shape in enumerate(pairwise(sizes))
+    ]
+    y = x
+    for weight in weights:
+        y = nova.tanh(y @ weight)
+    loss = nova.sum(nova.softmax(y, axis=-1) * y)
+    return build_plan([loss, *gradients(loss, weights)], [x], weights)
+
+
+def units_of(plan: Plan, target: str) -> list[Unit]:
+    settings = current_settings(target=target)
+    recorder = Recorder()
+    module = start_from_plan(plan, recorder)
+    run_stages(module, settings, recorder)
+    return list(translate(module))
+
+
+@pytest.mark.parametrize("target", ["cpu", "x86_64-v3", "x86_64"])
+def test_every_function_is_in_one_unit_and_each_call_has_a_definition(target):
+    units = units_of(network(), target)
+    assert len(units) > 2
+    defined = [set(re.findall(r"^define [^@]*@([\w.]+)\(", u.text, re.M)) for u in units]
+    everything = set().union(*defined)
+    assert sum(map(len, defined)) == len(everything)
+    assert any(name.startswith("nova_multiply") for name in everything)
+    for unit, own in zip(units, defined, strict=True):
+        called = set(re.findall(r"\bcall [^@\n]*@((?:nova|kernel)_\w+)\(", unit.text))
+        assert called <= own | set(unit.calls)
+        assert set(unit.calls) <= everything - own
+
+
+def test_a_unit_without_the_vectorizer_has_no_kernel_with_scalar_loops():
+    settings = current_settings(target="x86_64-v3")
+    recorder = Recorder()
+    module = start_from_plan(network(), recorder)
+    run_stages(module, settings, recorder)
+    scalar = set()
+    for op in module.body.operations:
+        if "nova.scalar_loops" in op.operation.attributes:
+            scalar.add(op.operation.attributes["sym_name"].value)
+    assert scalar
+    units = list(translate(module))
+    assert {unit.vectorize for unit in units} == {True, False}
+    for unit in units:
+        if not unit.vectorize:
+            assert not scalar & set(re.findall(r"^define [^@]*@([\w.]+)\(", unit.text, re.M))
+
+
+def test_the_same_bytes_for_any_number_of_threads():
+    plan, settings = network(), current_settings(target="x86_64-v3")
+    files = []
+    for threads in (1, 2, 5):
+        with knobs.override(threads=threads):
+            files.append(build(plan, settings, {}).data)
+    assert files[0] == files[1] == files[2]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_units_may_come_late_and_objects_keep_their_order(workers):
+    texts = [f"define i32 @f{i}() {{\n  ret i32 {i}\n}}\n" for i in range(7)]
+    objects = compile_objects(
+        (Unit(text, unroll=False) for text in texts), parse_target("x86_64"), workers
+    )
+    assert [f"f{i}".encode() in data for i, data in enumerate(objects)] == [True] * 7
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_error_among_units_is_raised(workers):
+    wrong = "declare void @missing()\ndefine void @f() {\n  call void @missing()\n  ret void\n}\n"
+    good = "define void @g() {\n  ret void\n}\n"
+    units = [Unit(good, unroll=False), Unit(wrong, unroll=False)]
+    with pytest.raises(CodegenError, match="missing"):
+        compile_objects(iter(units), parse_target("x86_64"), workers)
+    units[1] = Unit(wrong, unroll=False, calls=("missing",))
+    assert len(compile_objects(iter(units), parse_target("x86_64"), workers)) == 2

@@ -1,0 +1,95 @@
+// RUN: %nova-opt %s --split-input-file --verify-diagnostics
+
+func.func @scaled_dot_product_attention_result(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>, %arg2: tensor<2x3x4xf32>) {
+  // expected-error @+1 {{'nova.scaled_dot_product_attention' op result type is bf16[7,7], must be f32[2,3,4]}}
+  %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) {causal = false, scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_dot_product_attention_operands() {
+  // expected-error @+1 {{'nova.scaled_dot_product_attention' op takes (q, k, v, mask?), has 0 operands}}
+  %0 = "nova.scaled_dot_product_attention"() {causal = false, scale = 5.000000e-01 : f64} : () -> tensor<2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_logsumexp_result(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x5x4xf32>) {
+  // expected-error @+1 {{'nova.attention_logsumexp' op result type is bf16[7,7], must be f32[2,3]}}
+  %0 = "nova.attention_logsumexp"(%arg0, %arg1) {causal = false, scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x5x4xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @attention_logsumexp_operands() {
+  // expected-error @+1 {{'nova.attention_logsumexp' op takes (q, k, mask?), has 0 operands}}
+  %0 = "nova.attention_logsumexp"() {causal = false, scale = 5.000000e-01 : f64} : () -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @attention_gradient_result(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>, %arg2: tensor<2x3x4xf32>, %arg3: tensor<2x3x4xf32>, %arg4: tensor<2x3xf32>, %arg5: tensor<2x3xf32>) {
+  // expected-error @+1 {{'nova.attention_gradient' op result type is bf16[7,7], must be f32[2,3,4]}}
+  %0 = "nova.attention_gradient"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5) {causal = false, of = "k", scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @attention_gradient_operands() {
+  // expected-error @+1 {{'nova.attention_gradient' op takes (g, q, k, v, logsumexp, delta, mask?), has 0 operands}}
+  %0 = "nova.attention_gradient"() {causal = false, of = "k", scale = 5.000000e-01 : f64} : () -> tensor<2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @scaled_dot_product_attention_1(%arg0: tensor<3x4xf32>, %arg1: tensor<3x5xf32>, %arg2: tensor<3x4xf32>) {
+  // expected-error @+1 {{'nova.scaled_dot_product_attention' op q (3, 4), k (3, 5), v (3, 4)}}
+  %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) : (tensor<3x4xf32>, tensor<3x5xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_logsumexp_1(%arg0: tensor<3x4xf32>, %arg1: tensor<3x5xf32>) {
+  // expected-error @+1 {{'nova.attention_logsumexp' op q (3, 4), k (3, 5)}}
+  %0 = "nova.attention_logsumexp"(%arg0, %arg1) : (tensor<3x4xf32>, tensor<3x5xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @attention_logsumexp_2(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<2x3xf32>) {
+  // expected-error @+1 {{'nova.attention_logsumexp' op shapes (3, 3) and (2, 3) do not broadcast: axis -2 is 3 and 2}}
+  %0 = "nova.attention_logsumexp"(%arg0, %arg1, %arg2) : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<2x3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @attention_gradient_1(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>, %arg3: tensor<3x4xf32>, %arg4: tensor<3xf32>, %arg5: tensor<3xf32>) {
+  // expected-error @+1 {{'nova.attention_gradient' op of is 'q', 'k' or 'v', not 'mask'}}
+  %0 = "nova.attention_gradient"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5) {of = "mask"} : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_gradient_2(%arg0: tensor<2x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>, %arg3: tensor<3x4xf32>, %arg4: tensor<3xf32>, %arg5: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.attention_gradient' op g (2, 4) is no gradient of a result (3, 4)}}
+  %0 = "nova.attention_gradient"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5) : (tensor<2x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3xf32>, tensor<2xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_gradient_3(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>, %arg3: tensor<3x4xf32>, %arg4: tensor<2xf32>, %arg5: tensor<3xf32>) {
+  // expected-error @+1 {{'nova.attention_gradient' op logsumexp (2,), delta (3,)}}
+  %0 = "nova.attention_gradient"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5) : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<2xf32>, tensor<3xf32>) -> tensor<3x4xf32>
+  return
+}

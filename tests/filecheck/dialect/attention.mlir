@@ -1,0 +1,144 @@
+// RUN: %nova-opt %s --decompose-composites --convert-nova-to-linalg | %filecheck %s
+// RUN: %nova-opt %s --decompose-composites | %filecheck %s --check-prefix=PRIMITIVES
+// The ops of the family `attention`: what they are made of, and their loops.
+
+// PRIMITIVES-LABEL: func.func @scaled_dot_product_attention(
+// PRIMITIVES: "nova.permute"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: "nova.max"(
+// PRIMITIVES: "nova.detach"(
+// PRIMITIVES: "nova.eq"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.sub"(
+// PRIMITIVES: "nova.exp"(
+// PRIMITIVES: "nova.sum"(
+// PRIMITIVES: "nova.eq"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.div"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES-NOT: nova.scaled_dot_product_attention
+// CHECK-LABEL: func.func @scaled_dot_product_attention(
+// CHECK: linalg.contract
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.contract
+// CHECK-NOT: nova.
+func.func @scaled_dot_product_attention(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>, %arg2: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
+  %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) {causal = false, scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %0 : tensor<2x3x4xf32>
+}
+
+// PRIMITIVES-LABEL: func.func @attention_causal(
+// PRIMITIVES: "nova.arange"(
+// PRIMITIVES: "nova.reshape"(
+// PRIMITIVES: "nova.arange"(
+// PRIMITIVES: "nova.ge"(
+// PRIMITIVES: "nova.permute"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.max"(
+// PRIMITIVES: "nova.detach"(
+// PRIMITIVES: "nova.eq"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.sub"(
+// PRIMITIVES: "nova.exp"(
+// PRIMITIVES: "nova.sum"(
+// PRIMITIVES: "nova.eq"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.div"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES-NOT: nova.scaled_dot_product_attention
+// CHECK-LABEL: func.func @attention_causal(
+// CHECK: linalg.contract
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
+// CHECK: linalg.contract
+// CHECK-NOT: nova.
+func.func @attention_causal(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) {causal = true, scale = 5.000000e-01 : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// PRIMITIVES-LABEL: func.func @attention_masked(
+// PRIMITIVES: "nova.permute"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.max"(
+// PRIMITIVES: "nova.detach"(
+// PRIMITIVES: "nova.eq"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.sub"(
+// PRIMITIVES: "nova.exp"(
+// PRIMITIVES: "nova.sum"(
+// PRIMITIVES: "nova.eq"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.div"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES-NOT: nova.scaled_dot_product_attention
+// CHECK-LABEL: func.func @attention_masked(
+// CHECK: linalg.contract
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
+// CHECK: linalg.contract
+// CHECK-NOT: nova.
+func.func @attention_masked(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>, %arg3: tensor<3x3xi1>) -> tensor<3x4xf32> {
+  %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2, %arg3) {causal = false, scale = 5.000000e-01 : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x3xi1>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// PRIMITIVES-LABEL: func.func @attention_logsumexp(
+// PRIMITIVES: "nova.permute"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: "nova.max"(
+// PRIMITIVES: "nova.detach"(
+// PRIMITIVES: "nova.eq"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.sub"(
+// PRIMITIVES: "nova.exp"(
+// PRIMITIVES: "nova.sum"(
+// PRIMITIVES: "nova.eq"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES: "nova.log"(
+// PRIMITIVES: "nova.reshape"(
+// PRIMITIVES: "nova.add"(
+// PRIMITIVES: "nova.where"(
+// PRIMITIVES-NOT: nova.attention_logsumexp
+// CHECK-LABEL: func.func @attention_logsumexp(
+// CHECK: linalg.contract
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK-NOT: nova.
+func.func @attention_logsumexp(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x5x4xf32>) -> tensor<2x3xf32> {
+  %0 = "nova.attention_logsumexp"(%arg0, %arg1) {causal = false, scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x5x4xf32>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+
+// PRIMITIVES-LABEL: func.func @attention_gradient(
+// PRIMITIVES: "nova.permute"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: "nova.reshape"(
+// PRIMITIVES: "nova.sub"(
+// PRIMITIVES: "nova.exp"(
+// PRIMITIVES: "nova.permute"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: "nova.reshape"(
+// PRIMITIVES: "nova.sub"(
+// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: "nova.permute"(
+// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: "nova.mul"(
+// PRIMITIVES-NOT: nova.attention_gradient
+// CHECK-LABEL: func.func @attention_gradient(
+// CHECK: linalg.contract
+// CHECK: linalg.contract
+// CHECK: linalg.contract
+// CHECK-NOT: nova.
+func.func @attention_gradient(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>, %arg2: tensor<2x3x4xf32>, %arg3: tensor<2x3x4xf32>, %arg4: tensor<2x3xf32>, %arg5: tensor<2x3xf32>) -> tensor<2x3x4xf32> {
+  %0 = "nova.attention_gradient"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5) {causal = false, of = "k", scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3x4xf32>
+  return %0 : tensor<2x3x4xf32>
+}

@@ -1,0 +1,175 @@
+"""Attention by its schedules: right at every size around a block or panel, on every target.
+
+The reference is torch in f64, written out; a program that is compiled says whether it kept the
+attention whole, and how much memory it needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nova
+from nova import knobs
+from nova.graph.gradients import gradients
+
+TOLERANCE = {np.float32: 4e-5, np.float64: 1e-12}
+
+
+def reference(arrays: list[np.ndarray], g: np.ndarray, mask: Any, causal: bool) -> list[np.ndarray]:
+    """The result and the gradients of q, k and v, in f64."""
+    q, k, v = (torch.from_numpy(a.astype(np.float64)).requires_grad_() for a in arrays)
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if mask is not None:
+        tensor = torch.from_numpy(mask)
+        is_bool = mask.dtype == bool
+        scores = scores.masked_fill(~tensor, -torch.inf) if is_bool else scores + tensor
+    if causal:
+        past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~past, -torch.inf)
+    seen = (scores > -torch.inf).any(-1, keepdim=True)
+    weights = torch.where(seen, torch.where(seen, scores, 0.0).softmax(-1), 0.0)
+    out = weights @ v
+    found = torch.autograd.grad(out, (q, k, v), torch.from_numpy(g.astype(np.float64)))
+    return [t.detach().numpy() for t in (out, *found)]
+
+
+def build(
+    arrays: list[np.ndarray], g: np.ndarray, mask: Any, causal: bool, target: str
+) -> tuple[Any, list[np.ndarray]]:
+    """The program of the result and the gradients, and its inputs."""
+    q, k, v = (nova.tensor(a, requires_grad=True) for a in arrays)
+    inputs, given = [q, k, v, nova.tensor(g)], [*arrays, g]
+    if mask is not None:
+        inputs.append(nova.tensor(mask))
+        given.append(mask)
+    out = nova.scaled_dot_product_attention(q, k, v, *inputs[4:], causal=causal)
+    outputs = [out, *gradients(out, [q, k, v], inputs[3])]
+    return nova.compile(outputs, inputs=inputs, target=target), given
+
+
+def check(
+    batch: tuple[int, ...],
+    rows: int,
+    keys: int,
+    features: tuple[int, int] = (8, 8),
+    mask: str = "",
+    causal: bool = False,
+    target: str = "cpu",
+    dtype: Any = np.float32,
+) -> Any:
+    rng = np.random.default_rng(rows * 1000 + keys)
+    shapes = ((rows, features[0]), (keys, features[0]), (keys, features[1]), (rows, features[1]))
+    *arrays, g = (rng.standard_normal((*batch, *s)).astype(dtype) for s in shapes)
+    hidden: Any = None
+    if mask == "bool":
+        hidden = rng.random((*batch[:1], *(1,) * len(batch[1:]), rows, keys)) > 0.4
+        hidden[..., 0, :] = False  # a row with nothing to see
+    elif mask == "float":
+        hidden = rng.standard_normal((rows, keys)).astype(dtype)
+    program, given = build(arrays, g, hidden, causal, target)
+    text = program.stages["linalg"]
+    assert "nova.attend_point" in text and "nova.attend_gradient_point" in text
+    for got, want in zip(program.run(given), reference(arrays, g, hidden, causal), strict=True):
+        scale = max(1.0, float(np.abs(want).max()))
+        np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE[dtype] * scale)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("target", "causal"), [("cpu", False), ("cpu", True), ("x86_64-v3", True), ("x86_64", False)]
+)
+@pytest.mark.parametrize(
+    ("rows", "keys"),
+    [(1, 1), (5, 5), (16, 16), (63, 65), (64, 64), (65, 63), (128, 129), (1, 130), (130, 7)],
+)
+def test_sizes(rows, keys, causal, target):
+    check((2, 3), rows, keys, causal=causal, target=target)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("features", [(5, 3), (16, 33), (64, 64), (128, 128), (256, 1)])
+def test_features(features, causal):
+    check((3,), 33, 70, features, causal=causal)
+
+
+@pytest.mark.parametrize(
+    ("target", "causal"), [("cpu", False), ("x86_64-v3", True), ("x86_64", False)]
+)
+@pytest.mark.parametrize("mask", ["bool", "float"])
+def test_masks(mask, causal, target):
+    check((2, 3), 65, 130, (16, 16), mask, causal, target)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_many_blocks(causal):
+    """One batch of many rows: the gradient of q is cut along its rows, the others along theirs."""
+    program = check((1, 1), 257, 300, (64, 64), causal=causal)
+    # Two results a row, of a matrix that nobody stores: not even for one head.
+    assert program.workspace_size < 257 * 300 * 4 // 4
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_double_precision(causal):
+    check((1, 3), 65, 70, (24, 40), causal=causal, dtype=np.float64)
+
+
+def test_heads_are_read_where_they_lie():
+    """No copy of a head before, none of the result behind: the workspace is the logsumexp."""
+    batch, rows, heads, features = 2, 17, 3, 8
+    x = np.random.default_rng(0).standard_normal((batch, rows, 3 * heads * features), np.float32)
+    qkv = nova.tensor(x)
+    q, k, v = (
+        nova.swapaxes(nova.reshape(t, (batch, rows, heads, features)), 1, 2)
+        for t in nova.split(qkv, 3, axis=-1)
+    )
+    out = nova.scaled_dot_product_attention(q, k, v)
+    program = nova.compile(nova.flatten(nova.swapaxes(out, 1, 2), -2, -1), inputs=[qkv])
+    assert len(program.kernels) == 1
+    assert program.workspace_size == 0
+    parts = [np.moveaxis(p.reshape(batch, rows, heads, features), 2, 1) for p in np.split(x, 3, -1)]
+    want = reference(parts, np.zeros((batch, heads, rows, features)), None, False)[0]
+    want = np.moveaxis(want, 1, 2).reshape(batch, rows, heads * features)
+    np.testing.assert_allclose(program.run([x]), want, rtol=0, atol=4e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "whole"),
+    [
+        (((2, 5, 256), (2, 7, 256), (2, 7, 4)), True),
+        (((2, 5, 257), (2, 7, 257), (2, 7, 4)), False),
+        (((2, 5, 4), (2, 0, 4), (2, 0, 4)), False),
+        (((2, 3, 5, 4), (2, 1, 7, 4), (7, 4)), True),
+    ],
+)
+def test_what_is_kept_whole(shapes, whole):
+    tensors = [nova.tensor(np.ones(s, np.float32)) for s in shapes]
+    program = nova.compile(nova.scaled_dot_product_attention(*tensors), inputs=tensors)
+    assert ("nova.attend_point" in program.stages["linalg"]) == whole
+
+
+def test_gradients_of_shared_keys_are_decomposed():
+    tensors = [
+        nova.tensor(np.ones(s, np.float32), requires_grad=True)
+        for s in ((2, 3, 5, 4), (2, 1, 7, 4), (2, 1, 7, 4))
+    ]
+    out = nova.scaled_dot_product_attention(*tensors)
+    program = nova.compile(gradients(nova.sum(out), tensors), inputs=tensors)
+    assert "nova.attend_gradient_point" not in program.stages["linalg"]
+
+
+@pytest.mark.parametrize("rows", [65, 300])
+def test_threads_give_the_same_bits(rows):
+    rng = np.random.default_rng(0)
+    *arrays, g = (rng.standard_normal((1, 3, rows, 16), np.float32) for _ in range(4))
+    with knobs.override(task_ns=1000):
+        program, given = build(arrays, g, None, True, "cpu")
+    with knobs.override(threads=1):
+        alone = program.run(given)
+    for threads in (2, 5):
+        with knobs.override(threads=threads):
+            for got, want in zip(program.run(given), alone, strict=True):
+                np.testing.assert_array_equal(got, want)
