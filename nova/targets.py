@@ -1,8 +1,9 @@
 """The machines Nova compiles for: what a target string means, as a frozen record.
 
 In: `cpu`, `x86_64`, `x86_64-v3`, `x86_64-v4`, `aarch64`, or `cuda:sm_80` and the like. Out: a
-`Target` with the triple, the features in LLVM's names and the numbers that schedules tile by. Everybody may import this file; it
-loads neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only when code is generated).
+`Target` with the triple, the features in LLVM's names and the numbers that schedules tile by.
+Everybody may import this file; it loads neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only
+when code is generated).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ not know becomes a call of a function that nobody has: both are looked for first
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from llvmlite import binding as llvmlite
 
@@ -19,7 +18,6 @@ from nova.mlir.bindings import ir, llvm
 from nova.targets import Target
 
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\b.*?\b(\w+)\s*\(?\s*$", re.MULTILINE)
-_ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 
 
 def device_ir(module: ir.Module) -> str:
@@ -63,15 +61,3 @@ def check_ptx(ptx: str) -> str:
             hint="an op reached code generation that no pass expanded",
         )
     return ptx
-
-
-def entries(ptx: str) -> list[str]:
-    """The kernels of a PTX text."""
-    return _ENTRY.findall(ptx)
-
-
-def kernel_operands(launch: Any) -> list[Any]:
-    """The arguments that a `gpu.launch_func` gives its kernel."""
-    sizes = list(launch.attributes["operandSegmentSizes"])
-    before = sum(sizes[:8])
-    return list(launch.operands)[before : before + sizes[8]]

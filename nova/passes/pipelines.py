@@ -43,17 +43,16 @@ from nova.passes.widen_conversions import WidenConversions
 from nova.targets import parse_target
 
 
-def nova_to_linalg() -> list[Pass]:
-    """The nova dialect to fused linalg on tensors."""
+def nova_to_linalg(attention: bool = True) -> list[Pass]:
+    """The nova dialect to fused linalg on tensors; `attention` keeps it in one piece."""
     return [
-        DecomposeComposites(keep_whole=True),
+        DecomposeComposites(keep_whole=attention),
         # Forward and backward expand the same composites: what they share is merged here.
         UpstreamPass("cse"),
         CanonicalizeNova(),
         UpstreamPass("cse"),
         # Forward and backward have the same operands by now.
-        FormAttention(),
-        UpstreamPass("cse"),
+        *([FormAttention(), UpstreamPass("cse")] if attention else []),
         ConvertNovaToLinalg(),
         *linalg_fusion(),
         StructureAttention(),

@@ -150,9 +150,7 @@ class BlockCode:
         nest = elements.nest
         where, own = self._at(nest, parallel, [index(0)] * len(parallel), bases, ivs)
         threads = self.place.threads
-        partial = self._partial(
-            elements, reductions, names, where, own, self.place.thread, threads
-        )
+        partial = self._partial(elements, reductions, names, where, own, self.place.thread, threads)
         totals = []
         for value, name in zip(partial, names, strict=True):
             room = self.partials.get(str(value.type))
@@ -205,9 +203,7 @@ class BlockCode:
             return elements.apply([*elements.load_inputs(bases), *values], ivs)
         loop = scf.ForOp(*ranges[0], values)
         with ir.InsertionPoint(loop.body):
-            where, own = self._at(
-                elements.nest, loops[:1], [loop.induction_variable], bases, ivs
-            )
+            where, own = self._at(elements.nest, loops[:1], [loop.induction_variable], bases, ivs)
             carried = list(loop.inner_iter_args)
             scf.YieldOp(self._carried(elements, loops[1:], ranges[1:], where, own, carried))
         return list(loop.results)
@@ -245,4 +241,3 @@ class BlockCode:
 
 def _parallel_size(nest: Nest, grid_rank: int) -> int:
     return prod(loop.size for loop in nest.loops[grid_rank:] if loop.parallel)
-

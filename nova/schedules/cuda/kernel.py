@@ -157,9 +157,11 @@ class DeviceSchedule:
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
-            lambda value: memref.AllocaOp(
-                ir.MemRefType.get([self._room(value)], value.type.element_type), [], []
-            ).result
+            lambda value: (
+                memref.AllocaOp(
+                    ir.MemRefType.get([self._room(value)], value.type.element_type), [], []
+                ).result
+            )
         )
         number = arith.addi(arith.muli(place.block, index(place.threads)), place.thread)
 

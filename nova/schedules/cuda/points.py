@@ -177,9 +177,7 @@ class PointCode:
         if stride == 0:
             return [elements.load(operand, base)] * self.count
         if not self._is_vector(elements, operand):
-            return [
-                elements.load(operand, shifted(base, k * stride)) for k in range(self.count)
-            ]
+            return [elements.load(operand, shifted(base, k * stride)) for k in range(self.count)]
         kind = ir.VectorType.get([self.count], buffer.type.element_type)
         loaded = vector.load(kind, buffer, [at(base)], alignment=self._bytes(buffer))
         return [elements.unpacked(operand, _extract(loaded, k)) for k in range(self.count)]

@@ -168,9 +168,7 @@ def reduce_warp(values: Sequence[Any], combine: Combine) -> list[Any]:
     return found
 
 
-def reduce_block(
-    place: Place, value: Any, combine: Combine, identity: Any, partial: Any
-) -> Any:
+def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, partial: Any) -> Any:
     """`value` combined over the block, in every thread; `partial` has room for all warps.
 
     The order is fixed: lanes of a warp, then warps. Two barriers stand inside: one before
