@@ -57,7 +57,13 @@ def test_llvm_has_every_device(text):
 
 @pytest.mark.parametrize(
     "text,suggestion",
-    [("x86-64-v3", "x86_64-v3"), ("CPU", "cpu"), ("arm64", None), ("", None), ("cuda:80", "cuda:sm_80")],
+    [
+        ("x86-64-v3", "x86_64-v3"),
+        ("CPU", "cpu"),
+        ("arm64", None),
+        ("", None),
+        ("cuda:80", "cuda:sm_80"),
+    ],
 )
 def test_unknown_targets_say_what_was_meant(text, suggestion):
     with pytest.raises(TargetError) as caught:
