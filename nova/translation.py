@@ -231,10 +231,10 @@ class _Road:
                 return self._emit_unit(single_unit(module), signature)
             assert signature is not None
             texts_before = dict(self.recorder.texts)
-            variants = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
+            program = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
             started = time.perf_counter()
             source = next(reversed(texts_before))
-            contents = module_contents(signature, variants, self.recorder.texts, source, {})
+            contents = module_contents(signature, program, self.recorder.texts, source, {})
             data = write_artifact(replace(contents, weights=self._weights(signature)))
             self.recorder.record_size("artifact", len(data), time.perf_counter() - started)
             return Translation(data, "so", signature, self.recorder)

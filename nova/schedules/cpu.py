@@ -29,6 +29,7 @@ from nova.schedules.contraction import (
     register_shape,
     tile_shape,
 )
+from nova.schedules.flat import flatten, flatten_root
 from nova.schedules.footprint import find_footprint
 from nova.schedules.loops import LoopEmitter, Range, index
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
@@ -234,7 +235,7 @@ class KernelSchedule:
         for inner in find_ops(op, "linalg.generic"):
             nest = merge_inner(make_nest(inner), 0)
             with ir.InsertionPoint(inner), inner.location:
-                buffers = [_flatten(buffer_root(v)) for v in inner.operands]
+                buffers = [flatten(buffer_root(v)) for v in inner.operands]
                 LoopEmitter(nest, buffers, [None] * len(nest.loops), None, self.target).emit()
             inner.erase()
 
@@ -258,12 +259,7 @@ class KernelSchedule:
 
     def _flat(self, value: Any) -> Any:
         """The buffer behind `value` as one dimension; scalars as they are."""
-        if not isinstance(value.type, ir.MemRefType):
-            return value
-        root = buffer_root(value)
-        if root not in self.flat:
-            self.flat[root] = _flatten(root)
-        return self.flat[root]
+        return flatten_root(value, self.flat)
 
     def _emit_product(self, nest: Nest, product: Product, ranges: list[Range | None]) -> None:
         buffers = [self._flat(v) for v in nest.generic.op.operands]
@@ -308,17 +304,6 @@ def _up(value: int, step: int) -> int:
 
 def _count(grid: Sequence[int], tile: Sequence[int]) -> int:
     return prod(ceil(g / t) for g, t in zip(grid, tile, strict=True))
-
-
-def _flatten(value: Any) -> Any:
-    """A buffer as one dimension; numbers as they are."""
-    if not isinstance(value.type, ir.MemRefType):
-        return value
-    size = prod(value.type.shape)
-    flat = ir.MemRefType.get([size], value.type.element_type)
-    return memref.ReinterpretCastOp(
-        flat, value, [], [], [], static_offsets=[0], static_sizes=[size], static_strides=[1]
-    ).result
 
 
 def _zeroes(op: Any) -> bool:

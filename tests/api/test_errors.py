@@ -221,6 +221,9 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
     elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}
     elsewhere |= {errors.ArrayInUseError, errors.SubmitError}
+    # In tests/artifact/test_artifact_devices.py and tests/devices.
+    elsewhere |= {errors.DriverMissingError, errors.DeviceArchitectureError}
+    elsewhere |= {errors.DeviceMemoryError, errors.DeviceFaultError, errors.DeviceCallError}
     assert {case[0] for case in MISTAKES} == classes - bases - elsewhere
     for c in classes:
         assert issubclass(c, UserWarning if c in warnings_ else errors.NovaError)
