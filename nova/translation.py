@@ -215,11 +215,10 @@ def _check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> 
 def _check_llvm(module: ir.Module, stage: str) -> None:
     """Refuse ops of an earlier stage, on which MLIR's translation ends the process."""
     tops = [op.operation for op in module.body.operations]
+    known: tuple[str, ...] = ("llvm.",)
     if stage == "nvvm":  # what the host does stays as it is in the text of a device's stage
         known = ("llvm.", "nvvm.", "gpu.module")
         tops = [op for op in tops if op.name == "gpu.module"]
-    else:
-        known = ("llvm.",)
     for op in (inner for top in tops for inner in every_op(top)):
         if not op.name.startswith(known):
             raise PipelineError(

@@ -60,7 +60,9 @@ class Strip:
         if tile.along_k:
             kind = vector_type(self.element, steps)
             rows = [
-                load(kind, at(base, self.offset(i) * tile.pitch, step * tile.element), SHARED, CHUNK)
+                load(
+                    kind, at(base, self.offset(i) * tile.pitch, step * tile.element), SHARED, CHUNK
+                )
                 for i in range(self.count)
             ]
             return [[vector.extract(row, [], [k]) for row in rows] for k in range(steps)]
@@ -72,7 +74,9 @@ class Strip:
                 place = at(base, k * tile.pitch, self.offset(i) * tile.element)
                 kind = vector_type(self.element, size) if size > 1 else scalar
                 value = load(kind, place, SHARED, size * tile.element)
-                row += [vector.extract(value, [], [n]) for n in range(size)] if size > 1 else [value]
+                row += (
+                    [vector.extract(value, [], [n]) for n in range(size)] if size > 1 else [value]
+                )
             found.append(row)
         return found
 

@@ -21,7 +21,14 @@ from nova.schedules.words import BITS
 
 TENSOR_TYPES = ("bf16", "f16", "tf32")
 
-_LIMITS = {80: (108, 163), 86: (84, 99), 87: (16, 163), 89: (128, 99), 90: (132, 227), 100: (148, 227)}
+_LIMITS = {
+    80: (108, 163),
+    86: (84, 99),
+    87: (16, 163),
+    89: (128, 99),
+    90: (132, 227),
+    100: (148, 227),
+}
 """Capability -> multiprocessors, and KiB of shared memory that a block may have."""
 
 _GROUP = 8
