@@ -61,11 +61,10 @@ class DeviceSchedule:
         nests, self.grid = merge_grid([make_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.scratch = [op.results[0] for op in ops if op.name == "memref.alloca"]
-        self.nests = {
-            op: self._at_own_point(nest) for op, nest in zip(structured, nests, strict=True)
-        }
+        whole = dict(zip(structured, nests, strict=True))
+        self.nests = {op: self._at_own_point(nest) for op, nest in whole.items()}
         self.points = prod(self.grid)
-        self.product = find_product_kernel(self.ops, self.nests, self.grid, target.cpu)
+        self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu)
         self.shared = SharedMemory()
 
     # --- analysis ---------------------------------------------------------------------------------
