@@ -13,7 +13,7 @@ from math import ceil, prod
 from typing import Any
 
 from nova.errors import LoweringError, ScheduleError
-from nova.mlir.bindings import arith, ir, memref, scf
+from nova.mlir.bindings import arith, ir, scf
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.clone import clone_into
 from nova.mlir.diagnostics import place_of

@@ -132,9 +132,7 @@ class Stager:
         """How many bytes of a unit exist; None for all."""
         o, size = self.operand, BITS[self.operand.type] // 8
         outer_limit, k_limit = self._limits(k)
-        across, along = (
-            (outer_limit, k_limit) if o.tile.along_k else (k_limit, outer_limit)
-        )
+        across, along = (outer_limit, k_limit) if o.tile.along_k else (k_limit, outer_limit)
         valid: ir.Value | None = None
         if along is not None:
             left = sub(along, divide(add(self.column, unit.column), size))
@@ -148,11 +146,9 @@ class Stager:
     def _limits(self, k: Index) -> tuple[Index | None, Index | None]:
         """Rows (or columns) and steps that the tile has; None for no fewer than it has room for."""
         o = self.operand
-        whole_rows, whole_steps = o.size % o.tile.outer == 0, o.steps % o.tile.depth == 0
-        return (
-            None if whole_rows else sub(o.size, self.first),
-            None if whole_steps else sub(o.steps, k),
-        )
+        rows = sub(o.size, self.first) if o.ragged and not o.shifted else None
+        steps = sub(o.steps, k) if o.steps % o.tile.depth else None
+        return rows, steps
 
     # --- through registers: elements that are apart, unaligned, or of another type --------------
 
@@ -175,9 +171,7 @@ class Stager:
                 inside = compare(_LESS, place, limit)
                 exists = inside if exists is None else arith.andi(exists, inside)
                 places.append(arith.select(inside, index(place), index(0)))
-            number = add(
-                mul(add(places[0], self.first), o.stride), mul(add(places[1], k), o.step)
-            )
+            number = add(mul(add(places[0], self.first), o.stride), mul(add(places[1], k), o.step))
             size = BITS[o.type] // 8
             value = load(kind, at(self.base, mul(number, size), extra), GLOBAL, size)
             wide = element_type(self.element)
