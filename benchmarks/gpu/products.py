@@ -168,7 +168,8 @@ def run(folder: Path) -> int:
         wrong += bool(verdict)
         print(
             f"{case.name:95} {ours:9.1f} us {flops / ours / 1e6:7.1f} TFLOP/s   "
-            f"torch {theirs:9.1f} us {flops / theirs / 1e6:7.1f}   ratio {theirs / ours:5.2f}   off {far:.1e}{verdict}",
+            f"torch {theirs:9.1f} us {flops / theirs / 1e6:7.1f}   "
+            f"ratio {theirs / ours:5.2f}   off {far:.1e}{verdict}",
             flush=True,
         )
     return min(1, wrong)
