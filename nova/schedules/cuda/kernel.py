@@ -22,6 +22,7 @@ from nova.mlir.walk import every_op, find_ops
 from nova.schedules.cuda.block import BlockCode
 from nova.schedules.cuda.hazards import Hazards
 from nova.schedules.cuda.points import PointCode, widest_lane
+from nova.schedules.cuda.product_kernel import find_product_kernel
 from nova.schedules.cuda.threads import (
     WARP,
     LaunchShape,
@@ -60,10 +61,10 @@ class DeviceSchedule:
         nests, self.grid = merge_grid([make_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.scratch = [op.results[0] for op in ops if op.name == "memref.alloca"]
-        self.nests = {
-            op: self._at_own_point(nest) for op, nest in zip(structured, nests, strict=True)
-        }
+        whole = dict(zip(structured, nests, strict=True))
+        self.nests = {op: self._at_own_point(nest) for op, nest in whole.items()}
         self.points = prod(self.grid)
+        self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu)
         self.shared = SharedMemory()
 
     # --- analysis ---------------------------------------------------------------------------------
@@ -131,7 +132,9 @@ class DeviceSchedule:
         self.lane = widest_lane(list(self.nests.values()), self.grid) if self.by_points else None
         per_thread = self.lane.count if self.lane else 1
         workers = self.points // per_thread
-        if self.by_points:
+        if self.product:
+            blocks, threads = self.product.plan.blocks, self.product.plan.shape.threads
+        elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
         else:
@@ -147,7 +150,12 @@ class DeviceSchedule:
         body = launch.regions[0].blocks[0]
         with ir.InsertionPoint(body):
             place = Place(body.arguments[0], body.arguments[3], threads)
-            if self.by_points:
+            if self.product:
+                flat = self._flat_buffers(self._private)
+                rank = len(self.grid)
+                self.product.emit(self.ops, self.nests, rank, flat, place)
+                self.shared.size = self.product.plan.shared_bytes
+            elif self.by_points:
                 self._emit_points(place, workers)
             else:
                 self._emit_block(place)
@@ -211,6 +219,11 @@ class DeviceSchedule:
                 else:
                     with code.alone():
                         _emit_nested(clone_into(op, mapping))
+
+    def _private(self, value: Any) -> Any:
+        """A thread's own part of scratch; what is kept in registers never gets there."""
+        kind = ir.MemRefType.get([self._room(value)], value.type.element_type)
+        return memref.AllocaOp(kind, [], []).result
 
     def _flat_buffers(self, make: Any) -> Any:
         """What flattens operands: scratch becomes what `make` gives, at the top of the launch."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nova.mlir.bindings import ir, memref, scf, vector
+from nova.mlir.bindings import arith, ir, memref, scf, vector
 from nova.schedules.cuda.threads import element_bytes
 from nova.schedules.elements import Elements
 from nova.schedules.nest import Nest
@@ -69,11 +69,10 @@ class PointCode:
     ) -> None:
         """One op at the thread's points; `counters` are those of the grid's loops at the first."""
         elements = Elements(nest, buffers, captured)
-        bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+        bases = _begin(nest, counters)
         ivs: list[dict[int, Any]] = [{} for _ in range(self.count)]
         for i, counter in enumerate(counters):
             loop = nest.loops[i]
-            bases = advance(bases, counter, loop)
             if len(loop.dims) == 1 and loop.dims[0] in nest.indexed:
                 step = self.lane is not None and i == self.lane.loop
                 for k in range(self.count):
@@ -82,6 +81,23 @@ class PointCode:
         parallel = [i for i in inner if nest.loops[i].parallel]
         reductions = [i for i in inner if not nest.loops[i].parallel]
         self._parallel(elements, parallel, reductions, bases, ivs)
+
+    def give(
+        self,
+        nest: Nest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        values: list[Any],
+        *,
+        adds: bool,
+    ) -> None:
+        """The results of an op at the thread's points, made elsewhere; `adds` to what is there."""
+        elements = Elements(nest, buffers, {})
+        bases = _begin(nest, counters)
+        if adds:
+            (before,) = self._outputs(elements, bases)
+            values = [arith.addf(old, new) for old, new in zip(before, values, strict=True)]
+        self._store(elements, [values], bases)
 
     def _parallel(
         self,
@@ -209,7 +225,7 @@ class PointCode:
         )
 
     def _bytes(self, buffer: Any) -> int:
-        return self.count * element_bytes(buffer.type.element_type)
+        return min(ACCESS, self.count * element_bytes(buffer.type.element_type))
 
     # --- what is still in registers ---------------------------------------------------------------
 
@@ -233,6 +249,14 @@ class PointCode:
     def _forget(self, elements: Elements) -> None:
         written = set(elements.buffers[elements.generic.num_inputs :])
         self.known = {k: v for k, v in self.known.items() if k[0] not in written}
+
+
+def _begin(nest: Nest, counters: Sequence[Any]) -> list[Any]:
+    """Where each operand's access is at a point of the grid."""
+    bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+    for counter, loop in zip(counters, nest.loops, strict=False):
+        bases = advance(bases, counter, loop)
+    return bases
 
 
 def _grouped(values: list[Any], size: int) -> list[list[Any]]:
