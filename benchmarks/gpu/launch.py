@@ -15,6 +15,7 @@ from nova.mlir.bindings import arith, func, ir
 from nova.mlir.context import make_context
 from nova.mlir.gpu_bindings import gpu
 from nova.passes.base import run_pipeline
+from nova.passes.limit_registers import RESIDENT
 from nova.passes.pipelines import device_to_outlined, outlined_to_nvvm
 from nova.schedules.cuda.products import emit_product
 from nova.schedules.cuda.products_plan import ProductPlan
@@ -54,6 +55,9 @@ def launch_ptx(
         kinds = [ir.MemRefType.get([b.size], element_type(b.type)) for b in buffers]
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("kernel_0", ir.FunctionType.get(kinds, []), visibility="private")
+            function.attributes["nova.kernel"] = ir.UnitAttr.get()
+            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), resident)
+            function.attributes[RESIDENT] = number
             with ir.InsertionPoint(function.add_entry_block()):
                 launch = gpu.LaunchOp(
                     (index(blocks), index(1), index(1)),
@@ -70,10 +74,6 @@ def launch_ptx(
         run_pipeline(module, device_to_outlined())
         (made,) = (o for o in function.entry_block if o.operation.name == "gpu.launch_func")
         given = list(made.operation.operands)[7:]
-        for part in module.body.operations:
-            if part.operation.name == "gpu.module":
-                for kernel in part.operation.regions[0].blocks[0].operations:
-                    kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(word, resident)
         run_pipeline(module, outlined_to_nvvm())
         ptx = compile_ptx(device_ir(module), parse_target(f"cuda:{arch}"))
         return ptx, [arguments.index(value) for value in given]
