@@ -18,7 +18,8 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 _TOKEN = re.compile(
-    r"\b(?P<type>half|bfloat|float|double)\b"
+    r"(?P<device>llvm\.nvvm\.[\w.]+)"
+    r"|\b(?P<type>half|bfloat|float|double)\b"
     r"|(?<=[\dv.])(?P<mangled>bf16)\b"
     r"|f0x(?P<bits>[0-9A-Fa-f]+)\b"
     r"|(?<![\w.%@])(?P<special>[+-](?:inf|qnan|snan|nan)(?:\(0x[0-9A-Fa-f]+\))?)"
@@ -39,6 +40,8 @@ def _line(line: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         nonlocal current
+        if match["device"]:
+            return match[0]  # types in names of instructions stay what they are
         if match["type"]:
             current = match["type"]
             return "i16" if current == "bfloat" else match[0]
