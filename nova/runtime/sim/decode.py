@@ -19,10 +19,24 @@ from nova.errors import PtxError
 from nova.runtime.sim.ptx import PtxKernel, Statement
 
 OPERAND = np.dtype(
-    [("kind", "u1"), ("width", "u1"), ("negated", "u1"), ("unused", "u1"), ("at", "u4"), ("offset", "i8")]
+    [
+        ("kind", "u1"),
+        ("width", "u1"),
+        ("negated", "u1"),
+        ("unused", "u1"),
+        ("at", "u4"),
+        ("offset", "i8"),
+    ]
 )
 INSTRUCTION = np.dtype(
-    [("op", "u2"), ("detail", "u2"), ("type", "u1"), ("from", "u1"), ("space", "u1"), ("count", "u1")]
+    [
+        ("op", "u2"),
+        ("detail", "u2"),
+        ("type", "u1"),
+        ("from", "u1"),
+        ("space", "u1"),
+        ("count", "u1"),
+    ]
     + [("flags", "u4"), ("guard", "i4"), ("unless", "u1"), ("results", "u1"), ("unused", "u2")]
     + [("first", "u4"), ("operands", "u4"), ("target", "u4"), ("line", "u4")]
 )
@@ -45,7 +59,9 @@ SPECIALS = (
 _ROUNDING = {"rn": 0, "rz": 1, "rm": 2, "rp": 3, "rna": 4, "rni": 8, "rzi": 9, "rmi": 10, "rpi": 11}
 _COMPARISONS = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "num": 6, "nan": 7}
 _COMPARISONS |= {"lo": 2, "ls": 3, "hi": 4, "hs": 5}
-_COMPARISONS |= {name + "u": _COMPARISONS[name] | 16 for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_COMPARISONS |= {
+    name + "u": _COMPARISONS[name] | 16 for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
 _COMBINED = {"and": 32, "or": 64, "xor": 128}
 _ATOMICS = {n: i for i, n in enumerate("add min max and or xor exch cas inc dec".split())}
 _REDUCTIONS = {n: i for i, n in enumerate("add min max and or xor".split())}
@@ -54,7 +70,21 @@ _VOTES = {n: i for i, n in enumerate("all any uni ballot".split())}
 _LOGIC = {n: i for i, n in enumerate("and or xor not".split())}
 
 # Words of an opcode that change how memory is cached or ordered, not what is read or written.
-_HINTS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "volatile", "weak", "relaxed", "acquire", "release"}
+_HINTS = {
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "nc",
+    "volatile",
+    "weak",
+    "relaxed",
+    "acquire",
+    "release",
+}
 _HINTS |= {"acq_rel", "sc", "cta", "gpu", "sys", "cluster", "cache_hint", "noftz", "mmio"}
 
 
@@ -127,7 +157,9 @@ class _Decoder:
             row["first"], row["operands"] = len(self.rows), len(parts.operands)
             self.rows += parts.operands
         code[-1]["op"], code[-1]["guard"] = _OP["exit"], -1  # whoever falls off the end has ended
-        operands = np.array(self.rows, dtype=[(n, OPERAND[n]) for n in ("kind", "width", "negated", "at", "offset")])
+        operands = np.array(
+            self.rows, dtype=[(n, OPERAND[n]) for n in ("kind", "width", "negated", "at", "offset")]
+        )
         packed = np.zeros(max(1, len(self.rows)), OPERAND)
         for name in ("kind", "width", "negated", "at", "offset"):
             packed[name][: len(self.rows)] = operands[name]
@@ -189,7 +221,13 @@ class _Decoder:
             raise self._fail(f"not an address: {text}")
         offset = int(inner[2], 0) if inner[2] else 0
         if inner[1].startswith("%"):
-            return (_REGISTER, self.kernel.registers.get(inner[1], 32), 0, self._place(inner[1]), offset)
+            return (
+                _REGISTER,
+                self.kernel.registers.get(inner[1], 32),
+                0,
+                self._place(inner[1]),
+                offset,
+            )
         if (value := self._number(inner[1])) is None:
             raise self._fail(f"what is {inner[1]!r}?")
         return (_NONE, 64, 0, 0, value + offset)
@@ -248,7 +286,9 @@ class _Decoder:
         name = ".".join([head, *kept])
         if head == "mul24" or name not in self.lanes:
             raise self._fail(f"the simulator does not know the instruction {s.opcode}")
-        return _Parts("lanes", [self._operand(o) for o in s.operands], detail=self.lanes[name], results=1)
+        return _Parts(
+            "lanes", [self._operand(o) for o in s.operands], detail=self.lanes[name], results=1
+        )
 
     def _mov(self, s: Statement, words: list[str]) -> _Parts:
         to, source = s.operands
@@ -285,12 +325,16 @@ class _Decoder:
     def _ld(self, s: Statement, words: list[str]) -> _Parts:
         space, count, type_ = self._memory(words)
         results = self._list(s.operands[0])
-        return _Parts("load", [*results, self._address(s.operands[1])], type=type_, space=space, count=count)
+        return _Parts(
+            "load", [*results, self._address(s.operands[1])], type=type_, space=space, count=count
+        )
 
     def _st(self, s: Statement, words: list[str]) -> _Parts:
         space, count, type_ = self._memory(words)
         values = self._list(s.operands[1])
-        return _Parts("store", [self._address(s.operands[0]), *values], type=type_, space=space, count=count)
+        return _Parts(
+            "store", [self._address(s.operands[0]), *values], type=type_, space=space, count=count
+        )
 
     def _atom(self, s: Statement, words: list[str]) -> _Parts:
         operation = next((w for w in words if w in _ATOMICS), None)
@@ -301,7 +345,14 @@ class _Decoder:
         texts = list(s.operands)
         results = [self._operand(texts.pop(0))] if returns else []
         operands = [*results, self._address(texts[0]), *map(self._operand, texts[1:])]
-        return _Parts("atomic", operands, detail=_ATOMICS[operation], type=type_, space=space, results=len(results))
+        return _Parts(
+            "atomic",
+            operands,
+            detail=_ATOMICS[operation],
+            type=type_,
+            space=space,
+            results=len(results),
+        )
 
     def _cvta(self, s: Statement, words: list[str]) -> _Parts:
         space = next(w.split("::")[0] for w in words if w.split("::")[0] in _SPACE)
@@ -322,7 +373,9 @@ class _Decoder:
                 raise self._fail(f"the simulator does not know {s.opcode}")
         if to not in _TYPE or source not in _TYPE:
             raise self._fail(f"the simulator does not know {s.opcode}")
-        return _Parts("convert", [self._operand(o) for o in s.operands], type=to, source=source, flags=flags)
+        return _Parts(
+            "convert", [self._operand(o) for o in s.operands], type=to, source=source, flags=flags
+        )
 
     def _setp(self, s: Statement, words: list[str]) -> _Parts:
         words = [w for w in words if w != "ftz"]
@@ -344,7 +397,9 @@ class _Decoder:
             return _Parts("warp_barrier", [self._operand(s.operands[0])])
         plain = set(words) <= {"sync", "cta", "aligned"} and s.operands in (("0",), ())
         if not plain:
-            raise self._fail(f"the simulator knows barrier 0 of a whole block only, not {s.opcode} {s.operands}")
+            raise self._fail(
+                f"the simulator knows barrier 0 of a whole block only, not {s.opcode} {s.operands}"
+            )
         return _Parts("barrier")
 
     def _shfl(self, s: Statement, words: list[str]) -> _Parts:
@@ -393,11 +448,16 @@ class _Decoder:
         return _Parts("load_matrix", operands, count=len(results), flags=flags, space="shared")
 
     def _mma(self, s: Statement, words: list[str]) -> _Parts:
-        shape = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", next((w for w in words if re.match(r"m\d", w)), ""))
+        shape = re.fullmatch(
+            r"m(\d+)n(\d+)k(\d+)", next((w for w in words if re.match(r"m\d", w)), "")
+        )
         types = words[-4:]
         known = shape is not None and (
-            (shape[1], shape[2]) == ("16", "8") and types[1] in ("f16", "bf16", "tf32") and types[0] in ("f32", "f16")
-            or shape[0] == "m8n8k4" and types[0] == "f64"
+            (shape[1], shape[2]) == ("16", "8")
+            and types[1] in ("f16", "bf16", "tf32")
+            and types[0] in ("f32", "f16")
+            or shape[0] == "m8n8k4"
+            and types[0] == "f64"
         )
         if not known or shape is None:
             raise self._fail(f"the simulator does not know {s.opcode}")

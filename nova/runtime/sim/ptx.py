@@ -24,7 +24,8 @@ _VARIABLE = re.compile(
 )
 _REGISTERS = re.compile(r"\.reg\s+\.(?P<type>\w+)\s+(?P<name>%?[\w$]+)(?:<(?P<count>\d+)>)?\s*;")
 _STATEMENT = re.compile(
-    r"\s*(?:@(?P<unless>!)?(?P<guard>%[\w$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);", re.DOTALL
+    r"\s*(?:@(?P<unless>!)?(?P<guard>%[\w$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);",
+    re.DOTALL,
 )
 _LABEL = re.compile(r"\s*(?P<label>[\w$]+):(?!:)")
 _BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4}
@@ -96,7 +97,9 @@ def parse_ptx(text: str) -> PtxModule:
     if target is None:
         raise PtxError("this is no PTX: it has no .target", hint="give the text that LLVM writes")
     if found := re.search(r"\.extern\s+\.func[^;]*?([\w$]+)\s*\(", text):
-        raise PtxError(f"the PTX calls {found[1]}, which nothing defines", line=_line(text, found.start()))
+        raise PtxError(
+            f"the PTX calls {found[1]}, which nothing defines", line=_line(text, found.start())
+        )
     module = PtxModule(target[1])
     at = 0
     outside: list[str] = []
@@ -159,7 +162,10 @@ def _kernel(text: str, entry: re.Match[str], end: int) -> PtxKernel:
     for found in _REGISTERS.finditer(body):
         width = WIDTHS.get(found["type"])
         if width is None:
-            raise PtxError(f"registers of type {found['type']}", line=first + body.count("\n", 0, found.start()))
+            raise PtxError(
+                f"registers of type {found['type']}",
+                line=first + body.count("\n", 0, found.start()),
+            )
         width = max(width, 16) if width > 1 else 1
         if found["count"]:
             kernel.registers |= {f"{found['name']}{i}": width for i in range(int(found["count"]))}
@@ -172,7 +178,9 @@ def _kernel(text: str, entry: re.Match[str], end: int) -> PtxKernel:
     return kernel
 
 
-def _variables(text: str, known: dict[str, Variable], *, shared: bool = False, local: bool = False) -> dict[str, Variable]:
+def _variables(
+    text: str, known: dict[str, Variable], *, shared: bool = False, local: bool = False
+) -> dict[str, Variable]:
     wanted = {"shared": shared, "local": local, "global": not shared, "const": not shared}
     places = {"shared": 0, "local": 0, "global": 0, "const": 0}
     for found in _VARIABLE.finditer(text):
@@ -186,7 +194,9 @@ def _variables(text: str, known: dict[str, Variable], *, shared: bool = False, l
         initial = None
         if found["initial"] and found["initial"].strip():
             values = [int(v, 0) for v in found["initial"].replace("{", "").split(",")]
-            initial = b"".join((v % (1 << 8 * one)).to_bytes(one, "little") for v in values).ljust(size, b"\0")
+            initial = b"".join((v % (1 << 8 * one)).to_bytes(one, "little") for v in values).ljust(
+                size, b"\0"
+            )
         known[found["name"]] = Variable(found["name"], space, offset, size, align, initial)
     return known
 
@@ -209,7 +219,9 @@ def _statements(kernel: PtxKernel, body: str, first: int) -> None:
             raise PtxError(f"not an instruction: {body[at:].strip().splitlines()[0]}", line=line)
         operands = tuple(_split(statement["operands"]))
         kernel.statements.append(
-            Statement(statement["opcode"], operands, statement["guard"], bool(statement["unless"]), line)
+            Statement(
+                statement["opcode"], operands, statement["guard"], bool(statement["unless"]), line
+            )
         )
         at = statement.end()
 
