@@ -90,14 +90,15 @@ static PyObject *array_of(PyObject *type, PyObject *args)
     return NULL;
 }
 
-/* DeviceArray.view(device, address, shape, dtype, stream, owner): memory of somebody else. */
+/* DeviceArray.view(device, address, shape, dtype, stream, owner, is_shared): memory of somebody else. */
 static PyObject *array_view(PyObject *type, PyObject *args)
 {
     (void)type;
     PyObject *device, *shape, *owner, *dtype;
     unsigned long long address, stream;
-    if (!PyArg_ParseTuple(args, "O!KO!OKO:view", device_type, &device, &address, &PyTuple_Type,
-                          &shape, &dtype, &stream, &owner))
+    int is_shared;
+    if (!PyArg_ParseTuple(args, "O!KO!OKOp:view", device_type, &device, &address, &PyTuple_Type,
+                          &shape, &dtype, &stream, &owner, &is_shared))
         return NULL;
     npy_intp dims[NPY_MAXDIMS];
     Py_ssize_t rank = PyTuple_Size(shape);
@@ -124,6 +125,7 @@ static PyObject *array_view(PyObject *type, PyObject *args)
     self->stream = (void *)(uintptr_t)stream;
     Py_INCREF(owner);
     self->owner = owner;
+    self->is_shared = is_shared != 0;
     return (PyObject *)self;
 }
 
@@ -197,6 +199,12 @@ static PyObject *array_device(DeviceArrayObject *self, void *closure)
     return Py_NewRef((PyObject *)self->device);
 }
 
+static PyObject *array_device_name(DeviceArrayObject *self, void *closure)
+{
+    (void)closure;
+    return PyObject_GetAttrString((PyObject *)self->device, "name");
+}
+
 static PyObject *array_address(DeviceArrayObject *self, void *closure)
 {
     (void)closure;
@@ -238,6 +246,36 @@ static PyObject *array_numpy(DeviceArrayObject *self, PyObject *unused)
     return NULL;
 }
 
+static PyObject *array_array(DeviceArrayObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dtype", "copy", NULL};
+    PyObject *dtype = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy))
+        return NULL;
+    if (copy == Py_False) {
+        PyErr_SetString(PyExc_ValueError, "an array on a device can only be copied");
+        return NULL;
+    }
+    PyObject *array = array_numpy(self, NULL);
+    if (array == NULL || dtype == Py_None)
+        return array;
+    PyObject *cast = PyObject_CallMethod(array, "astype", "O", dtype);
+    Py_DECREF(array);
+    return cast;
+}
+
+static PyObject *array_repr(DeviceArrayObject *self)
+{
+    PyObject *shape = array_shape(self, NULL), *device = array_device_name(self, NULL);
+    PyObject *text = NULL;
+    if (shape != NULL && device != NULL)
+        text = PyUnicode_FromFormat("<DeviceArray %S%S on %S>", (PyObject *)self->descr, shape,
+                                    device);
+    Py_XDECREF(shape);
+    Py_XDECREF(device);
+    return text;
+}
+
 static PyObject *array_order(DeviceArrayObject *self, PyObject *handle)
 {
     void *stream = PyLong_AsVoidPtr(handle);
@@ -255,7 +293,9 @@ static PyGetSetDef array_attributes[] = {
     {"dtype", (getter)array_dtype, NULL, "numpy's type of the elements.", NULL},
     {"nbytes", (getter)array_nbytes, NULL, "Bytes of the elements.", NULL},
     {"address", (getter)array_address, NULL, "Where it is on the device.", NULL},
+    {"device", (getter)array_device_name, NULL, "Such as \"cuda:0\".", NULL},
     {"native_device", (getter)array_device, NULL, "The device that it is on.", NULL},
+    {"__cuda_array_interface__", (getter)device_array_interface, NULL, "For other libraries.", NULL},
     {"stream", (getter)array_stream, NULL, "The stream whose work makes its contents.", NULL},
     {0},
 };
@@ -264,7 +304,15 @@ static PyMethodDef array_methods[] = {
     {"of", array_of, METH_VARARGS | METH_CLASS,
      "of(device, array, /)\n--\n\nA copy of a dense numpy array on a device."},
     {"view", array_view, METH_VARARGS | METH_CLASS,
-     "view(device, address, shape, dtype, stream, owner, /)\n--\n\nMemory that `owner` keeps alive."},
+     "view(device, address, shape, dtype, stream, owner, is_shared, /)\n--\n\nMemory that `owner` "
+     "keeps alive."},
+    {"__dlpack__", (PyCFunction)(void (*)(void))device_array_dlpack, METH_VARARGS | METH_KEYWORDS,
+     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nFor other "
+     "libraries: `stream` waits for the contents."},
+    {"__dlpack_device__", device_array_dlpack_device, METH_NOARGS,
+     "__dlpack_device__()\n--\n\nKind and number of the device."},
+    {"__array__", (PyCFunction)(void (*)(void))array_array, METH_VARARGS | METH_KEYWORDS,
+     "__array__(dtype=None, copy=None)\n--\n\nThe same as numpy()."},
     {"numpy", (PyCFunction)array_numpy, METH_NOARGS, "numpy()\n--\n\nA copy in plain memory."},
     {"order_before", (PyCFunction)array_order, METH_O,
      "order_before(stream, /)\n--\n\nHas a stream wait for the contents."},
@@ -274,6 +322,7 @@ static PyMethodDef array_methods[] = {
 static PyType_Slot array_slots[] = {
     {Py_tp_doc, "An array in the memory of a device; `of` and runs make them."},
     {Py_tp_dealloc, array_dealloc},
+    {Py_tp_repr, array_repr},
     {Py_tp_methods, array_methods},
     {Py_tp_getset, array_attributes},
     {0, NULL},

@@ -157,7 +157,7 @@ bool device_execute(ProgramObject *self, Call *call)
             return false;
         }
     }
-    bool ready = true;
+    bool ready = true, waits = false;
     for (Py_ssize_t i = 0; ready && i < count; i++) {
         PyObject *array = array_at(call, i);
         bool on_device = is_on_device(array);
@@ -170,8 +170,10 @@ bool device_execute(ProgramObject *self, Call *call)
     }
     for (Py_ssize_t i = 0; ready && i < count; i++) {
         PyObject *array = array_at(call, i);
-        if (is_on_device(array))
-            ready = order_device_array((DeviceArrayObject *)array, call->stream);
+        if (!is_on_device(array))
+            continue;
+        ready = order_device_array((DeviceArrayObject *)array, call->stream);
+        waits |= ((DeviceArrayObject *)array)->is_shared;
     }
     nova_status status = NOVA_OK;
     nova_error error;
@@ -179,6 +181,8 @@ bool device_execute(ProgramObject *self, Call *call)
         Py_BEGIN_ALLOW_THREADS
         status = nova_device_program_run(self->on_device, values, values + self->arg_count,
                                          call->stream, &error);
+        if (status == NOVA_OK && waits)
+            status = nova_device_synchronize(device->device, call->stream, &error);
         Py_END_ALLOW_THREADS
         if (status != NOVA_OK)
             raise_device_error(device, &error);

@@ -23,6 +23,7 @@ typedef struct {
     DeviceObject *device;     /* owned */
     nova_device_block *block; /* its memory; NULL when that is somebody else's: */
     PyObject *owner;          /* what keeps it alive, or NULL */
+    bool is_shared;           /* whether the owner may change it as soon as a run has returned */
     uint64_t address;
     size_t nbytes;
     void *stream; /* its contents are there when this has come to its end; guarded by the GIL */
@@ -48,6 +49,12 @@ bool is_device_array(const DeviceObject *device, const Spec *spec, PyObject *obj
 
 /* Has `stream` wait for an array, which belongs to that stream from then on; false with an exception. */
 bool order_device_array(DeviceArrayObject *array, void *stream);
+
+/* Attributes of the type, and read_dlpack() of the module; device_dlpack.c */
+PyObject *device_array_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *device_array_dlpack_device(PyObject *self, PyObject *unused);
+PyObject *device_array_interface(PyObject *self, void *closure);
+PyObject *module_read_dlpack(PyObject *module, PyObject *capsule);
 
 static inline bool is_on_device(PyObject *object)
 {

@@ -45,6 +45,9 @@ static PyMethodDef functions[] = {
     {"choose_image", module_choose_image, METH_VARARGS,
      "choose_image(images, major, minor)\n--\n\nThe index of the (kind, arch) that a device of this "
      "compute capability takes, or None."},
+    {"read_dlpack", module_read_dlpack, METH_O,
+     "read_dlpack(capsule, /)\n--\n\n(address, device number, shape, code, bits, is dense) of an array "
+     "that DLPack describes."},
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nPlays a task graph on "
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},
