@@ -123,6 +123,11 @@ def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
     return [FormKernels(serial_work)]
 
 
+def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
+    """The same for a device, where every product is a kernel over rows and columns."""
+    return [FormKernels(serial_work, row_operand=-1)]
+
+
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Kernels to destination passing over one planned workspace."""
     return [BufferizeKernels(), PlanWorkspace(max_workspace), ShareKernels()]
@@ -208,6 +213,7 @@ PIPELINES: dict[str, Callable[..., list[Pass]]] = {
     "import-linalg": import_linalg,
     "linalg-fusion": linalg_fusion,
     "linalg-to-kernels": linalg_to_kernels,
+    "linalg-to-device-kernels": linalg_to_device_kernels,
     "kernels-to-buffers": kernels_to_buffers,
     "buffers-to-loops": buffers_to_loops,
     "loops-to-llvm": loops_to_llvm,

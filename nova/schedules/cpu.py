@@ -13,7 +13,7 @@ from math import ceil, prod
 from typing import Any
 
 from nova.errors import LoweringError, ScheduleError
-from nova.mlir.bindings import arith, ir, memref, scf
+from nova.mlir.bindings import arith, ir, scf
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.clone import clone_into
 from nova.mlir.diagnostics import place_of
@@ -35,6 +35,7 @@ from nova.schedules.loops import LoopEmitter, Range, index
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.products import Product, find_product
 from nova.schedules.scratch import Scratch, first_point, is_scratch, shifted
+from nova.schedules.zeros import fills_with_zero, same_output
 from nova.targets import Target
 
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
@@ -95,7 +96,7 @@ class KernelSchedule:
         ops = list(self.nests)
         for i, op in enumerate(ops):
             before = ops[i - 1] if i else None
-            zeroed = before is not None and _zeroes(before) and _same_output(before, op)
+            zeroed = before is not None and fills_with_zero(before) and same_output(before, op)
             product = find_product(self.nests[op], accumulate=not zeroed)
             if product is not None and self.choices.of_product:
                 product = replace(product, spec=replace(product.spec, choices=self.choices))
@@ -304,23 +305,3 @@ def _up(value: int, step: int) -> int:
 
 def _count(grid: Sequence[int], tile: Sequence[int]) -> int:
     return prod(ceil(g / t) for g, t in zip(grid, tile, strict=True))
-
-
-def _zeroes(op: Any) -> bool:
-    """Whether `op` only fills its output with zero."""
-    operations = [o.operation for o in op.regions[0].blocks[0].operations]
-    if len(operations) != 1:
-        return False
-    value = operations[0].operands[0]
-    block = op.regions[0].blocks[0]
-    arguments = list(block.arguments)
-    if value in arguments:
-        value = list(op.operands)[arguments.index(value)]
-    if not isinstance(value, ir.OpResult) or value.owner.operation.name != "arith.constant":
-        return False
-    attr = value.owner.operation.attributes["value"]
-    return isinstance(attr, ir.FloatAttr) and attr.value == 0.0
-
-
-def _same_output(a: Any, b: Any) -> bool:
-    return buffer_root(list(a.operands)[-1]) == buffer_root(list(b.operands)[-1])

@@ -127,7 +127,7 @@ MISTAKES = [
     (errors.OutputError, lambda: program()(A, out=READ_ONLY), "read-only", HERE),
     (errors.DonationError, lambda: step()(READ_ONLY), "'x' is updated .* read-only", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),
-    (errors.TargetError, lambda: nova.compile(tensor(), target="cuda:sm_80"), "device code", HERE),
+    (errors.TargetError, lambda: nova.compile(tensor(), target="cuda:sm_20"), "sm_80", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target=FOREIGN), "runs here", HERE),
     (errors.MLIRSyntaxError, lambda: parse("func.func @f(\n"), "expected", "m.mlir:1:14"),
     (errors.ImportedProgramError, lambda: nova.translate("gone.mlir"), "cannot read", "gone.mlir"),

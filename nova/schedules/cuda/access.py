@@ -37,7 +37,7 @@ def load_run(buffer: Any, base: Any, count: int, stride: int, whole: bool) -> li
         return [memref.load(buffer, [shifted(base, k * stride)]) for k in range(count)]
     element = buffer.type.element_type
     kind = ir.VectorType.get([count], element)
-    loaded = vector.load(kind, buffer, [at(base)], alignment=count * element_bytes(element))
+    loaded = vector.load(kind, buffer, [at(base)], alignment=_alignment(count, element))
     return [_extract(loaded, k) for k in range(count)]
 
 
@@ -51,7 +51,11 @@ def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: int, whole:
     element = buffer.type.element_type
     kind = ir.VectorType.get([count], element)
     whole_value = vector.from_elements(kind, list(values))
-    vector.store(whole_value, buffer, [at(base)], alignment=count * element_bytes(element))
+    vector.store(whole_value, buffer, [at(base)], alignment=_alignment(count, element))
+
+
+def _alignment(count: int, element: Any) -> int:
+    return min(ACCESS, count * element_bytes(element))
 
 
 def _extract(value: Any, k: int) -> Any:

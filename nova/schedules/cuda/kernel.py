@@ -22,6 +22,7 @@ from nova.mlir.walk import every_op, find_ops
 from nova.schedules.cuda.block import BlockCode
 from nova.schedules.cuda.hazards import Hazards
 from nova.schedules.cuda.points import PointCode, widest_lane
+from nova.schedules.cuda.product_kernel import find_product_kernel
 from nova.schedules.cuda.row_plan import RowPlan, plan_rows
 from nova.schedules.cuda.rows import RowCode
 from nova.schedules.cuda.threads import (
@@ -62,10 +63,10 @@ class DeviceSchedule:
         nests, self.grid = merge_grid([make_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.scratch = [op.results[0] for op in ops if op.name == "memref.alloca"]
-        self.nests = {
-            op: self._at_own_point(nest) for op, nest in zip(structured, nests, strict=True)
-        }
+        whole = dict(zip(structured, nests, strict=True))
+        self.nests = {op: self._at_own_point(nest) for op, nest in whole.items()}
         self.points = prod(self.grid)
+        self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu)
         self.shared = SharedMemory()
 
     # --- analysis ---------------------------------------------------------------------------------
@@ -106,15 +107,17 @@ class DeviceSchedule:
         """Whether a thread takes a point of the grid by itself, rather than a block."""
         if not self.grid:
             return False
-        if self._scratch_bytes > _SHARED_LIMIT or self.inner <= _SHORT:
+        if self.inner <= _SHORT:
             return True
-        return self.points >= 4096 and all(map(self._is_columnwise, self.nests.values()))
+        if self.points >= 4096 and all(map(self._is_columnwise, self.nests.values())):
+            return True
+        return self._scratch_bytes > _SHARED_LIMIT and self.rows is None
 
     @cached_property
-    def by_rows(self) -> RowPlan | None:
+    def rows(self) -> RowPlan | None:
         """How the kernel is a row program, if it is one."""
         others = [op for op in self.ops if op not in self.nests]
-        if self.by_points or not all(map(_is_number, others)):
+        if not all(map(_is_number, others)):
             return None
         first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
         results = set(list(self.kernel.entry_block.arguments)[first : first + count])
@@ -143,11 +146,13 @@ class DeviceSchedule:
         self.lane = widest_lane(list(self.nests.values()), self.grid) if self.by_points else None
         per_thread = self.lane.count if self.lane else 1
         workers = self.points // per_thread
-        if self.by_points:
+        if self.product:
+            blocks, threads = self.product.plan.blocks, self.product.plan.shape.threads
+        elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
-        elif self.by_rows:
-            blocks, threads = self.by_rows.blocks, self.by_rows.threads
+        elif self.rows:
+            blocks, threads = self.rows.blocks, self.rows.threads
         else:
             threads = min(_MOST_THREADS, _up(ceil(self.inner / 4), WARP))
             blocks = self.points
@@ -161,10 +166,15 @@ class DeviceSchedule:
         body = launch.regions[0].blocks[0]
         with ir.InsertionPoint(body):
             place = Place(body.arguments[0], body.arguments[3], threads)
-            if self.by_points:
+            if self.product:
+                flat = self._flat_buffers(self._private)
+                rank = len(self.grid)
+                self.product.emit(self.ops, self.nests, rank, flat, place)
+                self.shared.size = self.product.plan.shared_bytes
+            elif self.by_points:
                 self._emit_points(place, workers)
-            elif self.by_rows:
-                self._emit_rows(place, self.by_rows)
+            elif self.rows:
+                self._emit_rows(place, self.rows)
             else:
                 self._emit_block(place)
             gpu.TerminatorOp()
@@ -240,6 +250,11 @@ class DeviceSchedule:
                 else:
                     with code.alone():
                         _emit_nested(clone_into(op, mapping))
+
+    def _private(self, value: Any) -> Any:
+        """A thread's own part of scratch; what is kept in registers never gets there."""
+        kind = ir.MemRefType.get([self._room(value)], value.type.element_type)
+        return memref.AllocaOp(kind, [], []).result
 
     def _flat_buffers(self, make: Any) -> Any:
         """What flattens operands: scratch becomes what `make` gives, at the top of the launch."""

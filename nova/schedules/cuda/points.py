@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nova.mlir.bindings import ir, scf
+from nova.mlir.bindings import arith, ir, scf
 from nova.schedules.cuda.access import load_run, store_run, widest
 from nova.schedules.elements import Elements
 from nova.schedules.nest import Nest
@@ -66,11 +66,10 @@ class PointCode:
     ) -> None:
         """One op at the thread's points; `counters` are those of the grid's loops at the first."""
         elements = Elements(nest, buffers, captured)
-        bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+        bases = _begin(nest, counters)
         ivs: list[dict[int, Any]] = [{} for _ in range(self.count)]
         for i, counter in enumerate(counters):
             loop = nest.loops[i]
-            bases = advance(bases, counter, loop)
             if len(loop.dims) == 1 and loop.dims[0] in nest.indexed:
                 step = self.lane is not None and i == self.lane.loop
                 for k in range(self.count):
@@ -79,6 +78,23 @@ class PointCode:
         parallel = [i for i in inner if nest.loops[i].parallel]
         reductions = [i for i in inner if not nest.loops[i].parallel]
         self._parallel(elements, parallel, reductions, bases, ivs)
+
+    def give(
+        self,
+        nest: Nest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        values: list[Any],
+        *,
+        adds: bool,
+    ) -> None:
+        """The results of an op at the thread's points, made elsewhere; `adds` to what is there."""
+        elements = Elements(nest, buffers, {})
+        bases = _begin(nest, counters)
+        if adds:
+            (before,) = self._outputs(elements, bases)
+            values = [arith.addf(old, new) for old, new in zip(before, values, strict=True)]
+        self._store(elements, [values], bases)
 
     def _parallel(
         self,
@@ -217,6 +233,14 @@ class PointCode:
     def _forget(self, elements: Elements) -> None:
         written = set(elements.buffers[elements.generic.num_inputs :])
         self.known = {k: v for k, v in self.known.items() if k[0] not in written}
+
+
+def _begin(nest: Nest, counters: Sequence[Any]) -> list[Any]:
+    """Where each operand's access is at a point of the grid."""
+    bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+    for counter, loop in zip(counters, nest.loops, strict=False):
+        bases = advance(bases, counter, loop)
+    return bases
 
 
 def _grouped(values: list[Any], size: int) -> list[list[Any]]:

@@ -97,7 +97,7 @@ def plan_rows(
         return None
     while team < min(vectors, _MOST) and rows * team < _BUSY:
         team *= 2
-    per_block = max(1, _BLOCK // team)
+    per_block = _BLOCK // team if team <= WARP else 1
     while per_block * team > WARP and rows % per_block:
         per_block //= 2
     chunks = -(-vectors // team)

@@ -128,7 +128,7 @@ class RowCode:
             self.known[key, chunk] = values
 
     def _reduction(self, elements: Elements) -> None:
-        nest, generic = elements.nest, elements.generic
+        nest = elements.nest
         names = find_combiners(nest)
         assert names is not None, "the plan has only reductions that combine"
         kinds = self._kinds(elements)
