@@ -38,7 +38,6 @@ def simulate(
     seed: int,
     /,
 ) -> tuple[bytes, int, int, int]: ...
-
 def sim_lanes() -> list[tuple[str, tuple[int, int, int, int, int]]]: ...
 def sim_run(
     code: Buffer,
