@@ -183,6 +183,32 @@ class SubmitError(NovaError, RuntimeError):
     """A run was submitted while the interpreter exits."""
 
 
+# --- devices ------------------------------------------------------------------------------------
+
+
+class DriverMissingError(NovaError, RuntimeError):
+    """A GPU was asked for on a machine that has no driver for it, or no GPU of that number."""
+
+
+class DeviceArchitectureError(NovaError, RuntimeError):
+    """No code in a file runs on the GPU that is there."""
+
+
+class DeviceMemoryError(NovaError, MemoryError):
+    """A device has no memory left for a program, an array or a run."""
+
+
+class DeviceFaultError(NovaError, RuntimeError):
+    """A kernel broke a rule of the GPU, such as a bad address; its context is lost for good.
+
+    Every later use of that device in this process raises it too; the CPU goes on working.
+    """
+
+
+class DeviceCallError(NovaError, RuntimeError):
+    """The driver refused a call, and the device can still be used."""
+
+
 # --- compiling ----------------------------------------------------------------------------------
 
 

@@ -1,8 +1,9 @@
 """The machines Nova compiles for: what a target string means, as a frozen record.
 
-In: `cpu`, `x86_64`, `x86_64-v3`, `x86_64-v4` or `aarch64`. Out: a `Target` with the triple, the
-features in LLVM's names and the numbers that schedules tile by. Everybody may import this file; it
-loads neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only when code is generated).
+In: `cpu`, `x86_64`, `x86_64-v3`, `x86_64-v4`, `aarch64`, or `cuda:sm_80` and the like. Out: a
+`Target` with the triple, the features in LLVM's names and the numbers that schedules tile by.
+Everybody may import this file; it loads neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only
+when code is generated).
 """
 
 from __future__ import annotations
@@ -16,7 +17,22 @@ from pathlib import Path
 
 from nova.errors import TargetError
 
-_CUDA = re.compile(r"cuda(:sm_\d{2,3}[af]?)?")
+# Architecture of a device -> the PTX version that its code is written in: the oldest that knows
+# the architecture and what Nova emits, so that old drivers take it. LLVM ends the process when it
+# is asked for a pair that does not exist.
+_DEVICES = {
+    "sm_80": 80,
+    "sm_86": 80,
+    "sm_87": 80,
+    "sm_89": 80,
+    "sm_90": 80,
+    "sm_90a": 80,
+    "sm_100": 86,
+    "sm_100a": 86,
+    "sm_120": 87,
+    "sm_120a": 87,
+}
+DEVICES = tuple(f"cuda:{arch}" for arch in _DEVICES)
 
 # LLVM feature -> the word in /proc/cpuinfo. Features that are not in this table stay at what the
 # CPU name implies; those in it are always written out, present or absent, because a hypervisor may
@@ -117,18 +133,23 @@ class Target:
         return self.triple.partition("-")[0]
 
     @property
+    def is_device(self) -> bool:
+        """Whether code for it runs on a GPU."""
+        return self.arch == "nvptx64"
+
+    @property
     def has_fma(self) -> bool:
-        return self.arch == "aarch64" or "fma" in self.features
+        return self.arch != "x86_64" or "fma" in self.features
 
     @property
     def has_f16c(self) -> bool:
         """f16 <-> f32 conversion is an instruction, not a library call."""
-        return self.arch == "aarch64" or "f16c" in self.features
+        return self.arch != "x86_64" or "f16c" in self.features
 
     @property
     def native_rounding(self) -> bool:
         """floor, ceil, trunc and round-to-even of a float vector are instructions."""
-        return self.arch == "aarch64" or "sse4.1" in self.features
+        return self.arch != "x86_64" or "sse4.1" in self.features
 
     def lanes(self, bits: int) -> int:
         """How many elements of this width one vector register holds."""
@@ -166,17 +187,32 @@ def parse_target(text: str) -> Target:
         cpu, features = _NAMED[text]
         arch = "aarch64" if text == "aarch64" else "x86_64"
         return _make(text, arch, cpu, "", features, (), _COMMON_CACHES)
-    if _CUDA.fullmatch(text):
-        raise TargetError(
-            f"target {text!r}: device code is not in this version",
-            hint=f"compile for one of {', '.join(NAMES)}",
-        )
+    if text in DEVICES:
+        return _device(text)
     import difflib  # only on the way to an error
 
-    near = difflib.get_close_matches(text.lower(), (*NAMES, "cuda"), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(text.lower(), (*NAMES, *DEVICES), n=1, cutoff=0.5)
     raise TargetError(
         f"unknown target {text!r}",
-        hint=(f"did you mean {near[0]!r}? " if near else "") + f"targets: {', '.join(NAMES)}",
+        hint=(f"did you mean {near[0]!r}? " if near else "")
+        + f"targets: {', '.join((*NAMES, *DEVICES))}",
+    )
+
+
+def _device(text: str) -> Target:
+    arch = text.removeprefix("cuda:")
+    return Target(
+        name=text,
+        triple="nvptx64-nvidia-cuda",
+        cpu=arch,
+        model="",
+        features=(f"ptx{_DEVICES[arch]}",),
+        absent=(),
+        vector_bits=128,
+        vector_registers=255,
+        l1_bytes=128 << 10,
+        l2_bytes=40 << 20,
+        l3_bytes=0,
     )
 
 

@@ -26,12 +26,14 @@ from nova.codegen.llvm import Unit, assembly, compile_objects
 from nova.codegen.module import module_contents
 from nova.codegen.signature import ProgramSignature, read_signature
 from nova.codegen.stages import (
+    DEVICE_STAGES,
     MLIR_STAGES,
     SHARED_STAGES,
     Recorder,
     copy_module,
     module_text,
     run_stages,
+    stages_of,
 )
 from nova.compiled import Compiled
 from nova.errors import PipelineError, TargetError
@@ -47,11 +49,15 @@ from nova.runtime.weights import bytes_of, choose_values, read_values
 from nova.settings import Settings, current_settings
 from nova.targets import parse_target
 
-# What can be asked for, in order; the file itself is `so`.
-EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
-STARTS = (*MLIR_STAGES, "ll")
+# What can be asked for, in the order of the two roads; the file itself is `so`.
+_HOST_EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
+_DEVICE_EMITS = (*DEVICE_STAGES, "ll", "ptx", "so")
+EMITS = tuple(dict.fromkeys((*_HOST_EMITS[:-1], *_DEVICE_EMITS)))
+STARTS = tuple(stage for stage in EMITS if stage not in ("asm", "obj", "ptx", "so"))
 # In the text of these stages, the schedules have been chosen.
-_SCHEDULED = ("loops", "llvm", "ll")
+_SCHEDULED = ("loops", "llvm", "ll", "device", "outlined", "nvvm")
+# The text of these has kernels only.
+_KERNELS_ONLY = ("llvm", "nvvm", "ll")
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,8 @@ def _settings(targets: Sequence[str], fast_math: bool | None, tune: float | None
         raise TargetError("no target to compile for", hint="targets=('cpu',) is this machine")
     if len(set(targets)) < len(targets):
         raise TargetError(f"a target is given twice: {', '.join(targets)}")
-    archs = {name: parse_target(name).arch for name in targets}
+    known = {name: parse_target(name) for name in targets}
+    archs = {name: target.arch for name, target in known.items() if not target.is_device}
     if len(set(archs.values())) > 1:
         listed = ", ".join(f"{name} is {arch}" for name, arch in archs.items())
         raise TargetError(
@@ -181,13 +188,23 @@ def _checked(word: str, known: Sequence[str], what: str) -> str:
 
 
 def _check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> None:
-    if start is not None and EMITS.index(emit) < EMITS.index(start):
-        raise PipelineError(f"{emit} comes before {start}, where the translation starts")
-    if start in ("llvm", "ll") and emit == "so":
-        raise PipelineError(
-            f"the stage {start} has kernels only: what runs when is no longer in it",
-            hint="start from loops or before, or emit asm or obj",
-        )
+    for own in settings:
+        device = parse_target(own.target).is_device
+        road = _DEVICE_EMITS if device else _HOST_EMITS
+        for what, stage in (("start from", start), ("emit", emit)):
+            if stage is not None and stage not in road:
+                raise PipelineError(
+                    f"{what} {stage}: that is no stage on the way to {own.target}",
+                    hint=f"its stages are {', '.join(road)}",
+                )
+        if start is not None and road.index(emit) < road.index(start):
+            raise PipelineError(f"{emit} comes before {start}, where the translation starts")
+        if start in _KERNELS_ONLY and emit == "so":
+            before, code = ("outlined", "ptx") if device else ("loops", "asm or obj")
+            raise PipelineError(
+                f"the stage {start} has kernels only: what runs when is no longer in it",
+                hint=f"start from {before} or before, or emit {code}",
+            )
     if len(settings) > 1 and emit not in (*SHARED_STAGES, "so"):
         raise PipelineError(
             f"{emit} is different for each target, and {len(settings)} are given",
@@ -195,12 +212,17 @@ def _check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> 
         )
 
 
-def _check_llvm(module: ir.Module) -> None:
+def _check_llvm(module: ir.Module, stage: str) -> None:
     """Refuse ops of an earlier stage, on which MLIR's translation ends the process."""
-    for op in every_op(module)[:-1]:  # the last one is the module
-        if not op.name.startswith("llvm."):
+    tops = [op.operation for op in module.body.operations]
+    known: tuple[str, ...] = ("llvm.",)
+    if stage == "nvvm":  # what the host does stays as it is in the text of a device's stage
+        known = ("llvm.", "nvvm.", "gpu.module")
+        tops = [op for op in tops if op.name == "gpu.module"]
+    for op in (inner for top in tops for inner in every_op(top)):
+        if not op.name.startswith(known):
             raise PipelineError(
-                f"{op.name} is not of the stage llvm", hint="start from the stage of the text"
+                f"{op.name} is not of the stage {stage}", hint="start from the stage of the text"
             )
 
 
@@ -224,17 +246,22 @@ class _Road:
                 return self._from_llvm_text()
             module, stage, signature = self._begin(start, entry)
             self._tune(module, stage, bar)
-            if self.emit in SHARED_STAGES or self.emit in ("loops", "llvm"):
+            if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
                 return self._stop_at(module, stage, signature)
+            if self.device and self.emit in ("ll", "ptx"):
+                run_stages(module, self.settings[0], self.recorder, after=stage)
+                from nova.codegen.ptx import device_ir  # loads what only devices need
+
+                return self._emit_device(device_ir(module), signature)
             if self.emit in ("ll", "asm", "obj"):
                 run_stages(module, self.settings[0], self.recorder, after=stage)
                 return self._emit_unit(single_unit(module), signature)
             assert signature is not None
             texts_before = dict(self.recorder.texts)
-            variants = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
+            program = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
             started = time.perf_counter()
             source = next(reversed(texts_before))
-            contents = module_contents(signature, variants, self.recorder.texts, source, {})
+            contents = module_contents(signature, program, self.recorder.texts, source, {})
             data = write_artifact(replace(contents, weights=self._weights(signature)))
             self.recorder.record_size("artifact", len(data), time.perf_counter() - started)
             return Translation(data, "so", signature, self.recorder)
@@ -251,9 +278,10 @@ class _Road:
         started = time.perf_counter()
         if start is not None and start != "nova":
             module = parse_source(self.source)
-            if start == "llvm":
-                _check_llvm(module)
-            signature = None if start == "llvm" else read_signature(module)
+            only_kernels = start in _KERNELS_ONLY
+            if only_kernels:
+                _check_llvm(module, start)
+            signature = None if only_kernels else read_signature(module)
             self.recorder.record(start, module_text(module), time.perf_counter() - started)
             return module, start, signature
         imported = import_program(self.source, entry, self.values)
@@ -275,15 +303,35 @@ class _Road:
 
     def _stop_at(self, module: ir.Module, stage: str, signature: Any) -> Translation:
         if self.emit == "nova" and stage != "nova":
+            behind = ", ".join(list(stages_of(self.settings[0]))[1:])
             raise PipelineError(
                 "the program never is in the nova dialect: it came in another one",
-                hint=f"the stages on its way are {', '.join(list(MLIR_STAGES)[1:])}",
+                hint=f"the stages on its way are {behind}",
             )
         if self.emit != stage:
             run_stages(module, self.settings[0], self.recorder, after=stage, until=self.emit)
         return Translation(module_text(module).encode(), self.emit, signature, self.recorder)
 
+    @property
+    def device(self) -> bool:
+        """Whether the one target is a device."""
+        return parse_target(self.settings[0].target).is_device
+
+    def _emit_device(self, text: str, signature: Any) -> Translation:
+        """Device code from its LLVM IR: as that, or as PTX."""
+        from nova.codegen.ptx import compile_ptx
+
+        self.recorder.record("ll", text, 0.0)
+        if self.emit == "ll":
+            return Translation(text.encode(), "ll", signature, self.recorder)
+        started = time.perf_counter()
+        ptx = compile_ptx(text, parse_target(self.settings[0].target))
+        self.recorder.record("ptx", ptx, time.perf_counter() - started)
+        return Translation(ptx.encode(), "ptx", signature, self.recorder)
+
     def _from_llvm_text(self) -> Translation:
+        if self.device:
+            return self._emit_device(self.source.text, None)
         self.recorder.record("ll", self.source.text, 0.0)
         return self._emit_unit(Unit(self.source.text, False), None, recorded=True)
 

@@ -100,7 +100,7 @@ NATIVE = ("nova/artifact/", "nova/runtime/", "nova/targets.py")
 
 # Library -> where it may be imported.
 LIBRARIES = {
-    "torch_mlir": ("nova/mlir/bindings.py",),
+    "torch_mlir": ("nova/mlir/bindings.py", "nova/mlir/gpu_bindings.py"),
     "llvmlite": ("nova/codegen/", "nova/targets.py"),
     "torch": (),
     "jax": (),

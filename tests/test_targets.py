@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from nova.codegen.ptx import compile_ptx
 from nova.errors import TargetError
-from nova.targets import NAMES, llvm_cpu, parse_target
+from nova.targets import DEVICES, NAMES, llvm_cpu, parse_target
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,15 +47,23 @@ def test_key_follows_what_code_depends_on():
     assert v3.key() != replace(v3, features=v3.features[1:]).key()
 
 
-@pytest.mark.parametrize("text", ("cuda", "cuda:sm_80", "cuda:sm_90a"))
-def test_device_targets_are_known_but_refused(text):
-    with pytest.raises(TargetError, match="device code is not in this version"):
-        parse_target(text)
+@pytest.mark.parametrize("text", DEVICES)
+def test_llvm_has_every_device(text):
+    target = parse_target(text)
+    assert target.is_device and target.name == text
+    ptx = compile_ptx("define ptx_kernel void @k() { ret void }", target)
+    assert f".target {target.cpu}" in ptx and ".visible .entry k()" in ptx
 
 
 @pytest.mark.parametrize(
     "text,suggestion",
-    [("x86-64-v3", "x86_64-v3"), ("CPU", "cpu"), ("arm64", None), ("", None), ("cuda:80", "cuda")],
+    [
+        ("x86-64-v3", "x86_64-v3"),
+        ("CPU", "cpu"),
+        ("arm64", None),
+        ("", None),
+        ("cuda:80", "cuda:sm_80"),
+    ],
 )
 def test_unknown_targets_say_what_was_meant(text, suggestion):
     with pytest.raises(TargetError) as caught:

@@ -37,14 +37,17 @@ static uint64_t section_size(const nova_file *file, const char *name)
 static nova_status read_manifest(nova_file *file, nova_error *error)
 {
     const nova_section *section = nova_elf_section(&file->elf, ".nova.manifest");
-    const nova_manifest_limits limits = {
+    const nova_section *device = nova_elf_section(&file->elf, ".nova.device");
+    nova_manifest_limits limits = {
         .machine = file->elf.machine,
-        .has_device = !file->adopted,
         .tables_size = section_size(file, ".nova.tables"),
         .constants_size = section_size(file, ".nova.const"),
         .weights_size = section_size(file, ".nova.weights"),
-        .device_size = section_size(file, ".nova.device"),
     };
+    if (device != NULL) {
+        limits.device_size = device->size;
+        limits.device = file->bytes.data + device->offset;
+    }
     if (section->size > MOST_MANIFEST)
         return REFUSE(error, "manifest-size", "%" PRIu64 " bytes are too many", section->size);
     return nova_manifest_read(file->bytes.data + section->offset, (size_t)section->size, &limits,
@@ -54,7 +57,8 @@ static nova_status read_manifest(nova_file *file, nova_error *error)
 static nova_status check_code(const nova_file *file, const nova_tables *tables, nova_error *error)
 {
     for (uint32_t i = 0; i < tables->header->kernel_count; i++)
-        if (nova_elf_segment(&file->elf, tables->kernels[i].code, 1, NOVA_EXECUTE) == NULL)
+        if (tables->kernels[i].core != NOVA_DEVICE &&
+            nova_elf_segment(&file->elf, tables->kernels[i].code, 1, NOVA_EXECUTE) == NULL)
             return REFUSE(error, "tables-kernel-code",
                           "kernel %u: address %#" PRIx64 " is in no executable segment", i,
                           tables->kernels[i].code);
@@ -200,6 +204,7 @@ nova_status nova_file_adopt(const nova_mapped *mapped, nova_file **file, nova_er
     add_mapped(made, ".nova.tables", mapped->tables, mapped->tables_size);
     add_mapped(made, ".nova.const", mapped->constants, mapped->constants_size);
     add_mapped(made, ".nova.weights", mapped->weights, mapped->weights_size);
+    add_mapped(made, ".nova.device", mapped->device, mapped->device_size);
     if (status == NOVA_OK)
         status = read_manifest(made, error);
     if (status == NOVA_OK)
@@ -246,6 +251,27 @@ size_t nova_file_variant_count(const nova_file *file)
 const nova_variant *nova_file_variants(const nova_file *file)
 {
     return file->manifest.variants;
+}
+
+const nova_device_code *nova_file_devices(const nova_file *file, size_t *count)
+{
+    *count = file->manifest.device_count;
+    return file->manifest.devices;
+}
+
+bool nova_variant_is_device(const nova_variant *variant)
+{
+    return strncmp(variant->target, "cuda:", 5) == 0;
+}
+
+size_t nova_file_device_variant(const nova_file *file, const nova_device_code *image)
+{
+    size_t i = 0;
+    while (i < file->manifest.variant_count &&
+           (!nova_variant_is_device(&file->manifest.variants[i]) ||
+            strcmp(file->manifest.variants[i].cpu, image->arch) != 0))
+        i++;
+    return i;
 }
 
 const void *nova_file_data(const nova_file *file, size_t *size)
@@ -309,6 +335,10 @@ static void name_missing(const nova_file *file, const nova_cpu *cpu, size_t vari
                          size_t size)
 {
     *text = '\0';
+    if (nova_variant_is_device(&file->manifest.variants[variant])) {
+        (void)snprintf(text, size, "a GPU of %s", file->manifest.variants[variant].cpu);
+        return;
+    }
     if (file->elf.machine != nova_cpu_machine()) {
         (void)snprintf(text, size, "a CPU of %s", machine_name(file->elf.machine));
         return;

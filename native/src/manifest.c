@@ -5,7 +5,8 @@
 #include "json.h"
 #include "reader.h"
 
-enum { FORMAT_VERSION = 2, MOST_VARIANTS = 64, ALIGNMENT = 64 };
+/* Version 3 adds variants for devices: what version 2 has is as it was. */
+enum { OLDEST_VERSION = 2, FORMAT_VERSION = 3, MOST_VARIANTS = 64, ALIGNMENT = 64 };
 
 static const struct {
     const char *name;
@@ -336,21 +337,39 @@ static nova_status read_weights(reader *r, nova_manifest *manifest)
 
 static nova_status read_device(reader *r, void *record, void *context)
 {
-    (void)record, (void)context;
+    (void)context;
     static const char *const KINDS[] = {"ptx", "cubin", NULL};
-    const char *arch;
-    uint32_t kind;
+    nova_device_code *code = record;
     int64_t offset, size;
-    nova_status status = read_text(r, "arch", &arch);
+    nova_status status = read_text(r, "arch", &code->arch);
     if (status == NOVA_OK)
-        status = read_word(r, "kind", KINDS, &kind);
+        status = read_word(r, "kind", KINDS, &code->kind);
     if (status == NOVA_OK)
         status = read_number(r, "offset", 0, &offset);
     if (status == NOVA_OK)
         status = read_number(r, "size", 0, &size);
-    if (status != NOVA_OK || !r->limits->has_device)
+    if (status == NOVA_OK)
+        status = check_range(r, "offset", (uint64_t)offset, (uint64_t)size, r->limits->device_size);
+    if (status != NOVA_OK)
         return status;
-    return check_range(r, "offset", (uint64_t)offset, (uint64_t)size, r->limits->device_size);
+    code->data = (const char *)r->limits->device + offset;
+    code->size = (uint64_t)size;
+    return NOVA_OK;
+}
+
+/* Every variant for a device has code for it. */
+static nova_status check_devices(const reader *r, const nova_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->variant_count; i++) {
+        const nova_variant *variant = &manifest->variants[i];
+        bool found = !nova_variant_is_device(variant);
+        for (size_t k = 0; !found && k < manifest->device_count; k++)
+            found = strcmp(manifest->devices[k].arch, variant->cpu) == 0;
+        if (!found)
+            return REFUSE(r->error, "manifest-devices", "variants[%zu] is for %.40s, and no device "
+                                                        "image is", i, variant->cpu);
+    }
+    return NOVA_OK;
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -381,10 +400,10 @@ static nova_status check_version(reader r)
     }
     if (version < 0)
         return bad(&r, "manifest-fields", "format_version", "is missing or no version");
-    if (version != FORMAT_VERSION)
+    if (version < OLDEST_VERSION || version > FORMAT_VERSION)
         return REFUSE(r.error, "format-version",
-                      "the file has version %" PRId64 " (written by %.80s), this reader knows %d",
-                      version, producer, FORMAT_VERSION);
+                      "the file has version %" PRId64 " (written by %.80s), this reader knows %d "
+                      "to %d", version, producer, OLDEST_VERSION, FORMAT_VERSION);
     return NOVA_OK;
 }
 
@@ -395,7 +414,6 @@ static nova_status read_manifest(reader *r, nova_manifest *manifest)
     const char *text;
     uint32_t arch;
     int64_t version;
-    size_t devices;
     void *records;
     bool is_output = false;
     nova_json_enter(&r->json);
@@ -408,7 +426,9 @@ static nova_status read_manifest(reader *r, nova_manifest *manifest)
     if (status != NOVA_OK)
         return status;
     manifest->arguments = records;
-    status = read_list(r, "devices", 0, read_device, NULL, &records, &devices);
+    status = read_list(r, "devices", sizeof(nova_device_code), read_device, NULL, &records,
+                       &manifest->device_count);
+    manifest->devices = records;
     if (status == NOVA_OK)
         status = read_number(r, "format_version", 0, &version);
     if (status == NOVA_OK)
@@ -449,7 +469,9 @@ static nova_status read_manifest(reader *r, nova_manifest *manifest)
             return REFUSE(r->error, "manifest-order",
                           "the tables of variant %zu do not follow those before them", i);
     }
-    status = read_weights(r, manifest);
+    status = check_devices(r, manifest);
+    if (status == NOVA_OK)
+        status = read_weights(r, manifest);
     return status == NOVA_OK ? end_record(r) : status;
 }
 

@@ -13,6 +13,9 @@ static nova_status bind_kernels(nova_program *program, const nova_image *image, 
     for (uint32_t i = 0; i < program->tables.header->kernel_count; i++) {
         const nova_kernel_record *record = &program->tables.kernels[i];
         void *code;
+        if (record->core == NOVA_DEVICE)
+            return nova_fail(error, NOVA_UNSUPPORTED, "tables-code",
+                             "kernel %u is for a device, and this program is for a CPU", i);
         if (nova_image_find(image, record->code, 1, NOVA_EXECUTE, &code) != NOVA_OK)
             return nova_fail(error, NOVA_OUT_OF_RANGE, "tables-code",
                              "kernel %u: address %#llx is in no executable segment", i,

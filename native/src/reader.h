@@ -132,14 +132,15 @@ typedef struct nova_manifest {
     nova_variant *variants; /* tables and constants are not filled */
     nova_range *tables;     /* one a variant; the same for the constants */
     nova_range *constants;
-    size_t argument_count, output_count, variant_count;
+    nova_device_code *devices;
+    size_t argument_count, output_count, variant_count, device_count;
 } nova_manifest;
 
 /* What ranges in the manifest must stay below, and what it must agree with. */
 typedef struct nova_manifest_limits {
     uint16_t machine;
-    bool has_device; /* whether the size of .nova.device is known */
     uint64_t tables_size, constants_size, weights_size, device_size;
+    const void *device; /* what the section of that size holds */
 } nova_manifest_limits;
 
 /* Everything in *manifest is in the arena. */

@@ -10,6 +10,7 @@ extern const char nova_section_tables_begin[] HIDDEN, nova_section_tables_end[] 
 extern const char nova_section_const_begin[] HIDDEN, nova_section_const_end[] HIDDEN;
 /* Not hidden, so that their addresses come from memory: weights may be far from the code. */
 extern const char nova_section_weights_begin[], nova_section_weights_end[];
+extern const char nova_section_device_begin[], nova_section_device_end[];
 
 static size_t distance(const char *begin, const char *end)
 {
@@ -28,6 +29,8 @@ bool nova_self(nova_mapped *mapped)
         .constants_size = distance(nova_section_const_begin, nova_section_const_end),
         .weights = nova_section_weights_begin,
         .weights_size = distance(nova_section_weights_begin, nova_section_weights_end),
+        .device = nova_section_device_begin,
+        .device_size = distance(nova_section_device_begin, nova_section_device_end),
     };
     return true;
 }

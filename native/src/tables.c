@@ -10,7 +10,7 @@
 
 _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
                    sizeof(nova_kernel_record) == 48 && sizeof(nova_launch_record) == 16 &&
-                   sizeof(nova_task) == 32,
+                   sizeof(nova_task) == 32 && sizeof(nova_device_launch) == 32,
                "as in docs/nova-format.md");
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
@@ -46,13 +46,15 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
     if (size < sizeof *tables->header)
         return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header", size);
     const nova_tables_header *header = tables->header = (const void *)block;
-    if (memcmp(header->magic, NOVA_TABLES_MAGIC, sizeof header->magic) != 0)
+    bool has_devices =
+        memcmp(header->magic, NOVA_TABLES_DEVICE_MAGIC, sizeof header->magic) == 0;
+    if (!has_devices && memcmp(header->magic, NOVA_TABLES_MAGIC, sizeof header->magic) != 0)
         return REFUSE(error, "tables-magic", "the block does not start like one");
     if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",
                       header->size, size);
     uint64_t position = sizeof *header;
-    const void *arrays[6];
+    const void *arrays[7];
     const struct {
         uint64_t count, size;
     } layout[] = {
@@ -62,8 +64,9 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
         {header->operand_count, sizeof(uint32_t)},
         {header->task_count, sizeof(nova_task)},
         {header->successor_count, sizeof(uint32_t)},
+        {has_devices ? header->kernel_count : 0, sizeof(nova_device_launch)},
     };
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         if (!take(block, size, &position, layout[i].count, layout[i].size, &arrays[i]))
             return REFUSE(error, "tables-size", "array %d ends behind the block, or is not padded "
                                                 "with zeros", i);
@@ -75,6 +78,7 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
     tables->operands = arrays[3];
     tables->tasks = arrays[4];
     tables->successors = arrays[5];
+    tables->devices = has_devices ? arrays[6] : NULL;
     tables->strings = block + position;
     return NOVA_OK;
 }
@@ -153,11 +157,44 @@ static nova_status check_buffer(const nova_tables *tables, uint32_t index,
     return NOVA_OK;
 }
 
+/* What every device has; the driver knows whether this one has it as well. */
+static nova_status check_device_launch(const nova_tables *tables, uint32_t index, nova_error *error)
+{
+    enum { MOST_THREADS = 1024, MOST_DEPTH = 64, MOST_GRID_YZ = 65535, MOST_SHARED = 227 << 10 };
+    const nova_kernel_record *kernel = &tables->kernels[index];
+    bool is_device = (kernel->core & NOVA_CORE_MASK) == NOVA_DEVICE;
+    if (tables->devices == NULL)
+        return is_device ? REFUSE(error, "tables-device", "kernel %u is for a device, and the block "
+                                                          "does not say how to launch it", index)
+                         : NOVA_OK;
+    static const nova_device_launch NONE;
+    const nova_device_launch *launch = &tables->devices[index];
+    if (!is_device)
+        return memcmp(launch, &NONE, sizeof NONE) == 0
+                   ? NOVA_OK
+                   : REFUSE(error, "tables-device", "kernel %u is for no device, and is launched on "
+                                                    "one", index);
+    const uint32_t *grid = launch->grid, *block = launch->block;
+    for (int axis = 0; axis < 3; axis++)
+        if (block[axis] < 1 || block[axis] > MOST_THREADS)
+            return REFUSE(error, "tables-device", "kernel %u has %u threads along axis %d", index,
+                          block[axis], axis);
+    if (block[0] * block[1] * block[2] > MOST_THREADS || block[2] > MOST_DEPTH ||
+        grid[0] > INT32_MAX || grid[1] > MOST_GRID_YZ || grid[2] > MOST_GRID_YZ)
+        return REFUSE(error, "tables-device", "kernel %u has %ux%ux%u blocks of %ux%ux%u threads",
+                      index, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
+    if (launch->shared > MOST_SHARED || launch->reserved != 0 || kernel->code != 0 ||
+        kernel->core != NOVA_DEVICE)
+        return REFUSE(error, "tables-device", "kernel %u has %u bytes of shared memory, code in the "
+                                              "file, or flags of a CPU", index, launch->shared);
+    return NOVA_OK;
+}
+
 static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_error *error)
 {
     const nova_kernel_record *kernel = &tables->kernels[index];
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
-    if ((kernel->core & NOVA_CORE_MASK) > NOVA_HOST ||
+    if ((kernel->core & NOVA_CORE_MASK) > NOVA_DEVICE ||
         (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
     if (flags == NOVA_TAKES_SCRATCH && tables->header->scratch_size == 0)
@@ -170,7 +207,7 @@ static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_
         !is_string(tables, kernel->location))
         return REFUSE(error, "tables-kernel-strings", "kernel %u has a name, symbol or location "
                                                       "that is no string", index);
-    return NOVA_OK;
+    return check_device_launch(tables, index, error);
 }
 
 /* Operands stand in the order of the launches, each in one of them: so work stays linear. */

@@ -6,9 +6,20 @@ the executor, by `nova.load` when nothing fits, and by `nova inspect`. Maps no c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nova import _native
+from nova.artifact.device import choose_image
 from nova.artifact.format import Artifact
-from nova.errors import ArtifactError
+from nova.errors import ArtifactError, DeviceArchitectureError
+
+
+@dataclass(frozen=True)
+class DeviceChoice:
+    """The variant and the image, by their indices, that a device runs."""
+
+    variant: int
+    image: int
 
 
 def choose_variant(artifact: Artifact) -> int:
@@ -39,3 +50,38 @@ def explain_variant(artifact: Artifact, number: int | None) -> str:
         return "; ".join(lacks)
     targets = ", ".join(variant.target for variant in variants)
     return "; ".join([f"{variants[number].target} of {targets}", *lacks])
+
+
+def find_device(artifact: Artifact, major: int, minor: int) -> DeviceChoice | None:
+    """What a device of compute capability major.minor runs of a file, or None."""
+    manifest = artifact.manifest
+    variants = {spec.cpu: n for n, spec in enumerate(manifest.variants) if spec.is_device}
+    usable = [n for n, image in enumerate(manifest.devices) if image.arch in variants]
+    chosen = choose_image([manifest.devices[n] for n in usable], major, minor)
+    if chosen is None:
+        return None
+    image = usable[chosen]
+    return DeviceChoice(variants[manifest.devices[image].arch], image)
+
+
+def choose_device(artifact: Artifact, major: int, minor: int) -> DeviceChoice:
+    """The same; DeviceArchitectureError says what the file has instead."""
+    choice = find_device(artifact, major, minor)
+    if choice is not None:
+        return choice
+    raise DeviceArchitectureError(
+        f"the GPU has compute capability {major}.{minor}, and the file has {_images(artifact)}",
+        hint=f"compile it for cuda:sm_{major}{minor}, or for an older one such as cuda:sm_80",
+    )
+
+
+def explain_device(artifact: Artifact, choice: DeviceChoice) -> str:
+    """Which code of a file a device runs: one line."""
+    image = artifact.manifest.devices[choice.image]
+    target = artifact.manifest.variants[choice.variant].target
+    return f"{target} by {image.kind} for {image.arch}, of {_images(artifact)}"
+
+
+def _images(artifact: Artifact) -> str:
+    devices = artifact.manifest.devices
+    return ", ".join(f"{image.kind} for {image.arch}" for image in devices) or "no device code"

@@ -14,7 +14,9 @@ from typing import Any
 
 from nova.artifact.check import fail, storable
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+DEVICE_PREFIX = "cuda:"
+"""What the targets of device variants begin with."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class TensorSpec:
 class VariantSpec:
     """The code for one kind of CPU; `tables` and `constants` are (offset, size) in their section.
 
-    All of `features` (LLVM's names, sorted) must be there for the code to run.
+    All of `features` (LLVM's names, sorted) must be there for the code to run. A target `cuda:...`
+    is for a device: its code is in the images whose `arch` is the variant's `cpu`.
     """
 
     target: str
@@ -42,6 +45,10 @@ class VariantSpec:
     tables: tuple[int, int]
     constants: tuple[int, int]
     options: Mapping[str, str]
+
+    @property
+    def is_device(self) -> bool:
+        return self.target.startswith(DEVICE_PREFIX)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from struct import Struct
 from nova.artifact.check import Buffer, fail, storable
 
 MAGIC = b"NOVATBL1"
+DEVICE_MAGIC = b"NOVATBL2"
+"""Of a block with kernels for a device: the shapes of their launches are one more array."""
 ALIGN = 64
 """Blocks, and the buffers inside of workspace and constants, start at multiples of this."""
 
@@ -26,11 +28,12 @@ LAUNCH = Struct("<IIII")
 OPERAND = Struct("<I")
 TASK = Struct("<IIqqII")
 SUCCESSOR = Struct("<I")
-# In the order of the block; the strings follow.
+DEVICE = Struct("<7I4x")
+# In the order of the block; those of device launches, where there are any, and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
-CORES = ("matrix", "vector", "host")
+CORES = ("matrix", "vector", "host", "device")
 REPORTS = 0x100
 """Added to the number of the core: the kernel returns an error number."""
 TAKES_SCRATCH = 0x200
@@ -48,8 +51,21 @@ class BufferSpec:
 
 
 @dataclass(frozen=True)
+class DeviceLaunch:
+    """How a kernel of core `device` is launched; `shared` is dynamic shared memory, in bytes."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int = 0
+
+
+@dataclass(frozen=True)
 class KernelSpec:
-    """One function of the code: `grid` counts its tiles; `flops` and `bytes` are of the whole."""
+    """One function of the code: `grid` counts its tiles; `flops` and `bytes` are of the whole.
+
+    Kernels of core `device`, and only they, have a `device`; their `symbol` is the entry's name in
+    the device images.
+    """
 
     name: str
     symbol: str
@@ -60,6 +76,7 @@ class KernelSpec:
     location: str
     reports: bool = False  # whether it returns an i32, where anything but 0 is an error
     takes_scratch: bool = False  # whether its fourth argument is scratch memory
+    device: DeviceLaunch | None = None
 
 
 @dataclass(frozen=True)
@@ -101,9 +118,17 @@ class Tables:
     scratch_size: int = 0
 
     def renamed(self, suffix: str) -> Tables:
-        """The same tables with `suffix` behind the symbol of every kernel."""
-        kernels = tuple(replace(k, symbol=k.symbol + suffix) for k in self.kernels)
+        """The same tables with `suffix` behind the symbol of every kernel of the linked code."""
+        kernels = tuple(
+            k if k.device is not None else replace(k, symbol=k.symbol + suffix)
+            for k in self.kernels
+        )
         return replace(self, kernels=kernels)
+
+    @property
+    def has_device(self) -> bool:
+        """Whether any kernel runs on a device."""
+        return any(kernel.device is not None for kernel in self.kernels)
 
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
@@ -115,7 +140,7 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
         [(BUFFER_KINDS.index(b.kind), 0, b.value, b.nbytes) for b in tables.buffers],
         [
             (
-                code[k.symbol] if code is not None else 0,
+                code[k.symbol] if code is not None and k.device is None else 0,
                 k.grid,
                 k.flops,
                 k.bytes,
@@ -143,27 +168,39 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     for record, table in zip(ARRAYS, rows, strict=True):
         body += b"".join([record.pack(*row) for row in table])
         body += bytes(-len(body) % 8)
+    if tables.has_device:
+        body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
     sizes = (len(body), tables.workspace_size, tables.work)
-    HEADER.pack_into(body, 0, MAGIC, *sizes, *counts, tables.scratch_size)
+    magic = DEVICE_MAGIC if tables.has_device else MAGIC
+    HEADER.pack_into(body, 0, magic, *sizes, *counts, tables.scratch_size)
     return bytes(body)
 
 
+def _pack_device(device: DeviceLaunch | None) -> bytes:
+    if device is None:
+        return bytes(DEVICE.size)
+    return DEVICE.pack(*device.grid, *device.block, device.shared)
+
+
 def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> None:
-    """Write the address of every kernel, by its symbol, into a block in place."""
+    """Write the address of every kernel that was linked, by its symbol, into a block in place."""
     view = _View(block)
-    at = view.starts[1]
-    for number in range(view.counts[1]):
-        place = at + number * KERNEL.size
-        symbol = view.string(KERNEL.unpack_from(block, place)[6])
-        Struct("<Q").pack_into(block, place, addresses[symbol])
+    for number, row in enumerate(view.rows(1)):
+        if not _is_device(row):
+            place = view.starts[1] + number * KERNEL.size
+            Struct("<Q").pack_into(block, place, addresses[view.string(row[6])])
 
 
 def kernel_addresses(block: Buffer) -> dict[str, int]:
-    """Virtual address of every kernel of a block, by symbol."""
+    """Virtual address of every kernel of a block that was linked, by symbol."""
     view = _View(block)
-    return {view.string(row[6]): row[0] for row in view.rows(1)}
+    return {view.string(row[6]): row[0] for row in view.rows(1) if not _is_device(row)}
+
+
+def _is_device(kernel: tuple[int, ...]) -> bool:
+    return kernel[4] & _CORE == CORES.index("device")
 
 
 def read_header(block: Buffer) -> tuple[int, int]:
@@ -196,8 +233,11 @@ def unpack_tables(block: Buffer) -> Tables:
                 view.string(location),
                 bool(core & REPORTS),
                 bool(core & TAKES_SCRATCH),
+                device,
             )
-            for _, grid, flops, moved, core, name, symbol, location in view.rows(1)
+            for (_, grid, flops, moved, core, name, symbol, location), device in zip(
+                view.rows(1), view.devices(), strict=True
+            )
         ),
         launches=tuple(
             LaunchSpec(kernel, tuple(operands[first : first + count]), reads)
@@ -236,7 +276,7 @@ class _View:
         magic, size, self.workspace_size, self.work, *counts, self.scratch_size = (
             HEADER.unpack_from(block)
         )
-        if magic != MAGIC or size != len(block):
+        if magic not in (MAGIC, DEVICE_MAGIC) or size != len(block):
             fail("tables-header", f"magic {magic!r}, {size} bytes in a block of {len(block)}")
         self.block = block
         self.counts: list[int] = counts
@@ -246,6 +286,9 @@ class _View:
             self.starts.append(position)
             position += record.size * count
             position += -position % 8
+        self._devices_at = position if magic == DEVICE_MAGIC else None
+        if magic == DEVICE_MAGIC:
+            position += DEVICE.size * counts[1]
         if position + counts[-1] != size:
             fail("tables-size", f"the arrays end at {position + counts[-1]} of {size}")
         self.strings = bytes(memoryview(block)[position:])
@@ -256,6 +299,17 @@ class _View:
         record, start = ARRAYS[array], self.starts[array]
         end = start + record.size * self.counts[array]
         return list(record.iter_unpack(memoryview(self.block)[start:end]))
+
+    def devices(self) -> list[DeviceLaunch | None]:
+        """How each kernel is launched on a device; None for those of a CPU."""
+        every: list[DeviceLaunch | None] = []
+        for number, kernel in enumerate(self.rows(1)):
+            if self._devices_at is None or not _is_device(kernel):
+                every.append(None)
+                continue
+            words = DEVICE.unpack_from(self.block, self._devices_at + number * DEVICE.size)
+            every.append(DeviceLaunch(words[:3], words[3:6], words[6]))
+        return every
 
     def string(self, offset: int) -> str:
         text = self._texts.get(offset)

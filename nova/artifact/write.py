@@ -7,13 +7,16 @@ alone. Imports neither MLIR nor LLVM.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from nova import __version__
 from nova.artifact.check import Buffer
+from nova.artifact.device import DeviceImage, arch_number, check_image
 from nova.artifact.elf import Linked, Note, Part, link_shared
 from nova.artifact.manifest import (
+    DEVICE_PREFIX,
     FORMAT_VERSION,
     DeviceSpec,
     Manifest,
@@ -37,6 +40,8 @@ ENTRY = "_mlir_ciface_main"
 class Variant:
     """The program compiled for one target; `cpu` is LLVM's name, `options` are for people.
 
+    That of a device has no objects: its code is in the images whose `arch` is its `cpu`.
+
     `unpacked` are values of which the constants have copies in another order: the program does not
     read them, but its texts have them, and texts keep large values as references to the file.
     """
@@ -49,14 +54,9 @@ class Variant:
     options: Mapping[str, str]
     unpacked: bytes = b""
 
-
-@dataclass(frozen=True)
-class DeviceImage:
-    """Code for a device: `kind` is "ptx" or "cubin"."""
-
-    kind: str
-    arch: str
-    data: bytes
+    @property
+    def is_device(self) -> bool:
+        return self.target.name.startswith(DEVICE_PREFIX)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Contents:
     `weights` are values by the index of their param, to be embedded; or what an external file
     holds. `entry` is the object that defines `_mlir_ciface_main`, and `runtime` the object of the
     C runtime it calls; a file without them has no C entry points. `source` names the stage
-    that a re-compile starts from.
+    that a re-compile starts from. `host` is the architecture of a file without code for any CPU,
+    that of this machine where it is empty: the others have that of their code.
     """
 
     variants: tuple[Variant, ...]
@@ -79,11 +80,14 @@ class Contents:
     key: Mapping[str, str] = field(default_factory=dict)
     entry: bytes | None = None
     runtime: bytes | None = None
+    host: str = ""
 
 
 def write_artifact(contents: Contents) -> bytes:
     """Link and seal one file; the same contents give the same bytes."""
     variants = _ordered(contents.variants)
+    arch = _architecture(contents, variants)
+    check_devices(variants, contents.devices)
     tables, constants = _Pieces(), _Pieces()
     specs = [
         VariantSpec(
@@ -104,7 +108,7 @@ def write_artifact(contents: Contents) -> bytes:
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         producer=f"nova {__version__}",
-        arch=variants[0].target.arch,
+        arch=arch,
         args=contents.args,
         outputs=contents.outputs,
         variants=tuple(specs),
@@ -123,7 +127,7 @@ def write_artifact(contents: Contents) -> bytes:
     if contents.stages:
         # Not sorted: the stages are read back in the order of the compile.
         notes[STAGES] = pack_texts(contents.stages, b"".join(constants.pieces))
-    linked = _link(contents, variants, notes)
+    linked = _link(contents, variants, notes, arch)
     start, _ = linked.sections[TABLES]
     for spec in specs:
         at = start + spec.tables[0]
@@ -133,20 +137,25 @@ def write_artifact(contents: Contents) -> bytes:
 
 
 def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
-    """Best first: the widest vectors, then the most features; kernels named for several."""
+    """Those of CPUs, best first: the widest vectors, then the most features; then those of devices.
+
+    Where there are several, the symbols of their kernels say whose they are.
+    """
     names = [variant.target.name for variant in variants]
     if not names or len(set(names)) < len(names):
         given = ", ".join(names) or "none"
         raise CodegenError(f"a file needs variants for different targets, not {given}")
-    if len({variant.target.arch for variant in variants}) > 1:
+    if len({variant.target.arch for variant in variants if not variant.is_device}) > 1:
         raise CodegenError(
             f"one file holds code for one architecture, not {', '.join(names)}",
             hint="write one file for each",
         )
 
-    def rank(variant: Variant) -> tuple[int, int, str]:
+    def rank(variant: Variant) -> tuple[object, ...]:
         target = variant.target
-        return -target.vector_bits, -len(target.features), target.name
+        if variant.is_device:
+            return True, -arch_number(variant.cpu), variant.cpu
+        return False, -target.vector_bits, -len(target.features), target.name
 
     ordered = sorted(variants, key=rank)
     if len(ordered) == 1:
@@ -154,12 +163,20 @@ def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
     return [replace(v, tables=v.tables.renamed(_suffix(v))) for v in ordered]
 
 
-def _link(contents: Contents, variants: list[Variant], notes: Mapping[str, Note]) -> Linked:
+def _architecture(contents: Contents, variants: list[Variant]) -> str:
+    """Of the ELF file: that of its code, or of the host of a file without any."""
+    first = variants[0]
+    return first.target.arch if not first.is_device else contents.host or os.uname().machine
+
+
+def _link(
+    contents: Contents, variants: list[Variant], notes: Mapping[str, Note], arch: str
+) -> Linked:
     parts, exports = [], []
     for variant in variants:
         suffix = _suffix(variant) if len(variants) > 1 else ""
         parts += [Part(data, suffix) for data in variant.objects]
-        exports += [kernel.symbol for kernel in variant.tables.kernels]
+        exports += [k.symbol for k in variant.tables.kernels if k.device is None]
     if contents.entry is not None and contents.runtime is not None:
         parts.append(Part(contents.entry))
         exports.append(ENTRY)
@@ -167,9 +184,23 @@ def _link(contents: Contents, variants: list[Variant], notes: Mapping[str, Note]
         parts,
         list(dict.fromkeys(exports)),
         notes,
-        arch=variants[0].target.arch,
+        arch=arch,
         runtime=contents.runtime,
     )
+
+
+def check_devices(variants: Iterable[Variant], images: Iterable[DeviceImage]) -> None:
+    """Refuse a device variant without code, and code that lacks a kernel of its variant."""
+    images = list(images)
+    for variant in variants:
+        if not variant.is_device:
+            continue
+        own = [image for image in images if image.arch == variant.cpu]
+        if not own:
+            raise CodegenError(f"no device image is for {variant.cpu}, the target of a variant")
+        symbols = [k.symbol for k in variant.tables.kernels if k.device is not None]
+        for image in own:
+            check_image(image, symbols)
 
 
 def _suffix(variant: Variant) -> str:

@@ -21,12 +21,12 @@ from nova.codegen.collection import paused_collection
 from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.normalise import normalise
+from nova.codegen.road import Built, Program, Road
 from nova.codegen.stages import (
-    MLIR_STAGES,
     SHARED_STAGES,
     Recorder,
     copy_module,
-    run_stages,
+    stages_of,
     start_from_plan,
 )
 from nova.codegen.tables import read_tables, read_unpacked
@@ -62,12 +62,12 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     recorder = Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     recorder.record("plan", str(plan), time.perf_counter() - started)
-    with progress("compiling", len(MLIR_STAGES) + 2) as bar:
+    with progress("compiling", len(stages_of(settings)) + 2) as bar:
         bar.advance("nova", 0)
         module = start_from_plan(plan, recorder)
-        variants = build_module(module, [settings], recorder, bar=bar)
+        program = build_module(module, [settings], recorder, bar=bar)
         started = time.perf_counter()
-        contents = _contents(plan, variants, recorder.texts, key)
+        contents = _contents(plan, program, recorder.texts, key)
         data = write_artifact(contents)
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return Build(data, recorder, contents)
@@ -81,62 +81,64 @@ def build_module(
     *,
     after: str = "nova",
     bar: Progress | None = None,
-) -> tuple[Variant, ...]:
+) -> Program:
     """Compile a module at the stage `after` for every target of `settings`, which differ in that.
 
-    The stages that all targets share run once; with several targets those behind are recorded as
-    `stage@target`. `module` is used up.
+    The stages that all targets of a kind share run once; with several targets those behind are
+    recorded as `stage@target`. `module` is used up.
     """
     steps = bar or Progress("compiling", None)
+    built: list[Built] = []
+    groups = _by_kind(settings)
+    for number, (kind, group) in enumerate(groups.items()):
+        own = module if number == len(groups) - 1 else copy_module(module)
+        mark = f"@{kind}" if len(groups) > 1 and kind == "cuda" else ""
+        road = Road(recorder, steps, mark, several=len(settings) > 1)
+        built += _build_group(own, group, road, after)
+    images = tuple(image for part in built for image in part.images)
+    return Program(tuple(part.variant for part in built), images)
+
+
+def _by_kind(settings: Sequence[Settings]) -> dict[str, list[Settings]]:
+    """Settings for CPUs and settings for devices, which take different roads."""
+    groups: dict[str, list[Settings]] = {}
+    for own in settings:
+        kind = "cuda" if parse_target(own.target).is_device else "cpu"
+        groups.setdefault(kind, []).append(own)
+    return groups
+
+
+def _build_group(
+    module: ir.Module, settings: Sequence[Settings], road: Road, after: str
+) -> list[Built]:
+    """Compile for targets of one kind."""
     if after in SHARED_STAGES:
-        run_stages(
-            module,
-            settings[0],
-            recorder,
-            after=after,
-            until=SHARED_STAGES[-1],
-            observe=lambda stage, _: steps.advance(stage, len(recorder.texts) - 1),
-        )
-        after = SHARED_STAGES[-1]
-    variants = []
+        last = SHARED_STAGES[-1]
+        road.run(module, settings[0], after, until=last, suffix=road.mark)
+        after = last
+    found = []
     for number, own in enumerate(settings):
-        last = number == len(settings) - 1
-        variants.append(
-            _build_variant(
-                module if last else copy_module(module),
-                own,
-                recorder,
-                after,
-                f"@{own.target}" if len(settings) > 1 else "",
-                steps,
-            )
-        )
-    return tuple(variants)
+        copy = module if number == len(settings) - 1 else copy_module(module)
+        if parse_target(own.target).is_device:
+            from nova.codegen.device import build_device  # loads what only devices need
+
+            found.append(build_device(copy, own, road, after))
+        else:
+            found.append(_build_host(copy, own, road, after))
+    return found
 
 
-def _build_variant(
-    module: ir.Module,
-    settings: Settings,
-    recorder: Recorder,
-    after: str,
-    suffix: str,
-    bar: Progress,
-) -> Variant:
+def _build_host(module: ir.Module, settings: Settings, road: Road, after: str) -> Built:
     target = parse_target(settings.target)
+    recorder, suffix = road.recorder, road.suffix(settings)
     found: list[tuple[Tables, bytes, bytes]] = []
 
-    def read(module: ir.Module) -> None:
-        found.append((*read_tables(module), read_unpacked(module)))
-
-    if after == "loops":
-        read(module)
-
-    def observe(stage: str, module: ir.Module) -> None:
-        bar.advance(stage + suffix, len(recorder.texts) - 1)
+    def read(stage: str, module: ir.Module) -> None:
         if stage == "loops":
-            read(module)
+            found.append((*read_tables(module), read_unpacked(module)))
 
-    run_stages(module, settings, recorder, after=after, suffix=suffix, observe=observe)
+    read(after, module)
+    road.run(module, settings, after, suffix=suffix, observe=read)
     started = time.perf_counter()
 
     def translated() -> Iterator[Unit]:
@@ -146,15 +148,17 @@ def _build_variant(
             texts.append(unit.text)
             yield unit
         recorder.record(f"ll{suffix}", "\n".join(texts), time.perf_counter() - started)
-        bar.advance(f"object{suffix}", len(recorder.texts) - 1)
+        road.advance(f"object{suffix}")
         started = time.perf_counter()
 
     objects = compile_objects(translated(), target, knobs.get("threads"))
     size = sum(map(len, objects))
     recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
     tables, constants, unpacked = found[0]
-    return Variant(
-        target, llvm_cpu(target), tuple(objects), tables, constants, settings.items(), unpacked
+    return Built(
+        Variant(
+            target, llvm_cpu(target), tuple(objects), tables, constants, settings.items(), unpacked
+        )
     )
 
 
@@ -245,7 +249,7 @@ def _size(pair: list[Any]) -> int:
 
 
 def _contents(
-    plan: Plan, variants: tuple[Variant, ...], texts: Mapping[str, str], key: Mapping[str, str]
+    plan: Plan, program: Program, texts: Mapping[str, str], key: Mapping[str, str]
 ) -> Contents:
     updated = {index for index, _ in plan.updates}
     inputs = len(plan.signature.inputs)
@@ -263,13 +267,13 @@ def _contents(
         TensorSpec(f"y{i}", t.shape, t.dtype.name, "output")
         for i, t in enumerate(plan.type_of(r) for r in plan.results)
     ]
-    return make_contents(args, outputs, variants, texts, "plan", key)
+    return make_contents(args, outputs, program, texts, "plan", key)
 
 
 def make_contents(
     args: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
-    variants: Sequence[Variant],
+    program: Program,
     texts: Mapping[str, str],
     source: str,
     key: Mapping[str, str],
@@ -278,11 +282,14 @@ def make_contents(
 
     Where there is a runtime for the architecture, the file gets its C entry points.
     """
-    arch = variants[0].target.arch
+    hosts = [v.target.arch for v in program.variants if not v.target.is_device]
+    arch = hosts[0] if hosts else parse_target("cpu").arch
     runtime = runtime_object(arch)
     ranks = tuple(len(spec.shape) for spec in outputs)
     return Contents(
-        variants=tuple(variants),
+        variants=program.variants,
+        devices=program.images,
+        host=arch,
         args=tuple(args),
         outputs=tuple(outputs),
         stages=dict(texts),

@@ -54,14 +54,14 @@ class Unit:
 
 
 @cache
-def _initialise() -> None:
+def initialise() -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
 
 
 def target_machine(target: Target) -> Any:
     """An LLVM target machine that makes position-independent code at full optimization."""
-    _initialise()
+    initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=llvm_cpu(target),
         features=target.llvm_features(),
@@ -88,7 +88,7 @@ def check_text(text: str, calls: Sequence[str] = ()) -> None:
 
 def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list[bytes]:
     """One object per unit, on up to `workers` threads, which begin while `units` are still made."""
-    _initialise()
+    initialise()
     if workers <= 1:
         return [_compile(unit, target) for unit in list(units)]
     with ThreadPoolExecutor(workers) as pool:

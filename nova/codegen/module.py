@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from nova.artifact.key import cache_key
 from nova.artifact.tables import Tables
-from nova.artifact.write import Contents, Variant, write_artifact
+from nova.artifact.write import Contents, write_artifact
 from nova.codegen.collection import paused_collection
 from nova.codegen.compile import Build, build_module, make_contents
+from nova.codegen.road import Program
 from nova.codegen.signature import ProgramSignature, read_signature
 from nova.codegen.stages import MLIR_STAGES, Recorder, start_from_text
 from nova.log import progress
@@ -36,9 +37,9 @@ def build_text(
         module = start_from_text(text, filename)
         signature = read_signature(module)
         recorder.record(stage, text, time.perf_counter() - started)
-        variants = build_module(module, settings, recorder, after=stage, bar=bar)
+        program = build_module(module, settings, recorder, after=stage, bar=bar)
         started = time.perf_counter()
-        contents = module_contents(signature, variants, recorder.texts, stage, key)
+        contents = module_contents(signature, program, recorder.texts, stage, key)
         data = write_artifact(contents)
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return Build(data, recorder, contents)
@@ -46,14 +47,17 @@ def build_text(
 
 def module_contents(
     signature: ProgramSignature,
-    variants: Sequence[Variant],
+    program: Program,
     texts: Mapping[str, str],
     source: str,
     key: Mapping[str, str],
 ) -> Contents:
     """What the file of a program holds; `source` names the stage that a re-compile starts from."""
-    numbered = [replace(v, tables=_number_outputs(v.tables, signature.returned)) for v in variants]
-    return make_contents(signature.args, signature.outputs, numbered, texts, source, key)
+    numbered = tuple(
+        replace(v, tables=_number_outputs(v.tables, signature.returned)) for v in program.variants
+    )
+    own = replace(program, variants=numbered)
+    return make_contents(signature.args, signature.outputs, own, texts, source, key)
 
 
 def _number_outputs(tables: Tables, returned: Sequence[int]) -> Tables:

@@ -2,9 +2,15 @@
 
     plan -> nova -> linalg -> kernels -> buffers -> loops -> llvm -> ll -> object -> artifact
 
-Each stage up to `ll` has a textual form, which `Compiled.stages` keeps and `NOVA_DUMP=dir` writes.
-A compile can start from the text of any of the MLIR stages. Stages from `loops` on depend on the
-target: with several targets there is one of each for every target, named `loops@x86_64-v4`.
+and for a device, from `buffers` on
+
+    buffers -> device -> outlined -> nvvm -> ll -> ptx -> artifact
+
+Each stage up to `ll` (`ptx`) has a textual form, which `Compiled.stages` keeps and `NOVA_DUMP=dir`
+writes. A compile can start from the text of any of the MLIR stages. Stages from `loops` (`device`)
+on depend on the target: with several targets there is one of each for every target, named
+`loops@x86_64-v4`. Where a file is for CPUs and devices, those from `linalg` on are made for each of
+the two, and named `linalg@cuda` for devices.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from nova.passes import pipelines
 from nova.passes.base import Pass, run_verified_once
 from nova.plan import Plan
 from nova.settings import Settings
+from nova.targets import parse_target
 
 # Stage -> the passes that lead to it from the stage before.
 MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
@@ -35,8 +42,22 @@ MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns, s.schedules),
     "llvm": lambda s: pipelines.loops_to_llvm(s.target, s.fast_math),
 }
-# The stages that are the same for every target.
+DEVICE_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
+    "nova": lambda s: [],
+    "linalg": lambda s: pipelines.nova_to_linalg(attention=False),
+    "kernels": lambda s: pipelines.linalg_to_device_kernels(s.serial_work),
+    "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
+    "device": lambda s: pipelines.buffers_to_device(s.target),
+    "outlined": lambda s: pipelines.device_to_outlined(),
+    "nvvm": lambda s: pipelines.outlined_to_nvvm(s.fast_math),
+}
+# The stages that are the same for every target of a kind.
 SHARED_STAGES = ("nova", "linalg", "kernels", "buffers")
+
+
+def stages_of(settings: Settings) -> dict[str, Callable[[Settings], list[Pass]]]:
+    """The stages on the road to the target of `settings`."""
+    return DEVICE_STAGES if parse_target(settings.target).is_device else MLIR_STAGES
 
 
 @dataclass
@@ -101,9 +122,9 @@ def copy_module(module: ir.Module) -> ir.Module:
         return copy
 
 
-def stages_between(after: str, until: str) -> list[str]:
-    """The names of the stages behind `after`, up to and with `until`."""
-    names = list(MLIR_STAGES)
+def stages_between(after: str, until: str, settings: Settings | None = None) -> list[str]:
+    """The names of the stages behind `after`, up to and with `until`, on the road to a target."""
+    names = list(MLIR_STAGES if settings is None else stages_of(settings))
     for name in (after, until):
         if name not in names:
             raise PipelineError(f"no stage {name!r}", hint=f"the stages are {', '.join(names)}")
@@ -116,17 +137,19 @@ def run_stages(
     recorder: Recorder,
     *,
     after: str = "nova",
-    until: str = "llvm",
+    until: str | None = None,
     suffix: str = "",
     observe: Callable[[str, ir.Module], Any] | None = None,
 ) -> None:
     """Take `module` from the stage `after` through the MLIR stages up to `until`, in place.
 
-    `suffix` is put behind the names under which the stages are recorded.
+    Without `until` that is all of them. `suffix` is put behind the names under which the stages
+    are recorded.
     """
-    for name in stages_between(after, until):
+    stages = stages_of(settings)
+    for name in stages_between(after, until or list(stages)[-1], settings):
         started = time.perf_counter()
-        run_verified_once(module, MLIR_STAGES[name](settings))
+        run_verified_once(module, stages[name](settings))
         if observe is not None:
             observe(name, module)
         seconds = time.perf_counter() - started

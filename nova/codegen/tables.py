@@ -7,6 +7,7 @@ the bytes of the constants. Called by the compile driver, once for each variant.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
@@ -32,7 +33,7 @@ _HOST_OPS = VIEWS | {
 def read_tables(module: ir.Module) -> tuple[Tables, bytes]:
     """The tables and the constants of a module at the `loops` stage."""
     try:
-        return _Reader(module).read()
+        return _read(module)
     except KeyError:  # an attribute that the stages before leave; the text came from outside
         raise LoweringError("the module is not of the stage loops") from None
 
@@ -50,7 +51,32 @@ def read_unpacked(module: ir.Module) -> bytes:
     return bytes(data)
 
 
-class _Reader:
+def _read(module: ir.Module) -> tuple[Tables, bytes]:
+    reader = HostReader(module)
+    kernels = {f.name.value: f for f in functions(module) if "nova.kernel" in f.attributes}
+    order = {name: i for i, name in enumerate(kernels)}
+    reads = [_count_reads(f) for f in kernels.values()]
+    launches = []
+    for op in reader.calls():
+        ids = tuple(reader.buffer(b) for b in list(op.operation.operands)[:-2])
+        number = order[op.callee.value]
+        launches.append(LaunchSpec(number, ids, reads[number]))
+    specs = [_kernel_spec(f) for f in kernels.values()]
+    tables = Tables(
+        buffers=tuple(reader.buffers),
+        kernels=tuple(specs),
+        launches=tuple(launches),
+        workspace_size=reader.workspace_size,
+        work=sum(specs[launch.kernel].flops for launch in launches),
+        tasks=make_tasks(list(kernels.values()), launches, list(reader.buffers)),
+        scratch_size=max(map(scratch_size, kernels.values()), default=0),
+    )
+    return tables, bytes(reader.constants)
+
+
+class HostReader:
+    """Reads `main`: its calls, and the buffers and constants that they are given."""
+
     def __init__(self, module: ir.Module):
         self.module = module
         main = find_function(module, "main")
@@ -60,21 +86,17 @@ class _Reader:
         self.buffers: dict[BufferSpec, int] = {}
         self.constants = bytearray()
         self.constant_at: dict[str, int] = {}
-
-    def read(self) -> tuple[Tables, bytes]:
-        attributes = self.main.attributes
-        outputs = int(attributes["nova.outputs"].value)
-        arguments = list(self.main.entry_block.arguments)
+        outputs = int(main.attributes["nova.outputs"].value)
+        arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
         self.place = {
             a: ("arg", i) if i < inputs else ("output", i - inputs)
             for i, a in enumerate(arguments[:-1])
         }
-        self.workspace = arguments[-1]
-        kernels = {f.name.value: f for f in functions(self.module) if "nova.kernel" in f.attributes}
-        order = {name: i for i, name in enumerate(kernels)}
-        reads = [_count_reads(f) for f in kernels.values()]
-        launches = []
+        self.workspace_size = int(main.attributes["nova.workspace"].value)
+
+    def calls(self) -> Iterator[Any]:
+        """The calls of kernels, in order."""
         for op in self.main.entry_block.operations:
             if op.operation.name not in _HOST_OPS:
                 raise LoweringError(
@@ -82,23 +104,10 @@ class _Reader:
                     where=str(op.location),
                 )
             if op.operation.name == "func.call":
-                buffers = list(op.operation.operands)[:-2]
-                ids = tuple(self._buffer(b) for b in buffers)
-                number = order[op.callee.value]
-                launches.append(LaunchSpec(number, ids, reads[number]))
-        specs = [_kernel_spec(f) for f in kernels.values()]
-        tables = Tables(
-            buffers=tuple(self.buffers),
-            kernels=tuple(specs),
-            launches=tuple(launches),
-            workspace_size=int(attributes["nova.workspace"].value),
-            work=sum(specs[launch.kernel].flops for launch in launches),
-            tasks=make_tasks(list(kernels.values()), launches, list(self.buffers)),
-            scratch_size=max(map(scratch_size, kernels.values()), default=0),
-        )
-        return tables, bytes(self.constants)
+                yield op
 
-    def _buffer(self, value: Any) -> int:
+    def buffer(self, value: Any) -> int:
+        """The number of the buffer behind a value of main."""
         root = buffer_root(value)
         size = nbytes(root.type)
         if root in self.place:
@@ -141,12 +150,12 @@ def _kernel_spec(function: Any) -> KernelSpec:
         core=attributes["nova.core"].value,
         flops=int(attributes["nova.work"].value),
         bytes=moved_bytes(function),
-        location=_location_text(function.location),
+        location=location_text(function.location),
         takes_scratch=scratch_size(function) > 0,
     )
 
 
-def _location_text(location: Any) -> str:
+def location_text(location: Any) -> str:
     text = str(location)
     return text.removeprefix("loc(").removesuffix(")").replace('"', "")
 

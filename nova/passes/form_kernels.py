@@ -35,7 +35,8 @@ class FormKernels(Pass):
     kernel over rows, and a matrix product one over rows and columns that takes the elementwise
     work behind it along: bias and activation, or the update of the weight whose gradient it makes.
     `nova/passes/group_ops.py` has the rules. Ops with less than `serial_work` scalar operations in
-    all are put into one kernel with an empty grid: below that, nothing is gained from tiles.
+    all are put into one kernel with an empty grid: below that, nothing is gained from tiles. A
+    product may share its rows with other work if its right operand has `row_operand` bytes or less.
 
     Afterwards `main` is a list of calls, constants and reshapes, and each kernel is a private
     function with the attributes `nova.kernel`, `nova.grid` and `nova.work`.
@@ -44,6 +45,7 @@ class FormKernels(Pass):
     name: ClassVar[str] = "form-kernels"
     serial_work: int = 20_000
     max_ops: int = 32
+    row_operand: int = 128 << 10  # every tile of rows goes through it: it stays in L2
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -54,7 +56,9 @@ class FormKernels(Pass):
         split_fills(main.entry_block)
         waits = _drop_barriers(main)
         _delay_updates(module, main)
-        groups = Grouping(self.serial_work, self.max_ops, waits).form(main.entry_block)
+        groups = Grouping(self.serial_work, self.max_ops, self.row_operand, waits).form(
+            main.entry_block
+        )
         _Outliner(module, main).outline(groups)
 
 

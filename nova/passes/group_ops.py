@@ -19,8 +19,6 @@ from nova.schedules.products import find_product
 
 VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
 _CONSTANTS = {"arith.constant", "tensor.empty"}
-_ROW_OPERAND = 128 << 10
-"""Bytes of a product's right operand that every tile of rows may go through: it stays in L2."""
 
 
 @dataclass
@@ -41,9 +39,12 @@ class Group:
 class Grouping:
     """Puts one op after the other into a group; `waits` is what ops behind barriers wait for."""
 
-    def __init__(self, serial_work: int, max_ops: int, waits: dict[Any, list[Any]]):
+    def __init__(
+        self, serial_work: int, max_ops: int, row_operand: int, waits: dict[Any, list[Any]]
+    ):
         self.serial_work = serial_work
         self.max_ops = max_ops
+        self.row_operand = row_operand
         self.waits = waits
         self.groups: list[Group] = []
         self.made_by: dict[Any, Group] = {}
@@ -83,7 +84,7 @@ class Grouping:
         if structured is not None and after >= 0 and self._fits(self.groups[after]):
             group = self.groups[after]
             grid = self._shared_grid(group, structured)
-            least = max(1, group.least, _least_grid(structured))
+            least = max(1, group.least, _least_grid(structured, self.row_operand))
             if len(grid) >= least and _worth(group.grid, grid):
                 group.grid, group.least = grid, least
                 return group
@@ -94,7 +95,7 @@ class Grouping:
 
     def _new(self, structured: Structured | None) -> Group:
         grid = _own_grid(structured) if structured else ()
-        least = _least_grid(structured) if structured else 0
+        least = _least_grid(structured, self.row_operand) if structured else 0
         # The grid of what is computed whole need not be the leading dimensions of its results.
         tiled = structured is not None and not structured.is_whole
         group = Group(len(self.groups), grid, least, tiled=tiled)
@@ -135,13 +136,13 @@ def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     return prod(after) >= min(prod(before), 64)
 
 
-def _least_grid(op: Structured) -> int:
+def _least_grid(op: Structured, row_operand: int) -> int:
     """How many dimensions of its grid a product needs for itself.
 
     All of them: it is cut into tiles of rows and columns, and work that needs whole rows (another
     product, a softmax) is better done by a kernel of its own than by tiles as wide as C. But where
-    the right operand of each product of a batch is small, as in attention, every tile of rows can
-    go through all of it, and what is made of the rows stays in the cache.
+    the right operand of each product of a batch has `row_operand` bytes or less, as in attention,
+    every tile of rows can go through all of it, and what is made of the rows stays in the cache.
     """
     if op.num_inputs != 2 or op.num_outputs != 1:
         return 0
@@ -154,7 +155,7 @@ def _least_grid(op: Structured) -> int:
     right = prod(loop.size for loop in nest.loops if loop.strides[1] and not loop.strides[0])
     right *= prod(loop.size for loop in nest.loops if not loop.parallel)
     element = ir.RankedTensorType(op.inputs[1].type).element_type
-    if all(columns[rows:]) and right * element.width // 8 <= _ROW_OPERAND:
+    if all(columns[rows:]) and right * element.width // 8 <= row_operand:
         return rows
     return grid
 

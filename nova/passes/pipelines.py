@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.bufferize_kernels import BufferizeKernels
+from nova.passes.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.canonicalize_nova import CanonicalizeNova
 from nova.passes.choose_schedules import ChooseSchedules
 from nova.passes.contract_products import ContractProducts
@@ -22,6 +23,7 @@ from nova.passes.form_attention import FormAttention
 from nova.passes.form_kernels import FormKernels
 from nova.passes.fuse_elementwise import FuseElementwise
 from nova.passes.lower_control_flow import LowerControlFlow
+from nova.passes.lower_device_kernels import LowerDeviceKernels
 from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
 from nova.passes.lower_sort import LowerSort
@@ -41,17 +43,16 @@ from nova.passes.widen_conversions import WidenConversions
 from nova.targets import parse_target
 
 
-def nova_to_linalg() -> list[Pass]:
-    """The nova dialect to fused linalg on tensors."""
+def nova_to_linalg(attention: bool = True) -> list[Pass]:
+    """The nova dialect to fused linalg on tensors; `attention` keeps it in one piece."""
     return [
-        DecomposeComposites(keep_whole=True),
+        DecomposeComposites(keep_whole=attention),
         # Forward and backward expand the same composites: what they share is merged here.
         UpstreamPass("cse"),
         CanonicalizeNova(),
         UpstreamPass("cse"),
         # Forward and backward have the same operands by now.
-        FormAttention(),
-        UpstreamPass("cse"),
+        *([FormAttention(), UpstreamPass("cse")] if attention else []),
         ConvertNovaToLinalg(),
         *linalg_fusion(),
         StructureAttention(),
@@ -122,6 +123,11 @@ def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
     return [FormKernels(serial_work)]
 
 
+def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
+    """The same for a device, where every product is a kernel over rows and columns."""
+    return [FormKernels(serial_work, row_operand=-1)]
+
+
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Kernels to destination passing over one planned workspace."""
     return [BufferizeKernels(), PlanWorkspace(max_workspace), ShareKernels()]
@@ -170,6 +176,36 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     ]
 
 
+def buffers_to_device(target: str = "cuda:sm_80") -> list[Pass]:
+    """Kernels to launches on a device, by the target's schedules."""
+    return [
+        LowerDeviceKernels(target),
+        UpstreamPass("canonicalize,cse"),
+    ]
+
+
+def device_to_outlined() -> list[Pass]:
+    """Launches to device functions in modules of their own, and calls of them."""
+    return [UpstreamPass("gpu-launch-sink-index-computations,gpu-kernel-outlining")]
+
+
+def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
+    """Device functions to the LLVM and NVVM dialects."""
+    return [
+        *([RelaxMath()] if fast_math else []),
+        ExpandMath(),
+        WidenConversions(),
+        CallDeviceIntrinsics(),
+        UpstreamPass("cse"),
+        UpstreamPass(
+            "gpu.module(arith-expand{include-bf16=true},convert-vector-to-scf,convert-scf-to-cf,"
+            "expand-strided-metadata,lower-affine,"
+            "convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=true},convert-vector-to-llvm,"
+            "convert-arith-to-llvm,convert-index-to-llvm,reconcile-unrealized-casts)"
+        ),
+    ]
+
+
 PIPELINES: dict[str, Callable[..., list[Pass]]] = {
     "nova-to-linalg": nova_to_linalg,
     "stablehlo-to-linalg": stablehlo_to_linalg,
@@ -177,7 +213,11 @@ PIPELINES: dict[str, Callable[..., list[Pass]]] = {
     "import-linalg": import_linalg,
     "linalg-fusion": linalg_fusion,
     "linalg-to-kernels": linalg_to_kernels,
+    "linalg-to-device-kernels": linalg_to_device_kernels,
     "kernels-to-buffers": kernels_to_buffers,
     "buffers-to-loops": buffers_to_loops,
     "loops-to-llvm": loops_to_llvm,
+    "buffers-to-device": buffers_to_device,
+    "device-to-outlined": device_to_outlined,
+    "outlined-to-nvvm": outlined_to_nvvm,
 }

@@ -14,6 +14,7 @@ from nova.passes.base import Pass
 # The file of a pass carries its name, with underscores.
 PASS_MODULES: dict[str, str] = {
     "bufferize-kernels": "nova.passes.bufferize_kernels",
+    "call-device-intrinsics": "nova.passes.call_device_intrinsics",
     "canonicalize-nova": "nova.passes.canonicalize_nova",
     "choose-schedules": "nova.passes.choose_schedules",
     "contract-products": "nova.passes.contract_products",
@@ -27,6 +28,7 @@ PASS_MODULES: dict[str, str] = {
     "form-kernels": "nova.passes.form_kernels",
     "fuse-elementwise": "nova.passes.fuse_elementwise",
     "lower-control-flow": "nova.passes.lower_control_flow",
+    "lower-device-kernels": "nova.passes.lower_device_kernels",
     "lower-kernels": "nova.passes.lower_kernels",
     "lower-scatter": "nova.passes.lower_scatter",
     "lower-sort": "nova.passes.lower_sort",

@@ -13,7 +13,7 @@ from math import ceil, prod
 from typing import Any
 
 from nova.errors import LoweringError, ScheduleError
-from nova.mlir.bindings import arith, ir, memref, scf
+from nova.mlir.bindings import arith, ir, scf
 from nova.mlir.buffers import VIEWS, buffer_root
 from nova.mlir.clone import clone_into
 from nova.mlir.diagnostics import place_of
@@ -29,11 +29,13 @@ from nova.schedules.contraction import (
     register_shape,
     tile_shape,
 )
+from nova.schedules.flat import flatten, flatten_root
 from nova.schedules.footprint import find_footprint
 from nova.schedules.loops import LoopEmitter, Range, index
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.products import Product, find_product
 from nova.schedules.scratch import Scratch, first_point, is_scratch, shifted
+from nova.schedules.zeros import fills_with_zero, same_output
 from nova.targets import Target
 
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
@@ -94,7 +96,7 @@ class KernelSchedule:
         ops = list(self.nests)
         for i, op in enumerate(ops):
             before = ops[i - 1] if i else None
-            zeroed = before is not None and _zeroes(before) and _same_output(before, op)
+            zeroed = before is not None and fills_with_zero(before) and same_output(before, op)
             product = find_product(self.nests[op], accumulate=not zeroed)
             if product is not None and self.choices.of_product:
                 product = replace(product, spec=replace(product.spec, choices=self.choices))
@@ -234,7 +236,7 @@ class KernelSchedule:
         for inner in find_ops(op, "linalg.generic"):
             nest = merge_inner(make_nest(inner), 0)
             with ir.InsertionPoint(inner), inner.location:
-                buffers = [_flatten(buffer_root(v)) for v in inner.operands]
+                buffers = [flatten(buffer_root(v)) for v in inner.operands]
                 LoopEmitter(nest, buffers, [None] * len(nest.loops), None, self.target).emit()
             inner.erase()
 
@@ -258,12 +260,7 @@ class KernelSchedule:
 
     def _flat(self, value: Any) -> Any:
         """The buffer behind `value` as one dimension; scalars as they are."""
-        if not isinstance(value.type, ir.MemRefType):
-            return value
-        root = buffer_root(value)
-        if root not in self.flat:
-            self.flat[root] = _flatten(root)
-        return self.flat[root]
+        return flatten_root(value, self.flat)
 
     def _emit_product(self, nest: Nest, product: Product, ranges: list[Range | None]) -> None:
         buffers = [self._flat(v) for v in nest.generic.op.operands]
@@ -308,34 +305,3 @@ def _up(value: int, step: int) -> int:
 
 def _count(grid: Sequence[int], tile: Sequence[int]) -> int:
     return prod(ceil(g / t) for g, t in zip(grid, tile, strict=True))
-
-
-def _flatten(value: Any) -> Any:
-    """A buffer as one dimension; numbers as they are."""
-    if not isinstance(value.type, ir.MemRefType):
-        return value
-    size = prod(value.type.shape)
-    flat = ir.MemRefType.get([size], value.type.element_type)
-    return memref.ReinterpretCastOp(
-        flat, value, [], [], [], static_offsets=[0], static_sizes=[size], static_strides=[1]
-    ).result
-
-
-def _zeroes(op: Any) -> bool:
-    """Whether `op` only fills its output with zero."""
-    operations = [o.operation for o in op.regions[0].blocks[0].operations]
-    if len(operations) != 1:
-        return False
-    value = operations[0].operands[0]
-    block = op.regions[0].blocks[0]
-    arguments = list(block.arguments)
-    if value in arguments:
-        value = list(op.operands)[arguments.index(value)]
-    if not isinstance(value, ir.OpResult) or value.owner.operation.name != "arith.constant":
-        return False
-    attr = value.owner.operation.attributes["value"]
-    return isinstance(attr, ir.FloatAttr) and attr.value == 0.0
-
-
-def _same_output(a: Any, b: Any) -> bool:
-    return buffer_root(list(a.operands)[-1]) == buffer_root(list(b.operands)[-1])

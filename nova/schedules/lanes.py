@@ -123,7 +123,7 @@ def _lanes_of(nest: Nest, number: int, buffers: Sequence[Any], target: Target) -
         return None
     combiners = None
     if not loop.parallel:
-        combiners = _combiners(nest)
+        combiners = find_combiners(nest)
         if combiners is None:
             return None
     stored = {
@@ -199,7 +199,7 @@ def _has_vector_form(op: Any) -> bool:
     return op.name.startswith(("arith.", "math.")) and op.name not in _SCALAR_ONLY
 
 
-def _combiners(nest: Nest) -> tuple[str, ...] | None:
+def find_combiners(nest: Nest) -> tuple[str, ...] | None:
     """The op that combines each output with a value, if each is yielded by one such op."""
     block = nest.generic.block
     operations = [op.operation for op in block.operations]

@@ -14,7 +14,7 @@ from hashlib import sha256
 from math import prod
 from typing import Any
 
-from nova.artifact.choose import explain_variant, find_variant
+from nova.artifact.choose import explain_variant, find_device, find_variant
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import TensorSpec, VariantSpec
 from nova.artifact.tables import Tables
@@ -22,6 +22,8 @@ from nova.artifact.trust import KEY_BYTES, check_trust, is_signed
 from nova.dtypes import dtype
 from nova.errors import ArtifactError, TrustError
 
+# Compute capabilities of the GPUs that are around: which code would they take?
+_CAPABILITIES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
 # What a person or tuning has chosen for a kernel, and which of its arguments are packed constants.
 _KERNEL = r"^ *func\.func private @(\w+)\("
 _SCHEDULE = re.compile(_KERNEL + r".*nova\.schedule = \{([^}]*)\}", re.MULTILINE)
@@ -52,7 +54,7 @@ def describe(artifact: Artifact) -> dict[str, Any]:
         "chosen": describe_choice(artifact),
         "variants": describe_variants(artifact),
         "weights": _weights(artifact),
-        "devices": [asdict(device) for device in manifest.devices],
+        "devices": describe_devices(artifact),
         "sections": _sections(artifact),
         "symbols": sorted(artifact.file.symbols),
         "stages": list(artifact.stages()),
@@ -98,6 +100,25 @@ def describe_signer(artifact: Artifact) -> dict[str, Any] | None:
 def describe_variants(artifact: Artifact) -> list[dict[str, Any]]:
     """The code in the file, best first: what it needs of a CPU, and its kernels."""
     return [_variant(artifact, n, spec) for n, spec in enumerate(artifact.manifest.variants)]
+
+
+def describe_devices(artifact: Artifact) -> list[dict[str, Any]]:
+    """The device code in the file: whose kernels it holds, and which devices would take it."""
+    manifest = artifact.manifest
+    kernels = {
+        spec.cpu: [k.symbol for k in artifact.tables(n).kernels if k.device is not None]
+        for n, spec in enumerate(manifest.variants)
+        if spec.is_device
+    }
+    taken: dict[int, list[str]] = {}
+    for major, minor in _CAPABILITIES:
+        choice = find_device(artifact, major, minor)
+        if choice is not None:
+            taken.setdefault(choice.image, []).append(f"{major}.{minor}")
+    return [
+        {**asdict(device), "kernels": kernels.get(device.arch, []), "taken_by": taken.get(n, [])}
+        for n, device in enumerate(manifest.devices)
+    ]
 
 
 def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, Any]:

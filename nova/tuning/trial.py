@@ -55,8 +55,8 @@ class Trial:
             module = _one_kernel(self.kernel, choices, self.constants)
         # What people see of a compile is the program they asked for.
         with knobs.override(dump=None, log=knobs.get("log") - {"compile", "load"}):
-            variants = build_module(module, [self.settings], Recorder(), after="buffers")
-            data = write_artifact(Contents(variants, tuple(self.specs), ()))
+            built = build_module(module, [self.settings], Recorder(), after="buffers")
+            data = write_artifact(Contents(built.variants, tuple(self.specs), ()))
             return Executable(read_artifact(data)).program
 
     def compare(self, first: Any, second: Any) -> tuple[float, float]:

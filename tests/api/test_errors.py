@@ -128,7 +128,7 @@ MISTAKES = [
     (errors.OutputError, lambda: program()(A, out=READ_ONLY), "read-only", HERE),
     (errors.DonationError, lambda: step()(READ_ONLY), "'x' is updated .* read-only", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),
-    (errors.TargetError, lambda: nova.compile(tensor(), target="cuda:sm_80"), "device code", HERE),
+    (errors.TargetError, lambda: nova.compile(tensor(), target="cuda:sm_20"), "sm_80", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target=FOREIGN), "runs here", HERE),
     (errors.MLIRSyntaxError, lambda: parse("func.func @f(\n"), "expected", "m.mlir:1:14"),
     (errors.ImportedProgramError, lambda: nova.translate("gone.mlir"), "cannot read", "gone.mlir"),
@@ -224,6 +224,9 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
     elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}
     elsewhere |= {errors.ArrayInUseError, errors.SubmitError}
+    # In tests/artifact/test_artifact_devices.py and tests/devices.
+    elsewhere |= {errors.DriverMissingError, errors.DeviceArchitectureError}
+    elsewhere |= {errors.DeviceMemoryError, errors.DeviceFaultError, errors.DeviceCallError}
     assert {case[0] for case in MISTAKES} == classes - bases - elsewhere
     for c in classes:
         assert issubclass(c, UserWarning if c in warnings_ else errors.NovaError)

@@ -136,7 +136,7 @@ MANIFEST = [
     Row(
         "newer version",
         "format-version",
-        by.manifest(lambda m: m.update(format_version=3, zebra=[])),
+        by.manifest(lambda m: m.update(format_version=4, zebra=[])),
     ),
     Row("unknown field", "manifest-fields", by.manifest(lambda m: m.update(zebra=1))),
     Row("missing field", "manifest-fields", by.manifest(lambda m: m.pop("source"))),
@@ -200,7 +200,7 @@ TABLES = [
     Row("code in the data", "tables-kernel-code", by.table("kernel", 0, "Q", 64)),
     Row("code outside", "tables-kernel-code", by.table("kernel", 0, "Q", 2**40)),
     Row("negative grid", "tables-kernel-grid", by.table("kernel", 8, "q", -1)),
-    Row("unknown core", "tables-kernel-core", by.table("kernel", 32, "I", 3)),
+    Row("unknown core", "tables-kernel-core", by.table("kernel", 32, "I", 4)),
     Row("name outside", "tables-kernel-strings", by.table("kernel", 36, "I", 2**31)),
     Row("string without an end", "tables-strings", by.edit(by.string_without_end)),
     Row("unknown kind of buffer", "tables-buffer-kind", by.table("buffer", 0, "I", 4)),

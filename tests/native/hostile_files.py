@@ -165,7 +165,7 @@ def _without(name: str) -> dict[str, Any]:
 
 SHARD = {"kind": "ptx", "arch": "sm_90", "offset": 0, "size": 10}
 MANIFESTS: list[tuple[str, str, dict[str, Any] | bytes]] = [
-    ("newer version", "format-version", manifest(format_version=3, surprise=1)),
+    ("newer version", "format-version", manifest(format_version=4, surprise=1)),
     ("older version", "format-version", manifest(format_version=1)),
     ("version as text", "manifest-fields", manifest(format_version="2")),
     ("no version", "manifest-fields", _without("format_version")),
@@ -214,6 +214,11 @@ MANIFESTS: list[tuple[str, str, dict[str, Any] | bytes]] = [
     ("hash of other digits", "manifest-weights", _weights(sha256="X" * 64)),
     ("device outside", "manifest-range", manifest(devices=[{**SHARD, "size": 2**40}])),
     ("unknown device", "manifest-word", manifest(devices=[{**SHARD, "kind": "exe"}])),
+    (
+        "device without code",
+        "manifest-devices",
+        manifest(variants=[_variant(target="cuda:sm_80", cpu="sm_80")]),
+    ),
     ("no JSON", "manifest-json", b"\0\1\2"),
     ("only a number", "manifest-json", b"12"),
     ("deep", "manifest-json", b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
@@ -241,7 +246,7 @@ TOP = 2**32 - 1
 BLOCKS: list[tuple[str, str, Block | bytes]] = [
     ("no block", "tables-size", b""),
     ("half a header", "tables-size", b"NOVATBL1" + bytes(40)),
-    ("block magic", "tables-magic", Block(magic=b"NOVATBL2")),
+    ("block magic", "tables-magic", Block(magic=b"NOVATBL9")),
     ("unaligned scratch", "tables-scratch", Block(scratch=1)),
     ("huge scratch", "tables-scratch", Block(scratch=2**32 - 64)),
     (
@@ -275,7 +280,8 @@ BLOCKS: list[tuple[str, str, Block | bytes]] = [
     ("workspace outside", "tables-buffer-bounds", Block(buffers=[(2, 0, 128, 1)] * 4)),
     ("workspace wraps", "tables-buffer-bounds", Block(buffers=[(2, 0, 64, HUGE)] * 4)),
     ("constant outside", "tables-buffer-bounds", Block(buffers=[(3, 0, 64, 1)] * 4)),
-    ("core", "tables-kernel-core", Block(kernels=[(0, 4, 0, 0, 3, 1, 1, 0)] * 2)),
+    ("core", "tables-kernel-core", Block(kernels=[(0, 4, 0, 0, 4, 1, 1, 0)] * 2)),
+    ("device kernel, no launch", "tables-device", Block(kernels=[(0, 4, 0, 0, 3, 1, 1, 0)] * 2)),
     ("negative grid", "tables-kernel-grid", Block(kernels=[(0, -1, 0, 0, 0, 1, 1, 0)] * 2)),
     (
         "kernel name outside",

@@ -30,6 +30,17 @@ typedef struct nova_symbol {
     uint64_t vaddr;
 } nova_symbol;
 
+enum { NOVA_PTX = 0, NOVA_CUBIN = 1 };
+
+/* Code for a device; `arch` is such as "sm_90a". PTX is text without a NUL at its end. */
+typedef struct nova_device_code {
+    const char *arch;
+    const void *data;
+    uint64_t size;
+    uint32_t kind;
+    uint32_t reserved;
+} nova_device_code;
+
 typedef struct nova_variant {
     const char *target;
     const char *cpu;
@@ -58,6 +69,8 @@ typedef struct nova_mapped {
     size_t constants_size;
     const void *weights;
     size_t weights_size;
+    const void *device;
+    size_t device_size;
 } nova_mapped;
 
 /* A file over mapped parts, which stay mapped until nova_file_close. Checks the manifest and the
@@ -74,6 +87,20 @@ const nova_tensor_info *nova_file_arguments(const nova_file *file);
 const nova_tensor_info *nova_file_outputs(const nova_file *file);
 size_t nova_file_variant_count(const nova_file *file);
 const nova_variant *nova_file_variants(const nova_file *file); /* best first */
+
+const nova_device_code *nova_file_devices(const nova_file *file, size_t *count);
+
+/* Whether a variant runs on a device: its code is in the device images for its `cpu`. Pure. */
+bool nova_variant_is_device(const nova_variant *variant);
+
+/* Which of `count` images a device of compute capability major.minor takes: a cubin for exactly this
+ * one, else the PTX for the newest architecture that it can translate; `count` when it takes none.
+ * Code for "sm_90a" runs on 9.0 alone. Pure. */
+size_t nova_device_choose(const nova_device_code *images, size_t count, int major, int minor);
+
+/* The variant that an image is the code of: of the same architecture. Every device variant has one;
+ * an image without a variant gives nova_file_variant_count(). */
+size_t nova_file_device_variant(const nova_file *file, const nova_device_code *image);
 
 /* The whole file; NULL and 0 for an adopted one. */
 const void *nova_file_data(const nova_file *file, size_t *size);
@@ -96,7 +123,7 @@ const unsigned char *nova_file_signature(const nova_file *file); /* public key 3
  * it has them all and is of the right architecture. */
 void nova_file_missing(const nova_file *file, size_t variant, char *text, size_t size);
 
-/* The first variant that runs here, or NOVA_UNSUPPORTED with every variant's reason. */
+/* The first variant that runs on this CPU, or NOVA_UNSUPPORTED with every variant's reason. */
 nova_status nova_file_choose(const nova_file *file, size_t *variant, nova_error *error);
 
 /* Maps the code and data of all variants, with relative relocations applied; refuses a variant that

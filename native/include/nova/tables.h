@@ -13,6 +13,10 @@
 
 #define NOVA_TABLES_MAGIC "NOVATBL1"
 
+/* Of a block with kernels for a device: how each kernel is launched there is one more array, behind the
+ * successors. */
+#define NOVA_TABLES_DEVICE_MAGIC "NOVATBL2"
+
 typedef struct nova_tables_header {
     char magic[8];
     uint64_t size; /* of the whole block */
@@ -37,7 +41,7 @@ typedef struct nova_buffer {
     uint64_t nbytes;
 } nova_buffer;
 
-enum { NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2 };
+enum { NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2, NOVA_DEVICE = 3 };
 
 /* In `core`: the kernel returns an int32_t, where anything but 0 is an error that ends the run. */
 enum { NOVA_REPORTS = 0x100 };
@@ -50,11 +54,11 @@ enum { NOVA_TAKES_SCRATCH = 0x200 };
 enum { NOVA_CORE_MASK = 0xff };
 
 typedef struct nova_kernel_record {
-    uint64_t code; /* virtual address */
+    uint64_t code; /* virtual address; 0 for a kernel of a device, which is known by its symbol */
     int64_t grid;  /* tiles */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core; /* one of the three kinds, and one of the two flags or none */
+    uint32_t core; /* one of the four kinds, and one of the two flags or none */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;
@@ -76,6 +80,14 @@ typedef struct nova_task {
     uint32_t successor_count;
 } nova_task;
 
+/* How a kernel of a device is launched; all zero for the others. */
+typedef struct nova_device_launch {
+    uint32_t grid[3]; /* blocks; one that is 0 means that there is nothing to do */
+    uint32_t block[3];
+    uint32_t shared; /* bytes of dynamic shared memory */
+    uint32_t reserved;
+} nova_device_launch;
+
 /* A checked block: pointers into it, valid as long as it is. */
 typedef struct nova_tables {
     const nova_tables_header *header;
@@ -85,6 +97,7 @@ typedef struct nova_tables {
     const uint32_t *operands;
     const nova_task *tasks;
     const uint32_t *successors;
+    const nova_device_launch *devices; /* one a kernel; NULL when none is for a device */
     const char *strings;
 } nova_tables;
 

@@ -42,6 +42,9 @@ static PyMethodDef functions[] = {
      "cpu_features()\n--\n\nWhat this processor and system have, by LLVM's names."},
     {"allowed_imports", module_allowed_imports, METH_NOARGS,
      "allowed_imports()\n--\n\nFunctions of the C library that a file may import, sorted."},
+    {"choose_image", module_choose_image, METH_VARARGS,
+     "choose_image(images, major, minor)\n--\n\nThe index of the (kind, arch) that a device of this "
+     "compute capability takes, or None."},
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nPlays a task graph on "
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},

@@ -109,6 +109,9 @@ PyObject *make_file_error(void);
 PyObject *module_cpu_features(PyObject *module, PyObject *unused);
 PyObject *module_allowed_imports(PyObject *module, PyObject *unused);
 
+/* choose_image(images, major, minor); devices.c */
+PyObject *module_choose_image(PyObject *module, PyObject *args);
+
 /* simulate(), measure_flops() and measure_copy() of the module; simulate.c, peaks.c */
 PyObject *module_simulate(PyObject *module, PyObject *args);
 PyObject *module_measure_flops(PyObject *module, PyObject *args);

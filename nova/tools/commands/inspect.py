@@ -139,10 +139,20 @@ def _tasks(found: dict[str, Any]) -> Table:
 def _kernels(variant: dict[str, Any]) -> Table:
     header = ("kernel", "core", "tiles", "flops", "bytes", "launches", "line")
     rows = [
-        (k["name"], k["core"], k["grid"], k["flops"], k["bytes"], k["launches"], k["location"])
+        (k["name"], k["core"], _tiles(k), k["flops"], k["bytes"], k["launches"], k["location"])
         for k in variant["kernels"]
     ]
     return Table(f"kernels for {variant['target']}", header, rows)
+
+
+def _tiles(kernel: dict[str, Any]) -> str:
+    """Tiles of a CPU's kernel; blocks, threads and shared memory of a device's."""
+    device = kernel["device"]
+    if device is None:
+        return str(kernel["grid"])
+    grid, block = ("x".join(map(str, device[axes])) for axes in ("grid", "block"))
+    shared = f" + {format_bytes(device['shared'])}" if device["shared"] else ""
+    return f"{grid} of {block}{shared}"
 
 
 def _schedules(found: dict[str, Any]) -> Table:
@@ -172,8 +182,18 @@ def _weights(found: dict[str, Any]) -> Table:
 
 
 def _devices(found: dict[str, Any]) -> Table:
-    rows = [(d["kind"], d["arch"], format_bytes(d["size"])) for d in found["devices"]]
-    return Table("device images", ("kind", "arch", "size"), rows)
+    rows = [
+        (
+            d["kind"],
+            d["arch"],
+            format_bytes(d["size"]),
+            len(d["kernels"]),
+            " ".join(d["taken_by"]) or "none",
+        )
+        for d in found["devices"]
+    ]
+    header = ("kind", "arch", "size", "kernels", "taken by compute capability")
+    return Table("device images", header, rows)
 
 
 def _sections(found: dict[str, Any]) -> Table:

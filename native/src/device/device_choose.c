@@ -1,0 +1,53 @@
+/* Which code of a file a device takes; the one place that knows what architectures run where. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "nova/file.h"
+
+/* A name such as "sm_90a": its number, and whether it is for that capability alone. */
+typedef struct {
+    int number;
+    bool is_exact;
+} architecture;
+
+static bool read_architecture(const char *text, architecture *found)
+{
+    if (strncmp(text, "sm_", 3) != 0)
+        return false;
+    const char *digit = text + 3;
+    int number = 0;
+    for (; *digit >= '0' && *digit <= '9' && number < 1000; digit++)
+        number = 10 * number + (*digit - '0');
+    if (number < 10 || number > 999)
+        return false;
+    /* Code with the letter "f" runs on some later members of a family; which ones differs, so it is
+     * taken for its own number only. */
+    *found = (architecture){.number = number, .is_exact = *digit == 'a' || *digit == 'f'};
+    return digit[found->is_exact ? 1 : 0] == '\0';
+}
+
+/* How good an image is for a device: -1 for one that it does not run. */
+static int rank(const nova_device_code *image, int capability)
+{
+    architecture of;
+    if (!read_architecture(image->arch, &of))
+        return -1;
+    bool is_cubin = image->kind == NOVA_CUBIN;
+    if (of.number > capability || ((is_cubin || of.is_exact) && of.number != capability))
+        return -1;
+    return 4 * of.number + 2 * is_cubin + of.is_exact;
+}
+
+size_t nova_device_choose(const nova_device_code *images, size_t count, int major, int minor)
+{
+    size_t best = count;
+    int best_rank = -1;
+    for (size_t i = 0; i < count; i++) {
+        int own = rank(&images[i], 10 * major + minor);
+        if (own > best_rank) {
+            best_rank = own;
+            best = i;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,107 @@
+"""The device half of a compile: from a module at a stage up to `nvvm` to tables and images.
+
+`compile.py` calls `build_device`, once for each device target.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from nova.artifact.device import DeviceImage
+from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables
+from nova.artifact.write import Variant
+from nova.codegen.ptx import compile_ptx, device_ir
+from nova.codegen.road import Built, Road
+from nova.codegen.tables import HostReader, location_text
+from nova.errors import LoweringError
+from nova.mlir.bindings import ir
+from nova.mlir.walk import find_ops, kernels
+from nova.passes.lower_device_kernels import LAUNCH
+from nova.passes.plan_tasks import moved_bytes
+from nova.settings import Settings
+from nova.targets import parse_target
+
+
+def build_device(module: ir.Module, settings: Settings, road: Road, after: str) -> Built:
+    """Compile `module`, at the stage `after`, for the device target of `settings`."""
+    target = parse_target(settings.target)
+    suffix = road.suffix(settings)
+    found: list[tuple[Tables, bytes]] = []
+
+    def read(stage: str, module: ir.Module) -> None:
+        if stage == "outlined":
+            found.append(read_device_tables(module))
+
+    read(after, module)
+    road.run(module, settings, after, suffix=suffix, observe=read)
+    started = time.perf_counter()
+    text = device_ir(module)
+    road.recorder.record(f"ll{suffix}", text, time.perf_counter() - started)
+    road.advance(f"ptx{suffix}")
+    started = time.perf_counter()
+    ptx = compile_ptx(text, target)
+    road.recorder.record(f"ptx{suffix}", ptx, time.perf_counter() - started)
+    tables, constants = found[0]
+    image = DeviceImage("ptx", target.cpu, ptx.encode())
+    variant = Variant(target, target.cpu, (), tables, constants, settings.items())
+    return Built(variant, (image,))
+
+
+def read_device_tables(module: ir.Module) -> tuple[Tables, bytes]:
+    """The tables and the constants of a module at the stage `outlined`."""
+    reader = HostReader(module)
+    functions = {k.name.value: k for k in kernels(module)}
+    specs: list[KernelSpec] = []
+    known: dict[str, tuple[int, list[int]] | None] = {}
+    for name, function in functions.items():
+        found = _launch_of(function)
+        known[name] = None if found is None else (len(specs), found[1])
+        if found is not None:
+            specs.append(found[0])
+    launches = []
+    for call in reader.calls():
+        place = known[call.callee.value]
+        if place is None:
+            continue  # a grid without points
+        operands = list(call.operation.operands)
+        number, order = place
+        ids = tuple(reader.buffer(operands[i]) for i in order)
+        launches.append(LaunchSpec(number, ids, 0))
+    tables = Tables(
+        buffers=tuple(reader.buffers),
+        kernels=tuple(specs),
+        launches=tuple(launches),
+        workspace_size=reader.workspace_size,
+        work=sum(specs[launch.kernel].flops for launch in launches),
+        tasks=(),
+        scratch_size=0,
+    )
+    return tables, bytes(reader.constants)
+
+
+def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
+    """The kernel that a function launches, and which of its arguments that kernel is given."""
+    blocks, threads, shared = function.attributes[LAUNCH]
+    if not blocks:
+        return None
+    launches = find_ops(function, "gpu.launch_func")
+    if len(launches) != 1:
+        raise LoweringError(f"@{function.name.value} has {len(launches)} launches, not one")
+    launch = launches[0]
+    position = {a: i for i, a in enumerate(function.entry_block.arguments)}
+    sizes = list(launch.attributes["operandSegmentSizes"])
+    first = sum(sizes[:-2])
+    operands = list(launch.operands)[first : first + sizes[-2]]
+    symbol = list(launch.attributes["kernel"].value)[-1]
+    spec = KernelSpec(
+        name=function.name.value,
+        symbol=symbol,
+        grid=1,
+        core="device",
+        flops=int(function.attributes["nova.work"].value),
+        bytes=moved_bytes(function),
+        location=location_text(function.location),
+        device=DeviceLaunch((blocks, 1, 1), (threads, 1, 1), shared),
+    )
+    return spec, [position[value] for value in operands]

@@ -1,0 +1,63 @@
+"""Device code: a module at the stage `nvvm` to PTX, with llvmlite.
+
+Comes in: `gpu.module`s in the LLVM and NVVM dialects, and a device target. Goes out: one PTX text
+with all of their kernels. A fault inside LLVM would end the process, and an intrinsic that it does
+not know becomes a call of a function that nobody has: both are looked for first.
+"""
+
+from __future__ import annotations
+
+import re
+
+from llvmlite import binding as llvmlite
+
+from nova.codegen.llvm import initialise
+from nova.codegen.normalise import normalise
+from nova.errors import CodegenError
+from nova.mlir.bindings import ir, llvm
+from nova.targets import Target
+
+_EXTERN = re.compile(r"^\s*\.extern\s+\.func\b.*?\b(\w+)\s*\(?\s*$", re.MULTILINE)
+
+
+def device_ir(module: ir.Module) -> str:
+    """The LLVM IR of all device functions of a module."""
+    with module.context, ir.Location.unknown():
+        part = ir.Module.create()
+        with ir.InsertionPoint(part.body):
+            for outer in module.body.operations:
+                if outer.operation.name != "gpu.module":
+                    continue
+                for op in outer.operation.regions[0].blocks[0].operations:
+                    op.operation.clone()
+        return normalise(llvm.translate_module_to_llvmir(part.operation))
+
+
+def compile_ptx(text: str, target: Target) -> str:
+    """The PTX of LLVM IR."""
+    initialise()
+    context = llvmlite.create_context()
+    try:
+        module = llvmlite.parse_assembly(text, context=context)
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM does not take the device module: {error}") from error
+    machine = llvmlite.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.llvm_features(), opt=3
+    )
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    options = llvmlite.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = False
+    builder = llvmlite.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return check_ptx(machine.emit_assembly(module))
+
+
+def check_ptx(ptx: str) -> str:
+    """The PTX, if all that it calls is in it."""
+    if missing := sorted({match[1] for match in _EXTERN.finditer(ptx)}):
+        raise CodegenError(
+            f"the device code calls what it does not contain: {', '.join(missing)}",
+            hint="an op reached code generation that no pass expanded",
+        )
+    return ptx

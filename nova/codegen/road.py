@@ -1,0 +1,73 @@
+"""One compile on its way: running stages with names, text and progress, and what comes out.
+
+`compile.py` makes a `Road` for the targets of each kind; the builders of host and device code run
+their stages on it and give back a `Built`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nova.artifact.device import DeviceImage
+from nova.artifact.write import Variant
+from nova.codegen.stages import Recorder, run_stages
+from nova.log import Progress
+from nova.mlir.bindings import ir
+from nova.settings import Settings
+
+
+@dataclass(frozen=True)
+class Built:
+    """The code for one target: that for a device is in images."""
+
+    variant: Variant
+    images: tuple[DeviceImage, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """The code for all targets of a compile."""
+
+    variants: tuple[Variant, ...]
+    images: tuple[DeviceImage, ...] = ()
+
+
+@dataclass(frozen=True)
+class Road:
+    """Where stages are recorded: with `mark` those that targets share, if `several` are there."""
+
+    recorder: Recorder
+    bar: Progress
+    mark: str = ""
+    several: bool = False
+
+    def suffix(self, settings: Settings) -> str:
+        """What is put behind the names of stages that are one target's own."""
+        return f"@{settings.target}" if self.several else ""
+
+    def advance(self, name: str) -> None:
+        """Say what comes next."""
+        self.bar.advance(name, len(self.recorder.texts) - 1)
+
+    def run(
+        self,
+        module: ir.Module,
+        settings: Settings,
+        after: str,
+        *,
+        until: str | None = None,
+        suffix: str = "",
+        observe: Callable[[str, ir.Module], Any] | None = None,
+    ) -> None:
+        """The stages behind `after`, each of which `observe` is shown."""
+
+        def see(stage: str, module: ir.Module) -> None:
+            self.advance(stage + suffix)
+            if observe is not None:
+                observe(stage, module)
+
+        run_stages(
+            module, settings, self.recorder, after=after, until=until, suffix=suffix, observe=see
+        )

@@ -1,0 +1,5 @@
+"""The MLIR bindings of the device dialects, which only a compile for a device loads."""
+
+from torch_mlir.dialects import gpu, nvvm
+
+__all__ = ["gpu", "nvvm"]

@@ -1,0 +1,56 @@
+"""`lower-device-kernels`: kernels become launches on a device, by the schedules of the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.errors import LoweringError
+from nova.mlir.bindings import ir
+from nova.mlir.diagnostics import place_of
+from nova.mlir.walk import kernels, main_function, require_buffers
+from nova.passes.base import Pass
+from nova.passes.bools import store_bools_as_bytes
+from nova.targets import parse_target
+
+LAUNCH = "nova.launch"
+
+
+@dataclass(frozen=True)
+class LowerDeviceKernels(Pass):
+    """Write every kernel as one `gpu.launch` over flat buffers, which does its whole grid.
+
+    The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
+    shared memory; a kernel without work has no launch, and 0 blocks. Bools are bytes in memory
+    from here on.
+    """
+
+    name: ClassVar[str] = "lower-device-kernels"
+    target: str = "cuda:sm_80"
+
+    def run(self, module: ir.Module) -> None:
+        from nova.schedules.cuda.kernel import DeviceSchedule  # loads the device dialects
+
+        target = parse_target(self.target)
+        main_function(module)
+        require_buffers(module)
+        if lowered := [k for k in kernels(module) if LAUNCH in k.attributes]:
+            name = lowered[0].name.value
+            raise LoweringError(f"@{name} is lowered already", where=place_of(lowered[0].location))
+        store_bools_as_bytes(module)
+        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+        for kernel in kernels(module):
+            old = [op.operation for op in kernel.entry_block.operations]
+            returned = old.pop()
+            schedule = DeviceSchedule(kernel, old, target)
+            with ir.InsertionPoint(returned), kernel.location:
+                shape = schedule.emit()
+            _erase_unused(old)
+            numbers = [shape.blocks, shape.threads, shape.shared]
+            kernel.attributes[LAUNCH] = ir.DenseI64ArrayAttr.get(numbers)
+
+
+def _erase_unused(ops: list[Any]) -> None:
+    for op in reversed(ops):
+        if not any(True for r in op.results for _ in r.uses):
+            op.erase()

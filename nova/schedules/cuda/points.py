@@ -1,0 +1,267 @@
+"""A thread for one or a few points of the grid: elementwise work, and small loops at each point.
+
+In: the nests of a kernel, all over its grid, and which points a thread has. Out: the code of the
+thread. Every op of a kernel reads what the kernel wrote at its own point only, so threads need not
+wait for each other, and what one op makes for the next stays in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.schedules.cuda.threads import element_bytes
+from nova.schedules.elements import Elements
+from nova.schedules.nest import Nest
+from nova.schedules.positions import advance, at, index, shifted
+
+ACCESS = 16
+"""Bytes that a thread loads or stores at once."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The loop of the grid along which a thread has `count` neighbouring points; its number."""
+
+    loop: int
+    count: int
+
+
+def widest_lane(nests: Sequence[Nest], grid: Sequence[int]) -> Lane | None:
+    """Along the last loop: as many points as 16 bytes of the widest element hold."""
+    if not grid:
+        return None
+    loop = len(grid) - 1
+    widths = [
+        element_bytes(value.type.element_type)
+        for nest in nests
+        for value, stride in zip(nest.generic.op.operands, nest.loops[loop].strides, strict=True)
+        if stride == 1 and isinstance(value.type, ir.MemRefType)
+    ]
+    count = ACCESS // max(widths, default=ACCESS)
+    if any(_has_own_memory(nest) for nest in nests):
+        return None  # it reads at computed places: nothing of it is a vector
+    return Lane(loop, count) if count > 1 and grid[loop] % count == 0 else None
+
+
+def _has_own_memory(nest: Nest) -> bool:
+    return any(op.operation.name == "memref.load" for op in nest.generic.block.operations)
+
+
+class PointCode:
+    """The code of a thread at its points."""
+
+    def __init__(self, grid_rank: int, lane: Lane | None):
+        self.grid_rank = grid_rank
+        self.lane = lane
+        self.count = lane.count if lane else 1
+        # What was last written, by buffer and access: read again, it is still in registers.
+        self.known: dict[Any, list[Any]] = {}
+
+    def emit(
+        self,
+        nest: Nest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        captured: Mapping[Any, Any],
+    ) -> None:
+        """One op at the thread's points; `counters` are those of the grid's loops at the first."""
+        elements = Elements(nest, buffers, captured)
+        bases = _begin(nest, counters)
+        ivs: list[dict[int, Any]] = [{} for _ in range(self.count)]
+        for i, counter in enumerate(counters):
+            loop = nest.loops[i]
+            if len(loop.dims) == 1 and loop.dims[0] in nest.indexed:
+                step = self.lane is not None and i == self.lane.loop
+                for k in range(self.count):
+                    ivs[k][loop.dims[0]] = shifted(counter, k) if step else counter
+        inner = list(range(self.grid_rank, len(nest.loops)))
+        parallel = [i for i in inner if nest.loops[i].parallel]
+        reductions = [i for i in inner if not nest.loops[i].parallel]
+        self._parallel(elements, parallel, reductions, bases, ivs)
+
+    def give(
+        self,
+        nest: Nest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        values: list[Any],
+        *,
+        adds: bool,
+    ) -> None:
+        """The results of an op at the thread's points, made elsewhere; `adds` to what is there."""
+        elements = Elements(nest, buffers, {})
+        bases = _begin(nest, counters)
+        if adds:
+            (before,) = self._outputs(elements, bases)
+            values = [arith.addf(old, new) for old, new in zip(before, values, strict=True)]
+        self._store(elements, [values], bases)
+
+    def _parallel(
+        self,
+        elements: Elements,
+        loops: list[int],
+        reductions: list[int],
+        bases: list[Any],
+        ivs: list[dict[int, Any]],
+    ) -> None:
+        if loops:
+            nest = elements.nest
+            op = scf.ForOp(index(0), index(nest.loops[loops[0]].size), index(1))
+            with ir.InsertionPoint(op.body):
+                inside = self._inside(nest, loops[0], op.induction_variable, bases, ivs)
+                self._parallel(elements, loops[1:], reductions, *inside)
+                scf.YieldOp([])
+            self._forget(elements)
+            return
+        if not reductions:
+            outputs = self._outputs(elements, bases) if elements.generic.uses_output else None
+            self._store(elements, self._apply(elements, bases, outputs, ivs), bases)
+            return
+        totals = self._reduce(elements, reductions, bases, self._outputs(elements, bases), ivs)
+        self._store(elements, totals, bases)
+
+    def _inside(
+        self, nest: Nest, number: int, iv: Any, bases: list[Any], ivs: list[dict[int, Any]]
+    ) -> tuple[list[Any], list[dict[int, Any]]]:
+        loop = nest.loops[number]
+        if len(loop.dims) == 1:
+            ivs = [{**own, loop.dims[0]: iv} for own in ivs]
+        return advance(bases, iv, loop), ivs
+
+    def _reduce(
+        self,
+        elements: Elements,
+        loops: list[int],
+        bases: list[Any],
+        totals: list[list[Any]],
+        ivs: list[dict[int, Any]],
+    ) -> list[list[Any]]:
+        """The reductions, carried in registers: `totals` are lists of values for each output."""
+        if not loops:
+            return self._apply(elements, bases, totals, ivs)
+        nest = elements.nest
+        flat = [value for total in totals for value in total]
+        op = scf.ForOp(index(0), index(nest.loops[loops[0]].size), index(1), flat)
+        with ir.InsertionPoint(op.body):
+            carried = _grouped(list(op.inner_iter_args), self.count)
+            where, own = self._inside(nest, loops[0], op.induction_variable, bases, ivs)
+            made = self._reduce(elements, loops[1:], where, carried, own)
+            scf.YieldOp([value for total in made for value in total])
+        return _grouped(list(op.results), self.count)
+
+    # --- elements of several points ---------------------------------------------------------------
+
+    def _apply(
+        self,
+        elements: Elements,
+        bases: list[Any],
+        outputs: list[list[Any]] | None,
+        ivs: list[dict[int, Any]],
+    ) -> list[list[Any]]:
+        generic = elements.generic
+        used = [any(True for _ in a.uses) for a in generic.block.arguments]
+        inputs = [
+            self._load(elements, i, bases[i]) if used[i] else None
+            for i in range(generic.num_inputs)
+        ]
+        results = [
+            elements.apply(
+                [v and v[k] for v in inputs] + [total[k] for total in outputs or ()], ivs[k]
+            )
+            for k in range(self.count)
+        ]
+        return [list(values) for values in zip(*results, strict=True)]
+
+    def _outputs(self, elements: Elements, bases: list[Any]) -> list[list[Any]]:
+        first = elements.generic.num_inputs
+        return [
+            self._load(elements, first + i, bases[first + i])
+            for i in range(elements.generic.num_outputs)
+        ]
+
+    def _load(self, elements: Elements, operand: int, base: Any) -> list[Any]:
+        buffer = elements.buffers[operand]
+        if not isinstance(buffer.type, ir.MemRefType):
+            return [buffer] * self.count
+        known = self.known.get(self._key(elements, operand))
+        if known is not None:
+            return known
+        stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
+        if stride == 0:
+            return [elements.load(operand, base)] * self.count
+        if not self._is_vector(elements, operand):
+            return [elements.load(operand, shifted(base, k * stride)) for k in range(self.count)]
+        kind = ir.VectorType.get([self.count], buffer.type.element_type)
+        loaded = vector.load(kind, buffer, [at(base)], alignment=self._bytes(buffer))
+        return [elements.unpacked(operand, _extract(loaded, k)) for k in range(self.count)]
+
+    def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
+        for k, points in enumerate(values):
+            operand = elements.generic.num_inputs + k
+            buffer, base = elements.buffers[operand], bases[operand]
+            packed = [elements.packed(operand, v) for v in points]
+            stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
+            if self.lane and self._is_vector(elements, operand):
+                kind = ir.VectorType.get([self.count], buffer.type.element_type)
+                whole = vector.from_elements(kind, packed)
+                vector.store(whole, buffer, [at(base)], alignment=self._bytes(buffer))
+            else:
+                for i, value in enumerate(packed):
+                    memref.store(value, buffer, [shifted(base, i * stride)])
+            self._remember(elements, operand, points)
+
+    def _is_vector(self, elements: Elements, operand: int) -> bool:
+        """Whether the thread's points of an operand are one aligned piece of memory."""
+        if self.lane is None:
+            return False
+        nest = elements.nest
+        lane = self.lane
+        steps = [loop.strides[operand] for i, loop in enumerate(nest.loops) if i != lane.loop]
+        return nest.loops[lane.loop].strides[operand] == 1 and not any(
+            step % self.count for step in (*steps, nest.offsets[operand])
+        )
+
+    def _bytes(self, buffer: Any) -> int:
+        return min(ACCESS, self.count * element_bytes(buffer.type.element_type))
+
+    # --- what is still in registers ---------------------------------------------------------------
+
+    def _key(self, elements: Elements, operand: int) -> Any:
+        nest = elements.nest
+        inner = nest.loops[self.grid_rank :]
+        if any(loop.strides[operand] for loop in inner):
+            return None
+        strides = tuple(loop.strides[operand] for loop in nest.loops[: self.grid_rank])
+        return elements.buffers[operand], nest.offsets[operand], strides
+
+    def _remember(self, elements: Elements, operand: int, points: list[Any]) -> None:
+        buffer = elements.buffers[operand]
+        self.known = {k: v for k, v in self.known.items() if k is None or k[0] != buffer}
+        inner = elements.nest.loops[self.grid_rank :]
+        # Made inside of a loop, a value is not there behind it.
+        if not any(loop.parallel for loop in inner):
+            self.known[self._key(elements, operand)] = points
+            self.known.pop(None, None)
+
+    def _forget(self, elements: Elements) -> None:
+        written = set(elements.buffers[elements.generic.num_inputs :])
+        self.known = {k: v for k, v in self.known.items() if k[0] not in written}
+
+
+def _begin(nest: Nest, counters: Sequence[Any]) -> list[Any]:
+    """Where each operand's access is at a point of the grid."""
+    bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+    for counter, loop in zip(counters, nest.loops, strict=False):
+        bases = advance(bases, counter, loop)
+    return bases
+
+
+def _grouped(values: list[Any], size: int) -> list[list[Any]]:
+    return [values[i : i + size] for i in range(0, len(values), size)]
+
+
+def _extract(value: Any, k: int) -> Any:
+    return vector.extract(value, dynamic_position=[], static_position=[k])

@@ -1,0 +1,67 @@
+"""A tile of an operand in shared memory: where each 16 bytes of it lie.
+
+`products_plan.py` chooses tiles; those who write and read them (`products_staging.py`,
+`products_tensor.py`, `products_plain.py`) ask for offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nova.schedules.cuda.instructions import divide, exclusive_or, modulo
+from nova.schedules.words import Index, add, mul
+
+CHUNK = 16
+"""Bytes that are moved at once."""
+
+
+@dataclass(frozen=True)
+class SharedTile:
+    """`outer` rows of A or columns of B, `depth` steps of k.
+
+    Its rows run along k or along the outer direction, as the operand in global memory does. Chunks
+    of swizzled tiles change places within a row by the number of the row (in steps of `swizzled`
+    chunks), so that eight rows' chunks of the same number lie in different banks. Rows along k of
+    other tiles are a chunk longer, to the same end.
+    """
+
+    outer: int
+    depth: int
+    element: int
+    along_k: bool
+    swizzled: int
+
+    @property
+    def rows(self) -> int:
+        return self.outer if self.along_k else self.depth
+
+    @property
+    def row_bytes(self) -> int:
+        return self.element * (self.depth if self.along_k else self.outer)
+
+    @property
+    def pitch(self) -> int:
+        return self.row_bytes + (CHUNK if self.along_k and not self.swizzled else 0)
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * self.pitch
+
+    @property
+    def per_chunk(self) -> int:
+        """Elements of a chunk."""
+        return CHUNK // self.element
+
+    def key(self, row: Index) -> Index:
+        """What the chunk numbers of a row are mixed with."""
+        chunks = min(8, self.row_bytes // CHUNK)
+        if not self.swizzled or chunks <= 1:
+            return 0
+        # Rows shorter than all banks lie side by side in them.
+        number = modulo(divide(row, 8 // chunks), max(1, chunks // self.swizzled))
+        return mul(number, self.swizzled)
+
+    def at(self, row: Index, chunk: Index) -> Index:
+        """Offset in bytes of a chunk."""
+        place = exclusive_or(chunk, self.key(row))
+        return add(mul(row, self.pitch), mul(place, CHUNK))
