@@ -51,6 +51,13 @@ static PyMethodDef functions[] = {
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nPlays a task graph on "
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},
+    {"sim_run", module_sim_run, METH_VARARGS,
+     "sim_run(code, operands, constants, sizes, ranges, params, grid, block, dynamic_shared, "
+     "most_steps, check_races)\n--\n\nRuns a kernel on the simulated GPU: (instructions of all "
+     "warps, what went wrong or None)."},
+    {"sim_lanes", module_sim_lanes, METH_NOARGS,
+     "sim_lanes()\n--\n\nThe simulated GPU's arithmetic: (name, bits of the result and of each "
+     "operand), in the order of their numbers."},
     {"measure_flops", module_measure_flops, METH_VARARGS,
      "measure_flops(seconds)\n--\n\nOperations a second of one core, at best."},
     {"measure_copy", module_measure_copy, METH_VARARGS,

@@ -126,6 +126,10 @@ PyObject *module_simulate(PyObject *module, PyObject *args);
 PyObject *module_measure_flops(PyObject *module, PyObject *args);
 PyObject *module_measure_copy(PyObject *module, PyObject *args);
 
+/* sim_run() and sim_lanes() of the module; sim.c */
+PyObject *module_sim_run(PyObject *module, PyObject *args);
+PyObject *module_sim_lanes(PyObject *module, PyObject *unused);
+
 /* Lists that get an item for every run, in a tuple; NULL when nobody traces. Guarded by the GIL. */
 extern PyObject *trace_sinks;
 PyObject *module_trace_into(PyObject *module, PyObject *sinks);
