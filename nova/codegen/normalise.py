@@ -25,6 +25,7 @@ _TOKEN = re.compile(
     r"|(?<![\w.%@])(?P<special>[+-](?:inf|qnan|snan|nan)(?:\(0x[0-9A-Fa-f]+\))?)"
     r"|(?<![\w.%@])(?P<decimal>[+-]?\d+\.\d*(?:e[+-]?\d+)?)(?![\w.])"
 )
+_DEVICE_NAME = re.compile(r"@llvm\.nvvm\.[\w.]*$")
 _CANDIDATE = re.compile(r"bfloat|bf16|f0x|[+-](?:inf|[qs]?nan)|\d\.\d")
 
 
@@ -45,7 +46,8 @@ def _line(line: str) -> str:
             current = match["type"]
             return "i16" if current == "bfloat" else match[0]
         if match["mangled"]:
-            return "i16"
+            # The device's own intrinsics have it in their names, not mangled.
+            return match[0] if _DEVICE_NAME.search(line, 0, match.start()) else "i16"
         if match["bits"]:
             return _from_bits(match["bits"], current)
         if match["special"]:

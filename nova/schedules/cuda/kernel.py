@@ -2,8 +2,8 @@
 
 In: a kernel over buffers (stage `buffers`) and a device target. Out: one `gpu.launch` in place of
 the kernel's ops. `lower-device-kernels` calls this. A kernel's grid is the leading dimensions that
-its ops share; a point of it is one thread's (points.py) where there is little to do, and a block's
-(block.py) where there is a row of work.
+its ops share; a point of it is one thread's (points.py) where there is little to do, a few threads'
+or a block's with the whole row in registers (rows.py), and else a block's (block.py).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from nova.schedules.cuda.block import BlockCode
 from nova.schedules.cuda.hazards import Hazards
 from nova.schedules.cuda.points import PointCode, widest_lane
 from nova.schedules.cuda.product_kernel import find_product_kernel
+from nova.schedules.cuda.row_plan import RowPlan, plan_rows
+from nova.schedules.cuda.rows import RowCode
 from nova.schedules.cuda.threads import (
     WARP,
     LaunchShape,
@@ -105,9 +107,21 @@ class DeviceSchedule:
         """Whether a thread takes a point of the grid by itself, rather than a block."""
         if not self.grid:
             return False
-        if self._scratch_bytes > _SHARED_LIMIT or self.inner <= _SHORT:
+        if self.inner <= _SHORT:
             return True
-        return self.points >= 4096 and all(map(self._is_columnwise, self.nests.values()))
+        if self.points >= 4096 and all(map(self._is_columnwise, self.nests.values())):
+            return True
+        return self._scratch_bytes > _SHARED_LIMIT and self.rows is None
+
+    @cached_property
+    def rows(self) -> RowPlan | None:
+        """How the kernel is a row program, if it is one."""
+        others = [op for op in self.ops if op not in self.nests]
+        if not all(map(_is_number, others)):
+            return None
+        first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
+        results = set(list(self.kernel.entry_block.arguments)[first : first + count])
+        return plan_rows(list(self.nests.values()), others, self.grid, results)
 
     @cached_property
     def _scratch_bytes(self) -> int:
@@ -137,6 +151,8 @@ class DeviceSchedule:
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
+        elif self.rows:
+            blocks, threads = self.rows.blocks, self.rows.threads
         else:
             threads = min(_MOST_THREADS, _up(ceil(self.inner / 4), WARP))
             blocks = self.points
@@ -157,6 +173,8 @@ class DeviceSchedule:
                 self.shared.size = self.product.plan.shared_bytes
             elif self.by_points:
                 self._emit_points(place, workers)
+            elif self.rows:
+                self._emit_rows(place, self.rows)
             else:
                 self._emit_block(place)
             gpu.TerminatorOp()
@@ -196,6 +214,19 @@ class DeviceSchedule:
                 at_points()
         else:
             at_points()
+
+    def _emit_rows(self, place: Place, plan: RowPlan) -> None:
+        flat = self._flat_buffers(lambda value: value)
+        code = RowCode(plan, place, self.grid, self.shared)
+        code.reserve(list(self.nests.values()))
+        mapping: dict[Any, Any] = {}
+        for op in self.ops:
+            with op.location:
+                if op in self.nests:
+                    buffers = [flat(mapping.get(v, v)) for v in op.operands]
+                    code.emit(self.nests[op], buffers, mapping)
+                else:
+                    clone_into(op, mapping)
 
     def _emit_block(self, place: Place) -> None:
         code = BlockCode(place, len(self.grid), self.shared)
