@@ -38,6 +38,21 @@ def simulate(
     seed: int,
     /,
 ) -> tuple[bytes, int, int, int]: ...
+def sim_lanes() -> list[tuple[str, tuple[int, int, int, int, int]]]: ...
+def sim_run(
+    code: Buffer,
+    operands: Buffer,
+    constants: Buffer,
+    sizes: tuple[int, int, int],
+    ranges: Buffer,
+    params: Buffer,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    dynamic_shared: int,
+    most_steps: int,
+    check_races: bool,
+    /,
+) -> tuple[int, tuple[Any, ...] | None]: ...
 
 class FileError(Exception):
     check: str

@@ -45,7 +45,7 @@ from nova.runtime.executor import Executable
 from nova.runtime.model import unknown_keyword
 from nova.runtime.weights import ParamValues
 from nova.settings import Settings, current_settings
-from nova.targets import parse_target
+from nova.targets import host_arch, parse_target
 
 if TYPE_CHECKING:
     from nova.codegen.compile import Build
@@ -210,7 +210,7 @@ class _Job:
             "target": target.key(),
             "options": ",".join(f"{k}={v}" for k, v in sorted(self.settings.items().items())),
             "compiler": compiler_version(),
-            "runtime": runtime_key(target.arch),
+            "runtime": runtime_key(host_arch([target])),
         }
 
     def build(self, parts: dict[str, str], name: str) -> Build:

@@ -219,6 +219,11 @@ def _check_llvm(module: ir.Module, stage: str) -> None:
     if stage == "nvvm":  # what the host does stays as it is in the text of a device's stage
         known = ("llvm.", "nvvm.", "gpu.module")
         tops = [op for op in tops if op.name == "gpu.module"]
+        if not tops:
+            raise PipelineError(
+                "no gpu.module: the text is not of the stage nvvm",
+                hint="start from the stage of the text",
+            )
     for op in (inner for top in tops for inner in every_op(top)):
         if not op.name.startswith(known):
             raise PipelineError(

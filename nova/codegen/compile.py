@@ -36,7 +36,7 @@ from nova.passes.lower_kernels import SCALAR_LOOPS
 from nova.plan import Plan
 from nova.schedules.shared import SHARED
 from nova.settings import Settings
-from nova.targets import llvm_cpu, parse_target
+from nova.targets import host_arch, llvm_cpu, parse_target
 
 _KERNELS_PER_OBJECT = 3
 # Not the number of threads: the same program gives the same bytes on every machine.
@@ -282,8 +282,7 @@ def make_contents(
 
     Where there is a runtime for the architecture, the file gets its C entry points.
     """
-    hosts = [v.target.arch for v in program.variants if not v.target.is_device]
-    arch = hosts[0] if hosts else parse_target("cpu").arch
+    arch = host_arch(v.target for v in program.variants)
     runtime = runtime_object(arch)
     ranks = tuple(len(spec.shape) for spec in outputs)
     return Contents(

@@ -50,6 +50,13 @@ def build_device(module: ir.Module, settings: Settings, road: Road, after: str) 
 
 def read_device_tables(module: ir.Module) -> tuple[Tables, bytes]:
     """The tables and the constants of a module at the stage `outlined`."""
+    try:
+        return _read(module)
+    except KeyError:  # an attribute that the stages before leave; the text came from outside
+        raise LoweringError("the module is not of the stage outlined") from None
+
+
+def _read(module: ir.Module) -> tuple[Tables, bytes]:
     reader = HostReader(module)
     functions = {k.name.value: k for k in kernels(module)}
     specs: list[KernelSpec] = []

@@ -18,12 +18,12 @@ from nova.codegen.dump import write_stage
 from nova.codegen.stages import Recorder
 from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source
-from nova.targets import parse_target
+from nova.targets import host_arch, parse_target
 from nova.tools.mlir_source import describe_error, render_diagnostic
 from nova.tools.streams import open_closed_streams
 from nova.translation import EMITS, STARTS, Translation, translate
 
-_TEXTS = ("nova", "linalg", "kernels", "buffers", "loops", "llvm", "ll", "asm")
+_BINARIES = ("obj", "so")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -125,7 +125,7 @@ def _check_output(args: argparse.Namespace) -> None:
         if args.emit not in (None, "so"):
             raise PipelineError(f"only a .nova file is signed, and --emit {args.emit} is given")
         read_private_key(args.sign)  # a wrong one is told before the work
-    if args.output == "-" and args.emit not in _TEXTS and sys.stdout.isatty():
+    if args.output == "-" and (args.emit or "so") in _BINARIES and sys.stdout.isatty():
         raise PipelineError("a binary file does not go to a terminal", hint="name it with -o OUT")
 
 
@@ -180,7 +180,7 @@ def _write(result: Translation, output: str) -> None:
 
 def _print_note(targets: list[str] | None) -> None:
     """What the file cannot do, of which nothing else would tell: run without Python."""
-    reason = why_no_runtime(parse_target((targets or ["cpu"])[0]).arch)
+    reason = why_no_runtime(host_arch(map(parse_target, targets or ["cpu"])))
     if reason:
         print(f"nova-translate: note: {reason}", file=sys.stderr)
 

@@ -194,7 +194,8 @@ class DeviceSchedule:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        return LaunchShape(blocks, threads, self.shared.size)
+        resident = self.product.plan.resident if self.product else 0
+        return LaunchShape(blocks, threads, self.shared.size, resident)
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(

@@ -146,11 +146,9 @@ class Stager:
     def _limits(self, k: Index) -> tuple[Index | None, Index | None]:
         """Rows (or columns) and steps that the tile has; None for no fewer than it has room for."""
         o = self.operand
-        whole_rows, whole_steps = o.size % o.tile.outer == 0, o.steps % o.tile.depth == 0
-        return (
-            None if whole_rows else sub(o.size, self.first),
-            None if whole_steps else sub(o.steps, k),
-        )
+        rows = sub(o.size, self.first) if o.ragged and not o.shifted else None
+        steps = sub(o.steps, k) if o.steps % o.tile.depth else None
+        return rows, steps
 
     # --- through registers: elements that are apart, unaligned, or of another type --------------
 

@@ -20,11 +20,15 @@ WARP = 32
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """How a kernel is launched: blocks, threads of a block, bytes of shared memory."""
+    """How a kernel is launched: blocks, threads of a block, bytes of shared memory.
+
+    `resident` is how many blocks a multiprocessor shall hold; 0 for as many as it happens to.
+    """
 
     blocks: int
     threads: int
     shared: int = 0
+    resident: int = 0
 
 
 @dataclass(frozen=True)
