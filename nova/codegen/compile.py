@@ -32,9 +32,8 @@ from nova.codegen.stages import (
 from nova.codegen.tables import read_tables, read_unpacked
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir, llvm
-from nova.passes.lower_kernels import SCALAR_LOOPS
 from nova.plan import Plan
-from nova.schedules.shared import SHARED
+from nova.schedules.shared import SCALAR_LOOPS, SHARED
 from nova.settings import Settings
 from nova.targets import llvm_cpu, parse_target
 
@@ -171,12 +170,11 @@ def translate(module: ir.Module) -> Iterator[Unit]:
     pairs = [code[i : i + 2] for i in range(0, len(code), 2)]
     tiny = [p for p in pairs if _work(p) <= _UNROLLED_WORK]
     rest = [p for p in pairs if _work(p) > _UNROLLED_WORK]
-    scalar = [p for p in rest if any(SCALAR_LOOPS in op.attributes for op in p)]
-    vector = [p for p in rest if not any(SCALAR_LOOPS in op.attributes for op in p)]
     parts = [_Part(tiny, sum(map(_size, tiny)), unroll=True)] if tiny else []
-    parts += _divide([[op] for op in shared])
-    parts += _divide(scalar)
-    parts += [replace(part, vectorize=False) for part in _divide(vector)]
+    for functions in ([[op] for op in shared], rest):
+        parts += _divide([p for p in functions if _has_scalar_loops(p)])
+        vector = _divide([p for p in functions if not _has_scalar_loops(p)])
+        parts += [replace(part, vectorize=False) for part in vector]
     # A long one at the end would keep one thread busy alone.
     for part in sorted(parts, key=lambda part: -part.size):
         yield _unit(module, part, shared)
@@ -234,6 +232,10 @@ def _declare(function: Any) -> None:
     attributes = {name: function.attributes[name] for name in kept if name in function.attributes}
     attributes |= {"linkage": ir.Attribute.parse("#llvm.linkage<external>")}
     ir.Operation.create("llvm.func", attributes=attributes, regions=1)
+
+
+def _has_scalar_loops(pair: list[Any]) -> bool:
+    return any(SCALAR_LOOPS in op.attributes for op in pair)
 
 
 def _work(pair: list[Any]) -> int:
