@@ -104,7 +104,7 @@ class UnitLowering:
 
     def _text(self, function: Any) -> str:
         # Names with other letters, in a text that a person wrote, are not found in it.
-        return self._texts.get(_name(function)) or str(function)
+        return self._texts.get(_name(function)) or function.get_asm(assume_verified=True)
 
     def _lower(self, parts: list[_Part]) -> Iterator[Unit]:
         # A long one at the end would keep one thread busy alone.
