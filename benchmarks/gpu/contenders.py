@@ -36,6 +36,9 @@ class Workload:
     tolerance: float = 1e-4
 
 
+Make = Callable[[], Contender]
+
+
 def last(
     function: Callable[[], Any], to_numpy: Callable[[Any], list[np.ndarray]], name: str
 ) -> Contender:

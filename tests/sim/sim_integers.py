@@ -1,4 +1,4 @@
-"""What the simulator's integer functions should give, by name: Python's integers, without limits."""
+"""What integer functions of the simulator should give, by name: Python integers, no limits."""
 
 from __future__ import annotations
 
