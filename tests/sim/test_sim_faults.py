@@ -146,9 +146,9 @@ def test_a_write_and_a_read_of_other_warps():
 
 def test_a_write_behind_a_read_of_another_warp():
     """The classic: a tile is filled again while another warp still reads it."""
-    body = f"""{SHARED} st.shared.u32 [%r4], %r2; bar.sync 0; {PARTNER} ld.shared.u32 %r6, [%r5];
-    {{barrier}}
-    st.shared.u32 [%r4], %r6; // here"""
+    body = f"""{SHARED} st.shared.u32 [%r4], %r2; bar.sync 0; {PARTNER}
+    setp.lt.u32 %p1, %r2, 32; @%p1 ld.shared.u32 %r6, [%r5]; {{barrier}}
+    @!%p1 st.shared.u32 [%r4], %r6; // here"""
     fault = fault_of(body.format(barrier=""), block=(64,))
     assert (fault.kind, fault.writes, fault.other_writes) == ("race", True, False)
     assert (fault.thread, fault.other) == ((32, 0, 0), (0, 0, 0))
