@@ -4,8 +4,8 @@ In: a plan, and which warp and lane this thread is; out: code that reads tiles f
 and adds to accumulators. `products.py` makes one `PlainCore` and calls it in its loop.
 
 A warp is 4 x 8 threads. What a thread has of the rows (or columns) depends on how the tile lies:
-where it runs along k, every fourth row (eighth column), and 16 bytes of k are read at once; else
-groups of 16 bytes of neighbours. Both let a warp read without waiting for banks.
+where it runs along k, every fourth row (eighth column), and several steps of k are read at once;
+else groups of 16 bytes of neighbours. Both let a warp read without waiting for banks.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Strip:
     first: Index
     k_first: Index
     count: int
+    steps: int
+    """Steps of k that are read together."""
     start: list[Index] = field(default_factory=list)
 
     @property
@@ -54,7 +56,7 @@ class Strip:
         self.start.append(add(mul(across, tile.pitch), mul(along, tile.element)))
 
     def read(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
-        """The elements of a chunk of steps from `step` on, in the order in which they are read.
+        """The elements of some steps from `step` on, in the order in which they are read.
 
         Along k, those of all steps for a row at a time; else those of all rows for a step.
         """
@@ -62,9 +64,9 @@ class Strip:
         if tile.along_k:
             for row in range(self.count):
                 place = at(base, self.offset(row) * tile.pitch, step * tile.element)
-                yield self._load(place, tile.per_chunk)
+                yield self._load(place, self.steps)
             return
-        for k in range(step, step + tile.per_chunk):
+        for k in range(step, step + self.steps):
             values: list[ir.Value] = []
             for row in range(0, self.count, self.together):
                 place = at(base, k * tile.pitch, self.offset(row) * tile.element)
@@ -72,7 +74,7 @@ class Strip:
             yield values
 
     def by_step(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
-        """The elements of all rows, for one step of a chunk after the other."""
+        """The elements of all rows, for one step after the other."""
         if not self.tile.along_k:
             return self.read(shared, step)
         return map(list, zip(*self.read(shared, step), strict=True))
@@ -100,10 +102,11 @@ class PlainCore:
         plan = self.plan
         lanes = divide(self.lane, LANES[1]), modulo(self.lane, LANES[1])
         step = mul(self.part, self._steps)
+        together = plan.shape.reach // plan.left.tile.element
         sides = (plan.left.tile, self.at_rows), (plan.right.tile, self.at_columns)
         for i, (tile, first) in enumerate(sides):
             count = plan.shape.warp[i] // LANES[i]
-            strip = Strip(tile, plan.element, lanes[i], LANES[i], first, step, count)
+            strip = Strip(tile, plan.element, lanes[i], LANES[i], first, step, count, together)
             strip.prepare()
             self.strips.append(strip)
 
@@ -124,7 +127,7 @@ class PlainCore:
             place = row * of_columns.count + column
             sums[place] = fused(a, b, sums[place])
 
-        for step in range(0, self._steps, of_rows.tile.per_chunk):
+        for step in range(0, self._steps, of_rows.steps):
             if of_rows.tile.along_k and of_columns.tile.along_k:
                 # All rows are held, and columns pass by: both would be too many registers.
                 rows = list(of_rows.read(left, step))

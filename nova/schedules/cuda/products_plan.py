@@ -100,6 +100,8 @@ class Shape:
     """Blocks that a multiprocessor should have room for."""
     speed: float
     """Multiply-adds of a multiprocessor in a cycle when it has as many blocks as it wants."""
+    reach: int = 16
+    """Bytes of k that plain products read together."""
 
     @property
     def threads(self) -> int:
@@ -149,13 +151,13 @@ class ProductPlan:
     def resident(self) -> int:
         """Blocks that a multiprocessor shall hold: what the registers of a thread are limited by.
 
-        Plain products have none to spare where both operands run along k, which are read in larger
-        pieces, or where copies are narrow or have to ask what exists.
+        There are none to spare where copies are narrow or have to ask what exists, and in plain
+        products where both operands run along k, which are read in larger pieces.
         """
         sides = self.left, self.right
         narrow = any(side.copied != 16 or side.steps % side.tile.depth for side in sides)
-        if self.kind == "plain" and (narrow or all(side.tile.along_k for side in sides)):
-            return max(1, self.shape.blocks // 2)
+        if narrow or (self.kind == "plain" and all(side.tile.along_k for side in sides)):
+            return max(1, self.shape.blocks - 1)
         return self.shape.blocks
 
     def steps_around(self, which: int) -> list[int]:
