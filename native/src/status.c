@@ -18,7 +18,7 @@ const char *nova_status_text(nova_status status)
     case NOVA_SYSTEM_ERROR:
         return "the operating system refused a call";
     case NOVA_UNSUPPORTED:
-        return "the code needs another CPU";
+        return "the code needs another CPU or GPU";
     case NOVA_REFUSED:
         return "the file failed a check";
     case NOVA_CANCELLED:
@@ -36,7 +36,7 @@ const char *nova_status_text(nova_status status)
     case NOVA_NO_DRIVER:
         return "there is no driver for GPUs";
     case NOVA_WRONG_DEVICE:
-        return "there is no such GPU, or the code is for another one";
+        return "there is no such GPU";
     case NOVA_DEVICE_MEMORY:
         return "the device is out of memory";
     case NOVA_DEVICE_CODE:

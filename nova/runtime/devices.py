@@ -58,15 +58,18 @@ def local_architecture() -> str:
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
-def _canonical(name: str) -> str:
-    if name == _SIMULATED:
-        return name
-    found = _NAME.fullmatch(name)
-    if found is None:
+def check_device_name(name: str | None) -> None:
+    """DeviceError for what names no device; None stands for one that is chosen later."""
+    if name is not None and name not in ("cpu", _SIMULATED) and not _NAME.fullmatch(name):
         raise DeviceError(
             f"device {name!r} is not known", hint="devices are cpu, cuda, cuda:1, ... and sim"
         )
-    return f"cuda:{found[1] or 0}"
+
+
+def _canonical(name: str) -> str:
+    check_device_name(name)
+    found = _NAME.fullmatch(name)
+    return name if found is None else f"cuda:{int(found[1] or 0)}"
 
 
 def _driver(name: str) -> _native.Driver:

@@ -29,8 +29,9 @@ from nova.schedules.words import (
 )
 from nova.targets import Target
 
-_UNROLLED = 4
-"""Steps of k in one turn of the innermost loop."""
+_TURN = 24
+"""Multiply-adds that hide what else a turn of the innermost loop does; more only take longer to
+compile."""
 
 _AHEAD = 16
 """Steps of k that rows of an unpacked B are fetched ahead: too far apart for the hardware."""
@@ -70,6 +71,14 @@ class MicroKernel:
     @property
     def nr(self) -> int:
         return self.nv * self.vl
+
+    @property
+    def unrolled(self) -> int:
+        """Steps of k in one turn of the innermost loop, a power of two."""
+        steps = 1
+        while steps * self.mr * self.nv < _TURN and steps < 4:
+            steps *= 2
+        return steps
 
     def multiply(
         self,
@@ -194,10 +203,13 @@ class _Body:
 
         From `source` on, the column panel is copied to where it is read otherwise.
         """
-        whole = arith.andi(index(depth), index(-_UNROLLED))
         zero = splat(self.kind, 0.0)
         sums = [zero] * (self.kernel.mr * self.kernel.nv)
-        sums = self._steps(sums, a_at, b_at, 0, whole, _UNROLLED, source)
+        steps = self.kernel.unrolled
+        if steps == 1:
+            return self._steps(sums, a_at, b_at, 0, depth, 1, source)
+        whole = arith.andi(index(depth), index(-steps))
+        sums = self._steps(sums, a_at, b_at, 0, whole, steps, source)
         return self._steps(sums, a_at, b_at, whole, depth, 1, source)
 
     def _steps(

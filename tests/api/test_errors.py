@@ -124,7 +124,7 @@ MISTAKES = [
     (errors.ArgumentTypeError, lambda: nova.tensor([[1], [2, 3]]), "no array", HERE),
     (errors.DeviceError, lambda: program()(OnDevice()), "cuda:0", HERE),
     (errors.DeviceError, lambda: nova.tensor(OnDevice()), "cuda:0", HERE),
-    (errors.DeviceError, lambda: nova.load("x.nova", device="cuda"), "'cuda'", HERE),
+    (errors.DeviceError, lambda: nova.load("x.nova", device="tpu"), "'tpu'", HERE),
     (errors.OutputError, lambda: program()(A, out=READ_ONLY), "read-only", HERE),
     (errors.DonationError, lambda: step()(READ_ONLY), "'x' is updated .* read-only", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),

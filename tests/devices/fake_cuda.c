@@ -38,7 +38,7 @@ static int note(const char *name)
             continue;
         calls[i].count++;
         if (calls[i].fail_at != 0 && calls[i].count >= calls[i].fail_at) {
-            if (calls[i].result >= 700)
+            if (calls[i].result >= 700 && calls[i].result < 720)
                 sticky = calls[i].result;
             return calls[i].result;
         }

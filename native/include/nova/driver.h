@@ -45,7 +45,8 @@ struct nova_driver {
     bool checks_ranges; /* whether launches should say what memory they may touch */
 
     /* What a number means: NOVA_DEVICE_MEMORY, NOVA_DEVICE_FAULT (nothing works any more),
-     * NOVA_WRONG_DEVICE, NOVA_DEVICE_CODE, or NOVA_DEVICE_CALL for all others. */
+     * NOVA_WRONG_DEVICE, NOVA_UNSUPPORTED (code for another device), NOVA_DEVICE_CODE,
+     * NOVA_SIMULATED_FAULT, or NOVA_DEVICE_CALL for all others. */
     nova_status (*classify)(nova_driver *driver, int result);
     void (*explain)(nova_driver *driver, int result, char *text, size_t size);
 

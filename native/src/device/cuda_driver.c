@@ -109,8 +109,9 @@ static nova_status classify(nova_driver *driver, int result)
         return NOVA_DEVICE_MEMORY;
     case NO_DEVICE:
     case INVALID_DEVICE:
-    case NO_BINARY_FOR_GPU:
         return NOVA_WRONG_DEVICE;
+    case NO_BINARY_FOR_GPU:
+        return NOVA_UNSUPPORTED;
     case INVALID_IMAGE:
     case INVALID_PTX:
     case UNSUPPORTED_PTX_VERSION:

@@ -1,6 +1,7 @@
 /* Programs of a device: their code and constants, loaded once, and what runs need. */
 #include "device_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,10 +141,9 @@ static nova_status find_kernel(nova_device_program *program, uint32_t index, nov
     void **function = &program->functions[index];
     int result = driver->function_find(driver, program->module, symbol, function);
     if (result != 0) {
-        char text[200];
-        driver->explain(driver, result, text, sizeof text);
-        return nova_fail(error, NOVA_DEVICE_CODE, "", "the device code has no kernel %.100s: %s",
-                         symbol, text);
+        char what[160];
+        (void)snprintf(what, sizeof what, "the device code gives no kernel %.100s", symbol);
+        return nova_device_check(program->device, result, what, error);
     }
     uint32_t shared = tables->devices[index].shared;
     if (shared <= USUAL_SHARED)

@@ -41,8 +41,30 @@ static inline int are_together(sim_stamp a, sim_stamp b)
     return a >> CLOCK_AT == b >> CLOCK_AT && thread_in(a) / LANES == thread_in(b) / LANES;
 }
 
+static void note_lanes(sim_shadow *word, sim_stamp mine)
+{
+    sim_stamp before = are_together(word->read, mine) ? word->read & BYTES : 0;
+    uint8_t lane = (uint8_t)(thread_in(mine) % LANES);
+    for (int byte = 0; byte < 4; byte++)
+        if (mine >> byte & 1)
+            word->lanes[byte] = before >> byte & 1 && word->lanes[byte] != lane ? SEVERAL_LANES : lane;
+}
+
+/* Whether the reads that `read` stands for, of one warp at one moment, were of no other thread where `mine` writes: threads
+ * may share a word without sharing a byte. */
+static int read_alone(const sim_shadow *word, sim_stamp mine)
+{
+    if (!are_together(word->read, mine))
+        return 0;
+    for (int byte = 0; byte < 4; byte++)
+        if ((word->read & mine) >> byte & 1 && word->lanes[byte] != thread_in(mine) % LANES)
+            return 0;
+    return 1;
+}
+
 static void note_read(sim_shadow *word, sim_stamp mine)
 {
+    note_lanes(word, mine);
     if (!are_together(word->read, mine)) {
         word->other = word->read;
         word->read = mine;
@@ -92,7 +114,7 @@ int sim_check_order(sim_block *block, sim_warp *warp, const sim_instruction *at,
             note_read(word, mine);
             continue;
         }
-        if (conflicts(block, warp, thread, space, word->read, mine))
+        if (conflicts(block, warp, thread, space, word->read, mine) && !read_alone(word, mine))
             return report_race(block, at, thread, space, address, bytes, access, word->read, 0);
         if (conflicts(block, warp, thread, space, word->other, mine))
             return report_race(block, at, thread, space, address, bytes, access, word->other, 0);
