@@ -44,6 +44,12 @@ def make_context() -> ir.Context:
     return context
 
 
+def load_device_dialects(context: ir.Context) -> None:
+    """Load what device code is made of, before the first op of it."""
+    for name in ("gpu", "nvvm"):
+        context.get_dialect_descriptor(name)
+
+
 def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
     """The module that `text` says; MLIRSyntaxError with file:line:col where it does not."""
     check_nesting(text, filename)
