@@ -27,6 +27,7 @@ from nova.schedules.cuda.points import PointCode, widest_lane
 from nova.schedules.cuda.product_kernel import find_product_kernel
 from nova.schedules.cuda.row_plan import RowPlan, plan_rows
 from nova.schedules.cuda.rows import RowCode
+from nova.schedules.cuda.scatter import ScatterCode, ScatterPlan, plan_scatter
 from nova.schedules.cuda.threads import (
     WARP,
     LaunchShape,
@@ -119,6 +120,11 @@ class DeviceSchedule:
         return self._scratch_bytes > _SHARED_LIMIT
 
     @cached_property
+    def scatter(self) -> ScatterPlan | None:
+        """How the kernel adds at computed positions, if it does."""
+        return None if self.scratch else plan_scatter(self.ops)
+
+    @cached_property
     def columns(self) -> ColumnPlan | None:
         """How the kernel reduces columns, if it does."""
         return None if self.inner <= _SHORT else self._plan(plan_columns)
@@ -164,7 +170,7 @@ class DeviceSchedule:
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
-        elif plan := self.columns or self.rows:
+        elif plan := self.scatter or self.columns or self.rows:
             blocks, threads = plan.blocks, plan.threads
         else:
             threads = min(_MOST_THREADS, _up(ceil(self.inner / 4), WARP))
@@ -186,6 +192,8 @@ class DeviceSchedule:
                 self.shared.size = self.product.plan.shared_bytes
             elif self.by_points:
                 self._emit_points(place, workers)
+            elif self.scatter:
+                self._emit_scatter(place, self.scatter)
             elif self.columns:
                 self._emit_columns(place, self.columns)
             elif self.rows:
@@ -229,6 +237,16 @@ class DeviceSchedule:
                 at_points()
         else:
             at_points()
+
+    def _emit_scatter(self, place: Place, plan: ScatterPlan) -> None:
+        flat = self._flat_buffers(self._private)
+        code = ScatterCode(plan, place)
+        for op in self.ops:
+            with op.location:
+                if op == plan.loop:
+                    code.add({})
+                else:
+                    code.elementwise(op, flat, {})
 
     def _emit_rows(self, place: Place, plan: RowPlan) -> None:
         flat = self._flat_buffers(lambda value: value)
