@@ -271,6 +271,35 @@ class CompileInterrupted(NovaError, KeyboardInterrupt):
     """Ctrl-C during a compile: nothing was cached, the process is as before."""
 
 
+# --- the simulated GPU ---------------------------------------------------------------------------
+
+
+class PtxError(NovaError, ValueError):
+    """PTX that cannot be used: not understood, or with an instruction that is not known.
+
+    `line` is that of the PTX, from 1.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        line: int | None = None,
+        where: str | None = None,
+        hint: str | None = None,
+    ):
+        self.line = line
+        if where is None and line is not None:
+            where = f"line {line} of the PTX"
+        super().__init__(what, where=where, hint=hint)
+
+
+class SimulationError(NovaError, RuntimeError):
+    """A kernel on the simulated GPU did what it may not: see `fault`, `nova.runtime.sim.Fault`."""
+
+    fault: object = None
+
+
 # --- checking -----------------------------------------------------------------------------------
 
 

@@ -152,8 +152,14 @@ class JitFunction:
         outputs = [_as_tensor(value, i, self._function) for i, value in enumerate(outputs)]
         plan = build_plan(outputs, placeholders)
         options = self._options
-        compiled = compile_plan(plan, target=options.target, tune=options.tune, name=self._name)
-        if options.run_mode == "sim":
+        compiled = compile_plan(
+            plan,
+            target=options.target,
+            tune=options.tune,
+            name=self._name,
+            run_mode=options.run_mode,
+        )
+        if options.run_mode == "sim" and not compiled.is_on_device:
             compiled = compiled.simulated(options.sim_cores, options.sim_seed)
         plain = (
             structure.is_flat_arguments()

@@ -18,12 +18,14 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 _TOKEN = re.compile(
-    r"\b(?P<type>half|bfloat|float|double)\b"
+    r"(?P<device>llvm\.nvvm\.[\w.]+)"
+    r"|\b(?P<type>half|bfloat|float|double)\b"
     r"|(?<=[\dv.])(?P<mangled>bf16)\b"
     r"|f0x(?P<bits>[0-9A-Fa-f]+)\b"
     r"|(?<![\w.%@])(?P<special>[+-](?:inf|qnan|snan|nan)(?:\(0x[0-9A-Fa-f]+\))?)"
     r"|(?<![\w.%@])(?P<decimal>[+-]?\d+\.\d*(?:e[+-]?\d+)?)(?![\w.])"
 )
+_DEVICE_NAME = re.compile(r"@llvm\.nvvm\.[\w.]*$")
 _CANDIDATE = re.compile(r"bfloat|bf16|f0x|[+-](?:inf|[qs]?nan)|\d\.\d")
 
 
@@ -38,11 +40,14 @@ def _line(line: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         nonlocal current
+        if match["device"]:
+            return match[0]  # types in names of instructions stay what they are
         if match["type"]:
             current = match["type"]
             return "i16" if current == "bfloat" else match[0]
         if match["mangled"]:
-            return "i16"
+            # The device's own intrinsics have it in their names, not mangled.
+            return match[0] if _DEVICE_NAME.search(line, 0, match.start()) else "i16"
         if match["bits"]:
             return _from_bits(match["bits"], current)
         if match["special"]:

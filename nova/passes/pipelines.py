@@ -22,6 +22,7 @@ from nova.passes.fold_transposes import FoldTransposes
 from nova.passes.form_attention import FormAttention
 from nova.passes.form_kernels import FormKernels
 from nova.passes.fuse_elementwise import FuseElementwise
+from nova.passes.limit_registers import LimitRegisters
 from nova.passes.lower_control_flow import LowerControlFlow
 from nova.passes.lower_device_kernels import LowerDeviceKernels
 from nova.passes.lower_kernels import LowerKernels
@@ -186,7 +187,10 @@ def buffers_to_device(target: str = "cuda:sm_80") -> list[Pass]:
 
 def device_to_outlined() -> list[Pass]:
     """Launches to device functions in modules of their own, and calls of them."""
-    return [UpstreamPass("gpu-launch-sink-index-computations,gpu-kernel-outlining")]
+    return [
+        UpstreamPass("gpu-launch-sink-index-computations,gpu-kernel-outlining"),
+        LimitRegisters(),
+    ]
 
 
 def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:

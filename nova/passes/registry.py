@@ -27,6 +27,7 @@ PASS_MODULES: dict[str, str] = {
     "form-attention": "nova.passes.form_attention",
     "form-kernels": "nova.passes.form_kernels",
     "fuse-elementwise": "nova.passes.fuse_elementwise",
+    "limit-registers": "nova.passes.limit_registers",
     "lower-control-flow": "nova.passes.lower_control_flow",
     "lower-device-kernels": "nova.passes.lower_device_kernels",
     "lower-kernels": "nova.passes.lower_kernels",

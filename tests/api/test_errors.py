@@ -28,6 +28,7 @@ from nova.ops import Op
 from nova.ops.table import op
 from nova.passes.base import UpstreamPass, run_pipeline, run_verified_once
 from nova.plan import parse_plan
+from nova.runtime.sim import SimMemory, SimModule
 from nova.schedules.choices import parse_choices
 
 A = np.arange(6, dtype="f4").reshape(2, 3)
@@ -123,7 +124,7 @@ MISTAKES = [
     (errors.ArgumentTypeError, lambda: nova.tensor([[1], [2, 3]]), "no array", HERE),
     (errors.DeviceError, lambda: program()(OnDevice()), "cuda:0", HERE),
     (errors.DeviceError, lambda: nova.tensor(OnDevice()), "cuda:0", HERE),
-    (errors.DeviceError, lambda: nova.load("x.nova", device="cuda"), "'cuda'", HERE),
+    (errors.DeviceError, lambda: nova.load("x.nova", device="tpu"), "'tpu'", HERE),
     (errors.OutputError, lambda: program()(A, out=READ_ONLY), "read-only", HERE),
     (errors.DonationError, lambda: step()(READ_ONLY), "'x' is updated .* read-only", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),
@@ -140,6 +141,8 @@ MISTAKES = [
     (errors.ScheduleError, lambda: parse_choices("nr=2"), "a schedule has no 'nr'", None),
     (errors.WorkspaceError, lambda: cramped(), "max_workspace=.* is the least", "test_errors.py"),
     (errors.CodegenError, lambda: check_text("declare float @sinf(float)\n"), "sinf", None),
+    (errors.PtxError, lambda: SimModule("int main;"), "no .target", None),
+    (errors.SimulationError, lambda: SimMemory().free(8), "no allocation at 0x8", None),
     (errors.ArtifactError, lambda: nova.load(__file__), "", __file__),
     (errors.WeightsError, lambda: program().save("x", params=[A]), "not where to put", HERE),
     (errors.TrustError, lambda: program().save("x", key="k.pem"), "cannot read the key", "k.pem"),

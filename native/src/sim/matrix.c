@@ -1,21 +1,23 @@
-/* ldmatrix and mma.sync. Sums are formed in f32 (f64 for f64), in the order of k: the device adds in groups that are not
+/* ldmatrix, stmatrix and mma.sync. Sums are formed in f32 (f64 for f64), in the order of k: the device adds in groups that are not
  * documented, so results agree with it to rounding, not to the bit. */
-#include "numbers.h"
 #include "state.h"
 
 /* Lane i of each group of eight gives the address of row i of matrix i / 8; a lane gets two neighbours of a row,
- * or, transposed, of a column. flags: 1 transposed. */
+ * or, transposed, of a column. detail: 1 transposed. */
+static uint8_t *reach_row(sim_block *block, sim_warp *warp, const sim_instruction *at, const sim_operand *place,
+                          int lane, sim_access access, const uint8_t *value)
+{
+    uint64_t address = sim_address(block, warp, place, lane);
+    return sim_reach(block, warp, at, lane, at->space, address, 16, access, value);
+}
+
 int sim_load_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at)
 {
     uint16_t rows[4][8][8];
     const sim_operand *place = operand(block, at, at->count);
     for (int number = 0; number < at->count; number++)
         for (int row = 0; row < 8; row++) {
-            int lane = number * 8 + row;
-            uint64_t address = sim_address(block, warp, place, lane);
-            if (address >> 56 == 1)
-                address &= SHARED_WINDOW - 1;
-            const uint8_t *from = sim_reach(block, warp, at, lane, SPACE_SHARED, address, 16, 0);
+            const uint8_t *from = reach_row(block, warp, at, place, number * 8 + row, ACCESS_READ, NULL);
             if (from == NULL)
                 return 1;
             memcpy(rows[number][row], from, 16);
@@ -25,10 +27,33 @@ int sim_load_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at)
         for (int lane = 0; lane < LANES; lane++) {
             int i = lane / 4, j = lane % 4 * 2;
             const uint16_t(*m)[8] = rows[number];
-            uint32_t low = at->flags & 1 ? m[j][i] : m[i][j], high = at->flags & 1 ? m[j + 1][i] : m[i][j + 1];
+            uint32_t low = at->detail ? m[j][i] : m[i][j], high = at->detail ? m[j + 1][i] : m[i][j + 1];
             values[lane] = low | high << 16;
         }
         put_narrow(warp, operand(block, at, (uint32_t)number), values, ~0u);
+    }
+    return 0;
+}
+
+/* stmatrix: the other way round. Operands: address, registers. */
+int sim_store_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at)
+{
+    const sim_operand *place = operand(block, at, 0);
+    for (int number = 0; number < at->count; number++) {
+        const uint32_t *values = narrow(block, warp, operand(block, at, 1 + (uint32_t)number));
+        uint16_t m[8][8];
+        for (int lane = 0; lane < LANES; lane++)
+            for (int part = 0; part < 2; part++) {
+                int i = lane / 4, j = lane % 4 * 2 + part;
+                *(at->detail ? &m[j][i] : &m[i][j]) = (uint16_t)(values[lane] >> 16 * part);
+            }
+        for (int row = 0; row < 8; row++) {
+            const uint8_t *bytes = (const uint8_t *)m[row];
+            uint8_t *to = reach_row(block, warp, at, place, number * 8 + row, ACCESS_WRITE, bytes);
+            if (to == NULL)
+                return 1;
+            memcpy(to, bytes, 16);
+        }
     }
     return 0;
 }

@@ -1,10 +1,16 @@
-/* Bits of floats, and the half types in terms of f32. */
+/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a mode. */
 #ifndef NOVA_SIM_NUMBERS_H
 #define NOVA_SIM_NUMBERS_H
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "sim.h"
+
+/* What the device gives for a NaN that it makes. */
+#define NAN_F32 0x7fffffffu
+#define NAN_HALF 0x7fffu
 
 static inline float f32_of(uint32_t bits)
 {
@@ -44,42 +50,76 @@ static inline float f16_value(uint32_t bits)
     return f32_of(sign | bits_of(f32_of(rest << 13) * 0x1p112f));
 }
 
-/* Rounds a double to a float format with `fraction` bits, exponents from `least` (of the smallest normal number) to
- * `most`, to nearest even; the bits are put together by the caller from sign, exponent and fraction. */
-static inline double round_to(double value, int fraction, int least)
+/* A format: bits of its fraction, bias of its exponent. */
+typedef struct {
+    int fraction, bias;
+} float_format;
+static const float_format F16_FORMAT = {10, 15}, BF16_FORMAT = {7, 127}, TF32_FORMAT = {10, 127},
+                          F32_FORMAT = {23, 127}, F64_FORMAT = {52, 1023};
+
+/* The bits of `magnitude` * 2^exponent, rounded by the mode; its sign only steers the rounding. */
+static inline uint64_t round_magnitude(float_format to, int negative, uint64_t magnitude, int exponent, int mode)
 {
-    int exponent;
-    if (value == 0 || !isfinite(value))
-        return value;
-    (void)frexp(value, &exponent);
-    exponent = exponent - 1 < least ? least : exponent - 1;
-    double unit = ldexp(1.0, exponent - fraction);
-    return nearbyint(value / unit) * unit;
+    if (magnitude == 0)
+        return 0;
+    int empty = __builtin_clzll(magnitude), most = exponent - empty + 63, least = 1 - to.bias;
+    magnitude <<= empty;
+    int shift = 63 - to.fraction + (most < least ? least - most : 0);
+    uint64_t kept = shift > 63 ? 0 : magnitude >> shift;
+    int half = shift > 64 ? 0 : (int)(magnitude >> (shift - 1) & 1);
+    int rest = shift > 64 || (shift == 64 ? magnitude << 1 : magnitude << (65 - shift)) != 0;
+    int up = mode == ROUND_NEAREST ? half && (rest || (kept & 1))
+             : mode == ROUND_AWAY  ? half
+             : mode == ROUND_DOWN  ? negative && (half || rest)
+             : mode == ROUND_UP    ? !negative && (half || rest)
+                                   : 0;
+    kept += (uint64_t)up;
+    uint64_t infinite = (uint64_t)(2 * to.bias + 1) << to.fraction, bits = kept;
+    if (most >= least)
+        bits += (uint64_t)(most + to.bias - 1) << to.fraction;
+    if (bits < infinite)
+        return bits;
+    int stays = mode == ROUND_ZERO || (mode == ROUND_DOWN && !negative) || (mode == ROUND_UP && negative);
+    return stays ? infinite - 1 : infinite;
+}
+
+/* The magnitude of a finite or infinite number in another format. */
+static inline uint64_t round_f64(float_format to, double value, int mode)
+{
+    uint64_t bits = bits_of_f64(value), fraction = bits & (((uint64_t)1 << 52) - 1);
+    int exponent = (int)(bits >> 52 & 0x7ff), negative = (int)(bits >> 63);
+    if (exponent == 0x7ff)
+        return (uint64_t)(2 * to.bias + 1) << to.fraction;
+    if (exponent == 0)
+        return round_magnitude(to, negative, fraction, -1074, mode);
+    return round_magnitude(to, negative, fraction | (uint64_t)1 << 52, exponent - 1075, mode);
 }
 
 static inline uint32_t f16_bits(double value)
 {
-    uint32_t sign = signbit(value) ? 0x8000u : 0;
-    if (isnan(value))
-        return 0x7fffu;
-    double size = round_to(fabs(value), 10, -14);
-    if (size >= 65536.0)
-        return sign | 0x7c00u;
-    if (size < 0x1p-14)
-        return sign | (uint32_t)(size * 0x1p24);
-    int exponent;
-    double part = frexp(size, &exponent);
-    return sign | (((uint32_t)(exponent + 14) << 10) + (uint32_t)(part * 2048.0 - 1024.0));
+    if (value != value)
+        return NAN_HALF;
+    return (signbit(value) ? 0x8000u : 0) | (uint32_t)round_f64(F16_FORMAT, value, ROUND_NEAREST);
 }
 
 static inline uint32_t bf16_bits(double value)
 {
-    if (isnan(value))
-        return 0x7fffu;
-    double size = round_to(fabs(value), 7, -126);
-    if (size >= 0x1p128)
-        return (signbit(value) ? 0x8000u : 0) | 0x7f80u;
-    return bits_of((float)copysign(size, value)) >> 16;
+    if (value != value)
+        return NAN_HALF;
+    return (signbit(value) ? 0x8000u : 0) | (uint32_t)round_f64(BF16_FORMAT, value, ROUND_NEAREST);
+}
+
+/* x + y in f64, rounded to odd: rounding that to a narrower format is as good as rounding the exact sum. */
+static inline double odd_sum(double x, double y)
+{
+    double sum = x + y;
+    if (!isfinite(sum))
+        return sum;
+    double part = sum - x, error = (x - (sum - part)) + (y - part);
+    uint64_t bits = bits_of_f64(sum);
+    if (error == 0 || (bits & 1))
+        return sum;
+    return f64_of((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
 }
 
 #endif

@@ -1,18 +1,24 @@
 /* A launch: block after block, in each the warps in turns from barrier to barrier. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS and MAP_NORESERVE */
 #include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 
 #include "state.h"
 
-int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread)
+void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out)
 {
     const uint32_t *size = block->launch->block;
+    out[0] = thread % size[0];
+    out[1] = thread / size[0] % size[1];
+    out[2] = thread / size[0] / size[1];
+}
+
+int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread)
+{
     block->fault->kind = kind;
     block->fault->line = at->line;
     memcpy(block->fault->block, block->index, sizeof block->index);
-    block->fault->thread[0] = thread % size[0];
-    block->fault->thread[1] = thread / size[0] % size[1];
-    block->fault->thread[2] = thread / size[0] / size[1];
+    sim_name_thread(block, thread, block->fault->thread);
     return 1;
 }
 
@@ -20,62 +26,80 @@ static void set_specials(const sim_block *block, sim_warp *warp)
 {
     const uint32_t *size = block->launch->block, *grid = block->launch->grid;
     for (uint32_t lane = 0; lane < LANES; lane++) {
-        uint32_t thread = warp->number * LANES + lane;
+        uint32_t place[3], one = (uint32_t)1 << lane;
+        sim_name_thread(block, warp->number * LANES + lane, place);
         uint32_t values[S_COUNT] = {
-            [S_TID_X] = thread % size[0], [S_TID_Y] = thread / size[0] % size[1], [S_TID_Z] = thread / size[0] / size[1],
+            [S_TID_X] = place[0], [S_TID_Y] = place[1], [S_TID_Z] = place[2],
             [S_NTID_X] = size[0], [S_NTID_Y] = size[1], [S_NTID_Z] = size[2],
             [S_CTAID_X] = block->index[0], [S_CTAID_Y] = block->index[1], [S_CTAID_Z] = block->index[2],
             [S_NCTAID_X] = grid[0], [S_NCTAID_Y] = grid[1], [S_NCTAID_Z] = grid[2],
             [S_LANEID] = lane, [S_WARPID] = warp->number, [S_NWARPID] = block->warp_count,
-            [S_LANEMASK_LT] = ((uint32_t)1 << lane) - 1,
+            [S_LANEMASK_EQ] = one, [S_LANEMASK_LT] = one - 1, [S_LANEMASK_LE] = one | (one - 1),
+            [S_LANEMASK_GT] = ~(one | (one - 1)), [S_LANEMASK_GE] = ~(one - 1),
         };
         for (uint32_t s = 0; s < S_COUNT; s++)
             warp->registers[s * LANES + lane] = values[s];
     }
 }
 
+/* Registers and memory get a pattern that no program should depend on. */
 static void start_block(sim_block *block)
 {
-    block->epoch = 1;
+    block->serial++;
+    block->acquired = 0;
+    memset(block->barriers, 0, sizeof block->barriers);
     for (uint32_t w = 0; w < block->warp_count; w++) {
         sim_warp *warp = block->warps + w;
+        sim_warp fresh = {.registers = warp->registers, .copies = warp->copies, .copy_room = warp->copy_room};
         uint32_t count = block->threads - w * LANES;
+        fresh.live = count >= LANES ? ~0u : ((uint32_t)1 << count) - 1;
+        fresh.number = w, fresh.clock = 1;
+        *warp = fresh;
         memset(warp->registers, 0, (size_t)block->kernel->register_words * LANES * 4);
-        memset(warp->pc, 0, sizeof warp->pc);
-        memset(warp->groups, 0, sizeof warp->groups);
-        warp->live = count >= LANES ? ~0u : ((uint32_t)1 << count) - 1;
-        warp->parked = warp->deferred = warp->copy_count = 0;
-        warp->number = w, warp->epoch = 1, warp->steps = 0;
         set_specials(block, warp);
     }
-    if (block->shared_bytes) {
-        memset(block->shared, 0xa5, block->shared_bytes);
-        memset(block->shadow, 0, block->shared_bytes * sizeof *block->shadow);
-    }
-    if (block->kernel->local_bytes)
-        memset(block->local, 0xa5, (size_t)block->warp_count * LANES * block->kernel->local_bytes);
+    memset(block->shared, 0xa5, block->shared_bytes);
+    memset(block->shared_state, 0, block->shared_bytes);
+    memset(block->local, 0xa5, (size_t)block->warp_count * LANES * block->kernel->local_bytes);
+}
+
+static int report_deadlock(sim_block *block)
+{
+    uint32_t w = 0;
+    while (!block->warps[w].waits)
+        w++;
+    const sim_warp *warp = block->warps + w;
+    int lane = lowest(warp->live);
+    return sim_report(block, FAULT_DEADLOCK, block->kernel->code + warp->at_barrier[lane], thread_of(warp, lane));
 }
 
 static int run_block(sim_block *block)
 {
     start_block(block);
     for (;;) {
-        uint32_t live = 0, waiting = 0;
+        uint32_t live = 0, ran = 0;
         for (uint32_t w = 0; w < block->warp_count; w++) {
-            if (sim_run_warp(block, block->warps + w))
-                return 1;
-            live |= block->warps[w].live;
-            waiting |= block->warps[w].parked;
+            sim_warp *warp = block->warps + w;
+            if (warp->live && !warp->waits) {
+                ran = 1;
+                if (sim_run_warp(block, warp) || (warp->live && sim_park_warp(block, warp)))
+                    return 1;
+            }
+            live |= warp->live;
         }
         if (live == 0)
             return 0;
-        (void)waiting; /* every live lane is parked here: sim_run_warp returns for no other reason */
-        for (uint32_t w = 0; w < block->warp_count; w++) {
-            block->warps[w].parked = 0;
-            block->warps[w].epoch++;
-        }
-        block->epoch++;
+        if (!sim_release(block) && !ran)
+            return report_deadlock(block);
     }
+}
+
+/* --- what a launch needs ---------------------------------------------------------------------------- */
+
+static void *map_zeros(uint64_t bytes)
+{
+    void *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return place == MAP_FAILED ? NULL : place;
 }
 
 static void free_block(sim_block *block)
@@ -84,36 +108,77 @@ static void free_block(sim_block *block)
         free(block->warps[w].registers);
         free(block->warps[w].copies);
     }
+    if (block->global_shadow != NULL)
+        munmap(block->global_shadow, block->global_words * sizeof *block->global_shadow);
     free(block->warps);
     free(block->shared);
-    free(block->shadow);
+    free(block->shared_state);
+    free(block->shared_shadow);
     free(block->local);
+    free(block->range_words);
+    free(block->released);
     free((void *)(uintptr_t)block->constants);
+    free((void *)(uintptr_t)block->functions);
 }
 
-static int prepare_block(sim_block *block)
+/* Only the parts of it that a kernel touches take memory. */
+static int prepare_shadow(sim_block *block)
+{
+    const sim_launch *launch = block->launch;
+    block->range_words = malloc((launch->range_count + 1) * sizeof *block->range_words);
+    if (block->range_words == NULL)
+        return 1;
+    uint64_t words = 1;
+    for (uint32_t i = 0; i < launch->range_count; i++) {
+        block->range_words[i] = words;
+        words += launch->ranges[i].size / 4 + 2;
+    }
+    block->global_words = words;
+    block->global_shadow = map_zeros(words * sizeof *block->global_shadow);
+    return block->global_shadow == NULL;
+}
+
+static int prepare_code(sim_block *block)
 {
     const sim_kernel *kernel = block->kernel;
     sim_plane *planes = malloc((kernel->constant_count + 1) * sizeof *planes);
+    lane_function *functions = calloc(kernel->length + 1, sizeof *functions);
     block->constants = planes;
-    block->warps = calloc(block->warp_count, sizeof *block->warps);
-    block->shared = malloc(block->shared_bytes + 16);
-    block->shadow = calloc(block->shared_bytes + 16, sizeof *block->shadow);
-    block->local = malloc((size_t)block->warp_count * LANES * kernel->local_bytes + 16);
-    if (!planes || !block->warps || !block->shared || !block->shadow || !block->local)
+    block->functions = functions;
+    if (planes == NULL || functions == NULL)
         return 1;
     for (uint32_t c = 0; c < kernel->constant_count; c++)
         for (int i = 0; i < LANES; i++) {
             planes[c].narrow[i] = (uint32_t)kernel->constants[c];
             planes[c].wide[i] = kernel->constants[c];
         }
+    for (uint32_t i = 0; i < kernel->length; i++)
+        if (kernel->code[i].op == OP_LANES)
+            functions[i] = sim_lane_function(kernel->code[i].detail);
+    return 0;
+}
+
+static int prepare_block(sim_block *block)
+{
+    const sim_kernel *kernel = block->kernel;
+    const sim_launch *launch = block->launch;
+    uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    block->warps = calloc(block->warp_count, sizeof *block->warps);
+    block->shared = malloc(block->shared_bytes + 16);
+    block->shared_state = malloc(block->shared_bytes + 16);
+    block->shared_shadow = calloc(block->shared_bytes / 4 + 2, sizeof *block->shared_shadow);
+    block->local = malloc((size_t)block->warp_count * LANES * kernel->local_bytes + 16);
+    block->released = calloc(blocks + 1, 1);
+    if (!block->warps || !block->shared || !block->shared_state || !block->shared_shadow || !block->local ||
+        !block->released)
+        return 1;
     for (uint32_t w = 0; w < block->warp_count; w++) {
         size_t bytes = (size_t)kernel->register_words * LANES * 4;
         block->warps[w].registers = aligned_alloc(64, (bytes + 63) / 64 * 64);
         if (block->warps[w].registers == NULL)
             return 1;
     }
-    return 0;
+    return prepare_code(block) || (launch->check_races && prepare_shadow(block));
 }
 
 int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *fault)
@@ -123,6 +188,7 @@ int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *
     block.threads = launch->block[0] * launch->block[1] * launch->block[2];
     block.warp_count = (block.threads + LANES - 1) / LANES;
     block.shared_bytes = kernel->shared_bytes + launch->dynamic_shared;
+    uint64_t steps = 0;
     int failed = prepare_block(&block);
     if (failed)
         fault->kind = FAULT_MEMORY;
@@ -131,7 +197,11 @@ int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *
             for (uint32_t x = 0; !failed && x < launch->grid[0]; x++) {
                 block.index[0] = x, block.index[1] = y, block.index[2] = z;
                 failed = run_block(&block);
+                for (uint32_t w = 0; w < block.warp_count; w++)
+                    steps += block.warps[w].steps;
             }
     free_block(&block);
+    if (launch->steps != NULL)
+        *launch->steps = steps;
     return failed;
 }

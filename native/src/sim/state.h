@@ -2,19 +2,25 @@
 #ifndef NOVA_SIM_STATE_H
 #define NOVA_SIM_STATE_H
 
+#include "lanes.h"
 #include "sim.h"
 
-/* What happened to a byte of shared memory since the barrier that ended `epoch - 1`. */
-typedef struct {
-    uint32_t write_epoch, read_epoch;           /* of the block's barriers */
-    uint32_t write_warp_epoch, read_warp_epoch; /* of the barriers of the warp that did it */
-    uint16_t writer, reader;                    /* thread + 1; 0: nobody yet; MANY readers */
-    uint16_t pending;                           /* thread + 1 whose copy is on its way here */
-} sim_shadow;
-enum { MANY = 0xffff };
+/* Who touched a word of memory last, packed by memory_order.c: block, clock of the warp, thread, bytes. 0: nobody. */
+typedef uint64_t sim_stamp;
 
 typedef struct {
-    uint8_t lane, bytes, filled;
+    sim_stamp write, read, other; /* other: the last reader of another warp than that of `read` */
+    uint8_t lanes[4];             /* of `read`, by byte: the lane that read it, or SEVERAL_LANES */
+} sim_shadow;
+enum { SEVERAL_LANES = 255 };
+
+/* Of a byte of shared memory; state of global memory has STATE_WRITTEN only. */
+enum { STATE_WRITTEN = 1, STATE_PENDING = 2 };
+
+typedef enum { ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC } sim_access;
+
+typedef struct {
+    uint8_t lane, bytes;
     uint32_t group, at;
     uint8_t data[16];
 } sim_copy;
@@ -23,12 +29,22 @@ typedef struct {
     uint32_t *registers; /* rows of 32 words */
     uint32_t pc[LANES];
     uint32_t live, parked, deferred; /* lanes: not exited; at a barrier; at an exchange that waits for others */
-    uint32_t number, epoch;
+    uint32_t at_barrier[LANES];      /* the instruction that a parked lane waits at */
+    uint32_t waits;                  /* number of the barrier that the whole warp waits at, + 1 */
+    uint32_t number;
+    /* Moments pass at barriers. What warp w did until moment known[w] is visible to this one. */
+    uint32_t clock, known[MOST_WARPS];
     uint64_t steps;
     sim_copy *copies;
     uint32_t copy_count, copy_room;
     uint32_t groups[LANES]; /* committed so far */
 } sim_warp;
+
+typedef struct {
+    uint32_t waiting, arrived;  /* warps: mask of those that wait; number of those that went on */
+    uint32_t threads;           /* that it waits for; 0: all of the block */
+    uint32_t known[MOST_WARPS]; /* what those that are here have seen */
+} sim_barrier;
 
 typedef struct {
     uint32_t narrow[LANES];
@@ -39,12 +55,20 @@ typedef struct {
     const sim_kernel *kernel;
     const sim_launch *launch;
     const sim_plane *constants;
+    const lane_function *functions; /* of each instruction */
     sim_fault *fault;
     sim_warp *warps;
-    uint32_t warp_count, threads, epoch, index[3];
-    uint8_t *shared, *local;
+    sim_barrier barriers[BARRIERS];
+    uint32_t warp_count, threads, index[3];
+    uint32_t serial; /* of the block, from 1 */
+    uint8_t *shared, *shared_state, *local;
     uint32_t shared_bytes;
-    sim_shadow *shadow;
+    sim_shadow *shared_shadow;
+    sim_shadow *global_shadow; /* of all ranges, one behind the other; NULL: races are not looked for */
+    uint64_t *range_words;     /* where a range's begins */
+    uint64_t global_words;
+    uint8_t *released; /* by serial: whether the block has published what it wrote */
+    uint8_t acquired;  /* whether this one has asked for what others published */
     uint32_t last_range;
 } sim_block;
 
@@ -116,35 +140,75 @@ static inline void put_lane(sim_warp *warp, const sim_operand *o, int lane, uint
         row[lane] = o->width == 16 ? (uint32_t)(value & 0xffff) : (uint32_t)value;
 }
 
+static inline uint32_t thread_of(const sim_warp *warp, int lane) { return warp->number * LANES + (uint32_t)lane; }
+static inline int lowest(uint32_t mask) { return __builtin_ctz(mask); }
+
+static inline uint32_t bytes_of(sim_type type)
+{
+    switch (type) {
+    case T_B8: case T_U8: case T_S8: return 1;
+    case T_B16: case T_U16: case T_S16: case T_F16: case T_BF16: return 2;
+    case T_B64: case T_U64: case T_S64: case T_F64: return 8;
+    default: return 4;
+    }
+}
+
+static inline int is_float(sim_type type)
+{
+    return type == T_F16 || type == T_BF16 || type == T_F32 || type == T_F64 || type == T_TF32;
+}
+
+static inline int is_signed(sim_type type) { return type == T_S8 || type == T_S16 || type == T_S32 || type == T_S64; }
+
 /* --- the parts: each gives 0, or 1 after it has described a fault ---------------------------------- */
 
 int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread);
+void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out);
 
-/* memory.c: the host address of `bytes` at an address of a space, checked; NULL after a fault. */
+/* memory.c: the host address of `bytes` at an address of a space, checked; NULL after a fault. `value` are the bytes that
+ * will be written, if they are known. */
 uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
-                   uint64_t address, uint32_t bytes, int writes);
+                   uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value);
 int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
-int sim_atomic(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane);
+int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread, sim_space space,
+                   uint64_t address, uint32_t bytes, sim_access access);
+
+/* memory_order.c: races */
+int sim_check_order(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread, sim_space space,
+                    sim_shadow *word, uint64_t address, uint32_t bytes, sim_access access, const uint8_t *old,
+                    const uint8_t *value);
+void sim_fence(sim_block *block, uint32_t flags);
+
+/* atomics.c */
+int sim_atomic(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 
 /* copies.c: cp.async */
 int sim_copy_start(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 void sim_copy_commit(sim_warp *warp, uint32_t mask);
 int sim_copy_wait(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 
-/* convert.c */
+/* convert.c, compare.c */
 void sim_convert(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
+void sim_convert_pair(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 void sim_compare(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 
+/* arithmetic.c: lane functions with their modes */
+void sim_run_lanes(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
+
 /* exchange.c: between the lanes of a warp */
-void sim_shuffle(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
-void sim_vote(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members);
-void sim_reduce(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members);
+int sim_exchange(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members);
 
 /* matrix.c: tensor cores */
 int sim_load_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at);
+int sim_store_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at);
 void sim_multiply(const sim_block *block, sim_warp *warp, const sim_instruction *at);
+
+/* barriers.c: a warp whose lanes are all parked arrives; barriers that are complete let their warps go on. */
+int sim_park_warp(sim_block *block, sim_warp *warp);
+int sim_arrive(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, int waits);
+int sim_release(sim_block *block);
 
 /* warp.c: runs until every lane has exited or waits at a barrier of the block. */
 int sim_run_warp(sim_block *block, sim_warp *warp);

@@ -1,1 +1,10 @@
-"""A simulated GPU: runs the PTX of a file on the CPU, and reports what a program may not do."""
+"""A simulated GPU: runs PTX on the CPU, and reports what a program may not do.
+
+`SimModule` reads a text, `SimMemory` is what its kernels may use; docs/simulator.md shows both.
+"""
+
+from nova.runtime.sim.faults import Fault
+from nova.runtime.sim.memory import SimMemory
+from nova.runtime.sim.module import SimModule
+
+__all__ = ["Fault", "SimMemory", "SimModule"]

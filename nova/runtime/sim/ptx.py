@@ -6,31 +6,37 @@ Goes out: `PtxModule`. `decode.py` turns a kernel's statements into what the sim
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from nova.errors import PtxError
+from nova.runtime.sim.ptx_variables import BYTES, Variable, place_variable, round_up
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_HEAD = re.compile(r"\.(?:version|target|address_size)\b[^\n]*|\.file\b[^\n]*")
 _ENTRY = re.compile(
-    r"(?:\.visible\s+|\.weak\s+)?\.entry\s+(?P<name>[\w$.]+)\s*(?:\((?P<params>[^)]*)\))?(?P<rest>[^{]*)\{"
+    r"(?:\.(?:visible|weak)\s+)?\.entry\s+(?P<name>[\w$]+)\s*"
+    r"(?:\((?P<params>[^)]*)\))?(?P<rest>[^{]*)\{"
 )
 _PARAM = re.compile(
-    r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>\w+)(?P<ptr>\s+\.ptr[^,]*?)?\s+(?P<name>[\w$]+)(?:\[(?P<count>\d+)\])?\s*$"
+    r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>\w+)(?P<ptr>\s+\.ptr[^,]*?)?"
+    r"\s+(?P<name>[\w$]+)(?:\[(?P<count>\d+)\])?\s*$"
 )
-_VARIABLE = re.compile(
-    r"(?P<linkage>(?:\.visible|\.extern|\.weak)\s+)?\.(?P<space>shared|local|global|const)\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>\w+)\s+"
-    r"(?P<name>[\w$.]+)\s*(?:\[(?P<count>\d*)\])?\s*(?:=\s*\{?(?P<initial>[^;}]*)\}?)?\s*;"
+_BOUND = re.compile(r"\.(maxntid|reqntid|minnctapersm|maxnreg|noreturn)\b\s*([\d,\s]*)")
+_ITEM = re.compile(
+    r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[\w$]+)\s*:(?!:)|(?P<debug>\.(?:loc|file)\b[^\n]*)"
+    r"|(?P<directive>\.[^;]*);|(?P<instruction>[@a-z][^;]*);)"
 )
-_REGISTERS = re.compile(r"\.reg\s+\.(?P<type>\w+)\s+(?P<name>%?[\w$]+)(?:<(?P<count>\d+)>)?\s*;")
-_STATEMENT = re.compile(
-    r"\s*(?:@(?P<unless>!)?(?P<guard>%[\w$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);",
+_REGISTERS = re.compile(r"\.reg\s+\.(?P<type>\w+)\s+(?P<names>.+)", re.DOTALL)
+_INSTRUCTION = re.compile(
+    r"(?:@(?P<unless>!)?\s*(?P<guard>[%\w$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)",
     re.DOTALL,
 )
-_LABEL = re.compile(r"\s*(?P<label>[\w$]+):(?!:)")
-_BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4}
-_BYTES |= {"u32": 4, "s32": 4, "f32": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8}
-WIDTHS = {"pred": 1, **{name: 8 * count for name, count in _BYTES.items()}}
+_NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
+WIDTHS = {"pred": 1, **{name: max(16, 8 * count) for name, count in BYTES.items()}}
 
 
 @dataclass(frozen=True)
@@ -42,18 +48,6 @@ class Statement:
     guard: str | None
     unless: bool
     line: int
-
-
-@dataclass(frozen=True)
-class Variable:
-    """Memory that a kernel or the module declares; `offset` is its place in its space."""
-
-    name: str
-    space: str
-    offset: int
-    size: int
-    align: int
-    initial: bytes | None = None
 
 
 @dataclass
@@ -75,7 +69,7 @@ class PtxKernel:
         return max((v.offset + v.size for v in self.params.values()), default=0)
 
     def space_bytes(self, space: str) -> int:
-        """Bytes of the kernel's own variables in a space."""
+        """Bytes of the kernel's variables in a space; dynamic shared memory begins behind them."""
         own = (v for v in self.variables.values() if v.space == space)
         return max((v.offset + v.size for v in own), default=0)
 
@@ -85,148 +79,207 @@ class PtxModule:
     """All kernels of a text, and the variables that they share."""
 
     target: str
+    lines: list[str]
     kernels: dict[str, PtxKernel] = field(default_factory=dict)
     globals: dict[str, Variable] = field(default_factory=dict)
 
 
 def parse_ptx(text: str) -> PtxModule:
     """Read a PTX text; what is not understood is a `PtxError` with its line."""
+    lines = text.splitlines()
     # Comments become blanks, so that lines stay where they are.
-    text = _COMMENTS.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    text = _COMMENTS.sub(_blank, text)
     target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
     if target is None:
         raise PtxError("this is no PTX: it has no .target", hint="give the text that LLVM writes")
     if found := re.search(r"\.extern\s+\.func[^;]*?([\w$]+)\s*\(", text):
-        raise PtxError(
-            f"the PTX calls {found[1]}, which nothing defines", line=_line(text, found.start())
-        )
-    module = PtxModule(target[1])
+        line = text.count("\n", 0, found.start()) + 1
+        raise PtxError(f"the PTX calls {found[1]}, which nothing defines", line=line)
+    module = PtxModule(target[1], lines)
+    shared: dict[str, Variable] = {}
+    reader = _Reader(text)
     at = 0
-    outside: list[str] = []
     while entry := _ENTRY.search(text, at):
-        outside.append(text[at : entry.start()])
-        end = _closing(text, entry.end())
-        kernel = _kernel(text, entry, end)
+        _read_outside(reader, at, entry.start(), module.globals, shared)
+        kernel, at = reader.kernel(entry)
         module.kernels[kernel.name] = kernel
-        at = end + 1
-    outside.append(text[at:])
-    module.globals = _variables("\n".join(outside), {})
+    _read_outside(reader, at, len(text), module.globals, shared)
     for kernel in module.kernels.values():
-        own = _variables("\n".join(outside), {}, shared=True)
-        start = kernel.space_bytes("shared")
-        for name, variable in own.items():  # shared memory outside of kernels, dynamic too
-            offset = _up(start, max(variable.align, 1))
-            kernel.variables[name] = Variable(name, "shared", offset, variable.size, variable.align)
-            start = offset + variable.size
+        _place_shared(kernel, shared)
     return module
 
 
-def _line(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
+def _blank(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", found[0])
 
 
-def _up(value: int, step: int) -> int:
-    return -(-value // step) * step
+def _read_outside(
+    reader: _Reader,
+    start: int,
+    end: int,
+    variables: dict[str, Variable],
+    shared: dict[str, Variable],
+) -> None:
+    """Variables between the kernels; nothing else may be there."""
+    text = _HEAD.sub(_blank, reader.text[start:end])
+    for found in re.finditer(r"\s*(?P<part>[^;\s][^;]*)(?P<end>;?)", text):
+        line = reader.line(start + found.start("part"))
+        variable = place_variable(found["part"], {**variables, **shared}) if found["end"] else None
+        if variable is None or variable.space == "local":
+            raise PtxError(f"not understood: {found['part'].split(chr(10))[0].strip()}", line=line)
+        (shared if variable.space == "shared" else variables)[variable.name] = variable
 
 
-def _closing(text: str, at: int) -> int:
-    """The place of the brace that closes a kernel; operands have braces of their own."""
-    depth = 1
-    for brace in re.finditer(r"[{}]", text[at:]):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return at + brace.start()
-    raise PtxError("a kernel without an end", line=_line(text, at))
+def _place_shared(kernel: PtxKernel, shared: dict[str, Variable]) -> None:
+    """Shared memory of the module that the kernel names; arrays without a size come last."""
+    used = set()
+    for statement in kernel.statements:
+        for operand in statement.operands:
+            used |= shared.keys() & set(_NAME.findall(operand))
+    sized = [shared[name] for name in shared if name in used and shared[name].size]
+    open_ended = [shared[name] for name in shared if name in used and not shared[name].size]
+    end = kernel.space_bytes("shared")
+    for variable in sized:
+        offset = round_up(end, variable.align)
+        kernel.variables[variable.name] = replace(variable, offset=offset)
+        end = offset + variable.size
+    end = round_up(end, max((v.align for v in open_ended), default=1))
+    for variable in open_ended:
+        kernel.variables[variable.name] = replace(variable, offset=end)
 
 
-def _kernel(text: str, entry: re.Match[str], end: int) -> PtxKernel:
-    kernel = PtxKernel(entry["name"], _line(text, entry.start()))
-    offset = 0
-    for part in filter(str.strip, (entry["params"] or "").split(",")):
-        param = _PARAM.match(part.strip())
-        if param is None:
-            raise PtxError(f"a parameter of {kernel.name}: {part.strip()}", line=kernel.line)
-        size = _BYTES[param["type"]] * int(param["count"] or 1)
-        offset = _up(offset, int(param["align"] or _BYTES[param["type"]]))
-        kernel.params[param["name"]] = Variable(param["name"], "param", offset, size, 1)
-        offset += size
-    if bound := re.search(r"\.(maxntid|reqntid)\s+([\d,\s]+)", entry["rest"]):
-        sizes = [int(n) for n in bound[2].replace(",", " ").split()]
-        kernel.most_threads = 1
-        for size in sizes:
-            kernel.most_threads *= size
-        if bound[1] == "reqntid":
-            kernel.required = (*sizes, *([1] * (3 - len(sizes))))
-    body = text[entry.end() : end]
-    first = _line(text, entry.end())
-    for found in _REGISTERS.finditer(body):
-        width = WIDTHS.get(found["type"])
-        if width is None:
-            raise PtxError(
-                f"registers of type {found['type']}",
-                line=first + body.count("\n", 0, found.start()),
-            )
-        width = max(width, 16) if width > 1 else 1
-        if found["count"]:
-            kernel.registers |= {f"{found['name']}{i}": width for i in range(int(found["count"]))}
-        else:
-            kernel.registers[found["name"]] = width
-    kernel.variables = _variables(body, {}, shared=True, local=True)
-    for pattern in (_REGISTERS, _VARIABLE):
-        body = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), body)
-    _statements(kernel, body, first)
-    return kernel
+class _Reader:
+    """Reads kernels out of a text whose lines it knows."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.ends = [found.start() for found in re.finditer("\n", text)]
+
+    def line(self, at: int) -> int:
+        return bisect_right(self.ends, at - 1) + 1
+
+    def kernel(self, entry: re.Match[str]) -> tuple[PtxKernel, int]:
+        """The kernel, and where the text goes on behind it."""
+        kernel = PtxKernel(entry["name"], self.line(entry.start()))
+        self._params(kernel, entry["params"] or "")
+        self._bounds(kernel, entry["rest"])
+        scopes: list[dict[str, str]] = [{}]  # names of inner scopes -> names in the kernel
+        targets: dict[str, list[str]] = {}
+        label = ""
+        at = entry.end()
+        while scopes:
+            item = _ITEM.match(self.text, at)
+            if item is None:
+                rest = self.text[at:].strip().split("\n")[0]
+                raise PtxError(f"not an instruction: {rest or 'the text ends'}", line=self.line(at))
+            line, at = self.line(item.start(item.lastgroup or 0)), item.end()
+            if item["open"]:
+                scopes.append({})
+            elif item["close"]:
+                scopes.pop()
+            elif item["label"]:
+                label = item["label"]
+                if label in kernel.labels:
+                    raise PtxError(f"{kernel.name}: the label {label} is there twice", line=line)
+                kernel.labels[label] = len(kernel.statements)
+            elif directive := item["directive"]:
+                if directive.startswith(".branchtargets"):
+                    targets[label] = directive.split(None, 1)[1].replace(",", " ").split()
+                else:
+                    self._directive(kernel, directive, scopes, line)
+            elif instruction := item["instruction"]:
+                statement = _statement(instruction, scopes, line)
+                kernel.statements += _expand(kernel, statement, targets)
+        return kernel, at
+
+    def _params(self, kernel: PtxKernel, text: str) -> None:
+        offset = 0
+        for part in filter(None, map(str.strip, text.split(","))):
+            param = _PARAM.match(part)
+            if param is None or param["type"] not in BYTES:
+                raise PtxError(f"a parameter of {kernel.name}: {part}", line=kernel.line)
+            size = BYTES[param["type"]] * int(param["count"] or 1)
+            offset = round_up(offset, int(param["align"] or BYTES[param["type"]]))
+            kernel.params[param["name"]] = Variable(param["name"], "param", offset, size, 1)
+            offset += size
+
+    def _bounds(self, kernel: PtxKernel, text: str) -> None:
+        for bound in _BOUND.finditer(text):
+            if bound[1] in ("maxntid", "reqntid"):
+                sizes = [int(n) for n in bound[2].replace(",", " ").split()]
+                kernel.most_threads = math.prod(sizes)
+                if bound[1] == "reqntid":
+                    kernel.required = (*sizes, *([1] * (3 - len(sizes))))
+        if rest := _BOUND.sub("", text).strip():
+            raise PtxError(f"{kernel.name}: not understood: {rest}", line=kernel.line)
+
+    def _directive(
+        self, kernel: PtxKernel, text: str, scopes: list[dict[str, str]], line: int
+    ) -> None:
+        if registers := _REGISTERS.fullmatch(text):
+            for name in registers["names"].split(","):
+                _declare(kernel, registers["type"], name.strip(), scopes, line)
+        elif variable := place_variable(text, kernel.variables):
+            if variable.space not in ("shared", "local"):
+                raise PtxError(f"{kernel.name}: {text} inside of a kernel", line=line)
+            kernel.variables[variable.name] = variable
+        elif not text.startswith(".pragma"):
+            raise PtxError(f"{kernel.name}: not understood: {text.strip()}", line=line)
 
 
-def _variables(
-    text: str, known: dict[str, Variable], *, shared: bool = False, local: bool = False
-) -> dict[str, Variable]:
-    wanted = {"shared": shared, "local": local, "global": not shared, "const": not shared}
-    places = {"shared": 0, "local": 0, "global": 0, "const": 0}
-    for found in _VARIABLE.finditer(text):
-        if not wanted[found["space"]]:
-            continue
-        space, one = found["space"], _BYTES[found["type"]]
-        size = one * (int(found["count"]) if found["count"] else 0 if "[" in found[0] else 1)
-        align = int(found["align"] or one)
-        offset = _up(places[space], align)
-        places[space] = offset + size
-        initial = None
-        if found["initial"] and found["initial"].strip():
-            values = [int(v, 0) for v in found["initial"].replace("{", "").split(",")]
-            initial = b"".join((v % (1 << 8 * one)).to_bytes(one, "little") for v in values).ljust(
-                size, b"\0"
-            )
-        known[found["name"]] = Variable(found["name"], space, offset, size, align, initial)
-    return known
+def _declare(
+    kernel: PtxKernel, type_: str, text: str, scopes: list[dict[str, str]], line: int
+) -> None:
+    """Registers, several if it ends in <count>; those of an inner scope get a name of their own."""
+    found = re.fullmatch(r"(?P<name>%?[\w$]+)(?:<(?P<count>\d+)>)?", text)
+    if found is None or type_ not in WIDTHS:
+        raise PtxError(f"{kernel.name}: registers {text!r} of type {type_}", line=line)
+    names = [found["name"]]
+    if found["count"]:
+        names = [f"{found['name']}{i}" for i in range(int(found["count"]))]
+    for name in names:
+        unique = name
+        while len(scopes) > 1 and unique in kernel.registers:
+            unique += "'"
+        if len(scopes) > 1:
+            scopes[-1][name] = unique
+        kernel.registers[unique] = WIDTHS[type_]
 
 
-def _statements(kernel: PtxKernel, body: str, first: int) -> None:
-    at = 0
-    while body[at:].strip():
-        skipped = re.match(r"[\s{}]*(?:\.(?:loc|pragma|file)\b[^\n]*\n?)?", body[at:])
-        at += skipped.end() if skipped else 0
-        if label := _LABEL.match(body, at):
-            kernel.labels[label["label"]] = len(kernel.statements)
-            at = label.end()
-            continue
-        statement = _STATEMENT.match(body, at)
-        start = at + len(body[at:]) - len(body[at:].lstrip())
-        line = first + body.count("\n", 0, start)
-        if statement is None:
-            if not body[at:].strip():
-                return
-            raise PtxError(f"not an instruction: {body[at:].strip().splitlines()[0]}", line=line)
-        operands = tuple(_split(statement["operands"]))
-        kernel.statements.append(
-            Statement(
-                statement["opcode"], operands, statement["guard"], bool(statement["unless"]), line
-            )
-        )
-        at = statement.end()
+def _statement(text: str, scopes: list[dict[str, str]], line: int) -> Statement:
+    found = _INSTRUCTION.fullmatch(text.strip())
+    if found is None:
+        raise PtxError(f"not an instruction: {text.strip()}", line=line)
+    names: dict[str, str] = {}
+    for scope in scopes:
+        names |= scope
+    operands, guard = found["operands"], found["guard"]
+    if names:
+        operands = _NAME.sub(lambda name: names.get(name[0], name[0]), operands)
+        guard = names.get(guard, guard) if guard else guard
+    split = tuple(split_operands(operands))
+    return Statement(found["opcode"], split, guard, bool(found["unless"]), line)
 
 
-def _split(text: str) -> list[str]:
+def _expand(
+    kernel: PtxKernel, statement: Statement, targets: dict[str, list[str]]
+) -> Iterator[Statement]:
+    """A jump through a table is a row of comparisons; an index outside of it is a trap."""
+    if not statement.opcode.startswith("brx.idx"):
+        yield statement
+        return
+    index, table = statement.operands
+    if statement.guard or table not in targets:
+        raise PtxError(f"{kernel.name}: not understood: brx.idx {table}", line=statement.line)
+    kernel.registers["%brx"] = 1
+    for number, target in enumerate(targets[table]):
+        operands = ("%brx", index, str(number))
+        yield Statement("setp.eq.u32", operands, None, False, statement.line)
+        yield Statement("bra", (target,), "%brx", False, statement.line)
+    yield Statement("trap", (), None, False, statement.line)
+
+
+def split_operands(text: str) -> list[str]:
     """Operands at their commas, but for those in braces and brackets."""
     parts, depth, last = [], 0, 0
     for at, sign in enumerate(text):

@@ -2,16 +2,17 @@
 
 In: a kernel over buffers (stage `buffers`) and a device target. Out: one `gpu.launch` in place of
 the kernel's ops. `lower-device-kernels` calls this. A kernel's grid is the leading dimensions that
-its ops share; a point of it is one thread's (points.py) where there is little to do, and a block's
-(block.py) where there is a row of work.
+its ops share; a point of it is one thread's (points.py) where there is little to do, a few threads'
+or a block's with the whole row in registers (rows.py), and else a block's (block.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
-from typing import Any
+from typing import Any, TypeVar
 
 from nova.mlir.bindings import arith, ir, memref
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
@@ -20,9 +21,12 @@ from nova.mlir.gpu_bindings import gpu
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import every_op, find_ops
 from nova.schedules.cuda.block import BlockCode
+from nova.schedules.cuda.columns import ColumnCode, ColumnPlan, plan_columns
 from nova.schedules.cuda.hazards import Hazards
 from nova.schedules.cuda.points import PointCode, widest_lane
 from nova.schedules.cuda.product_kernel import find_product_kernel
+from nova.schedules.cuda.row_plan import RowPlan, plan_rows
+from nova.schedules.cuda.rows import RowCode
 from nova.schedules.cuda.threads import (
     WARP,
     LaunchShape,
@@ -40,6 +44,7 @@ from nova.schedules.scalar_loops import ScalarLoops
 from nova.schedules.scratch import is_scratch
 from nova.targets import Target
 
+_Plan = TypeVar("_Plan", ColumnPlan, RowPlan)
 _POINT_THREADS = 256
 _MOST_THREADS = 1024
 _SHORT = 8
@@ -105,9 +110,31 @@ class DeviceSchedule:
         """Whether a thread takes a point of the grid by itself, rather than a block."""
         if not self.grid:
             return False
-        if self._scratch_bytes > _SHARED_LIMIT or self.inner <= _SHORT:
+        if self.inner <= _SHORT:
             return True
-        return self.points >= 4096 and all(map(self._is_columnwise, self.nests.values()))
+        if self.columns or self.rows:
+            return False
+        if self.points >= 4096 and all(map(self._is_columnwise, self.nests.values())):
+            return True
+        return self._scratch_bytes > _SHARED_LIMIT
+
+    @cached_property
+    def columns(self) -> ColumnPlan | None:
+        """How the kernel reduces columns, if it does."""
+        return None if self.inner <= _SHORT else self._plan(plan_columns)
+
+    @cached_property
+    def rows(self) -> RowPlan | None:
+        """How the kernel is a row program, if it is one."""
+        return self._plan(plan_rows)
+
+    def _plan(self, plan: Callable[..., _Plan | None]) -> _Plan | None:
+        others = [op for op in self.ops if op not in self.nests]
+        if not all(map(_is_number, others)):
+            return None
+        first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
+        results = set(list(self.kernel.entry_block.arguments)[first : first + count])
+        return plan(list(self.nests.values()), others, self.grid, results)
 
     @cached_property
     def _scratch_bytes(self) -> int:
@@ -137,6 +164,8 @@ class DeviceSchedule:
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
+        elif plan := self.columns or self.rows:
+            blocks, threads = plan.blocks, plan.threads
         else:
             threads = min(_MOST_THREADS, _up(ceil(self.inner / 4), WARP))
             blocks = self.points
@@ -157,11 +186,16 @@ class DeviceSchedule:
                 self.shared.size = self.product.plan.shared_bytes
             elif self.by_points:
                 self._emit_points(place, workers)
+            elif self.columns:
+                self._emit_columns(place, self.columns)
+            elif self.rows:
+                self._emit_rows(place, self.rows)
             else:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        return LaunchShape(blocks, threads, self.shared.size)
+        resident = self.product.plan.resident if self.product else 0
+        return LaunchShape(blocks, threads, self.shared.size, resident)
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
@@ -195,6 +229,41 @@ class DeviceSchedule:
                 at_points()
         else:
             at_points()
+
+    def _emit_rows(self, place: Place, plan: RowPlan) -> None:
+        flat = self._flat_buffers(lambda value: value)
+        code = RowCode(plan, place, self.grid, self.shared)
+        code.reserve(list(self.nests.values()))
+        mapping: dict[Any, Any] = {}
+        for op in self.ops:
+            with op.location:
+                if op in self.nests:
+                    buffers = [flat(mapping.get(v, v)) for v in op.operands]
+                    code.emit(self.nests[op], buffers, mapping)
+                else:
+                    clone_into(op, mapping)
+
+    def _emit_columns(self, place: Place, plan: ColumnPlan) -> None:
+        flat = self._flat_buffers(lambda value: value)
+        code = ColumnCode(plan, place, len(self.grid), self.shared)
+        code.reserve(list(self.nests.values()))
+        counters = split(code.column, self.grid)
+        mapping: dict[Any, Any] = {}
+
+        def emit(op: Any) -> None:
+            with op.location:
+                if op in self.nests:
+                    buffers = [flat(mapping.get(v, v)) for v in op.operands]
+                    code.emit(self.nests[op], buffers, counters, mapping)
+                else:
+                    clone_into(op, mapping)
+
+        last = self.ops.index(list(self.nests)[plan.shared_ops - 1])
+        for op in self.ops[: last + 1]:
+            emit(op)
+        with code.finish():
+            for op in self.ops[last + 1 :]:
+                emit(op)
 
     def _emit_block(self, place: Place) -> None:
         code = BlockCode(place, len(self.grid), self.shared)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from nova.mlir.bindings import ir, vector
 from nova.schedules.cuda.instructions import SHARED, at, divide, fused, load, modulo
 from nova.schedules.cuda.products_plan import ProductPlan
-from nova.schedules.cuda.products_tiles import CHUNK, SharedTile
+from nova.schedules.cuda.products_tiles import SharedTile
 from nova.schedules.words import Index, add, element_type, mul, splat, vector_type
 
 LANES = (4, 8)
@@ -53,32 +53,36 @@ class Strip:
         across, along = (first, self.k_first) if tile.along_k else (self.k_first, first)
         self.start.append(add(mul(across, tile.pitch), mul(along, tile.element)))
 
-    def read(self, shared: Index, step: int) -> list[list[ir.Value]]:
-        """Elements of all rows, for each of the steps of a chunk from `step` on."""
-        tile, base, steps = self.tile, add(shared, self.start[0]), self.tile.per_chunk
-        scalar = element_type(self.element)
+    def read(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
+        """The elements of a chunk of steps from `step` on, in the order in which they are read.
+
+        Along k, those of all steps for a row at a time; else those of all rows for a step.
+        """
+        tile, base = self.tile, add(shared, self.start[0])
         if tile.along_k:
-            kind = vector_type(self.element, steps)
-            rows = [
-                load(
-                    kind, at(base, self.offset(i) * tile.pitch, step * tile.element), SHARED, CHUNK
-                )
-                for i in range(self.count)
-            ]
-            return [[vector.extract(row, [], [k]) for row in rows] for k in range(steps)]
-        size = self.together
-        found = []
-        for k in range(step, step + steps):
-            row: list[ir.Value] = []
-            for i in range(0, self.count, size):
-                place = at(base, k * tile.pitch, self.offset(i) * tile.element)
-                kind = vector_type(self.element, size) if size > 1 else scalar
-                value = load(kind, place, SHARED, size * tile.element)
-                row += (
-                    [vector.extract(value, [], [n]) for n in range(size)] if size > 1 else [value]
-                )
-            found.append(row)
-        return found
+            for row in range(self.count):
+                place = at(base, self.offset(row) * tile.pitch, step * tile.element)
+                yield self._load(place, tile.per_chunk)
+            return
+        for k in range(step, step + tile.per_chunk):
+            values: list[ir.Value] = []
+            for row in range(0, self.count, self.together):
+                place = at(base, k * tile.pitch, self.offset(row) * tile.element)
+                values += self._load(place, self.together)
+            yield values
+
+    def by_step(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
+        """The elements of all rows, for one step of a chunk after the other."""
+        if not self.tile.along_k:
+            return self.read(shared, step)
+        return map(list, zip(*self.read(shared, step), strict=True))
+
+    def _load(self, place: Index, count: int) -> list[ir.Value]:
+        size = count * self.tile.element
+        if count == 1:
+            return [load(element_type(self.element), place, SHARED, size)]
+        value = load(vector_type(self.element, count), place, SHARED, size)
+        return [vector.extract(value, [], [i]) for i in range(count)]
 
 
 @dataclass(frozen=True)
@@ -115,13 +119,25 @@ class PlainCore:
         """Add the products of a stage whose tiles are at these addresses."""
         sums = list(sums)
         of_rows, of_columns = self.strips
+
+        def multiply(row: int, column: int, a: ir.Value, b: ir.Value) -> None:
+            place = row * of_columns.count + column
+            sums[place] = fused(a, b, sums[place])
+
         for step in range(0, self._steps, of_rows.tile.per_chunk):
-            pairs = zip(of_rows.read(left, step), of_columns.read(right, step), strict=True)
-            for a, b in pairs:
-                for i, row in enumerate(a):
-                    for j, column in enumerate(b):
-                        place = i * len(b) + j
-                        sums[place] = fused(row, column, sums[place])
+            if of_rows.tile.along_k and of_columns.tile.along_k:
+                # All rows are held, and columns pass by: both would be too many registers.
+                rows = list(of_rows.read(left, step))
+                for j, column in enumerate(of_columns.read(right, step)):
+                    for k, b in enumerate(column):
+                        for i, row in enumerate(rows):
+                            multiply(i, j, row[k], b)
+                continue
+            sides = of_rows.by_step(left, step), of_columns.by_step(right, step)
+            for a_step, b_step in zip(*sides, strict=True):
+                for i, a in enumerate(a_step):
+                    for j, b in enumerate(b_step):
+                        multiply(i, j, a, b)
         return sums
 
     def parts(self, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list[ir.Value]]]:

@@ -1,8 +1,8 @@
-"""How a matrix product runs on a GPU: pure arithmetic, no code.
+"""How a matrix product runs on a GPU, as records: pure arithmetic, no code.
 
-In: a `DeviceProduct` and the name of an architecture; out: a `ProductPlan`, from which
-`products.py` emits the code of one block, and which says the grid, the threads of a block and its
-shared memory. Called by the device schedule of kernels.
+In: a `DeviceProduct` and the shape of a tile; out: a `ProductPlan`, from which `products.py` emits
+the code of one block, and which says the grid, the threads of a block and its shared memory.
+`products_choose.py` makes plans, with the shape that it takes for the best.
 
 C is cut into tiles, one a block. Both operands pass by in stages of `depth` steps of k, through a
 ring of buffers in shared memory. Warps share the tile, and where there are few tiles also the steps
@@ -20,16 +20,6 @@ from nova.schedules.tiling import Contraction
 from nova.schedules.words import BITS
 
 TENSOR_TYPES = ("bf16", "f16", "tf32")
-
-_LIMITS = {
-    80: (108, 163),
-    86: (84, 99),
-    87: (16, 163),
-    89: (128, 99),
-    90: (132, 227),
-    100: (148, 227),
-}
-"""Capability -> multiprocessors, and KiB of shared memory that a block may have."""
 
 _GROUP = 8
 """Rows of tiles that are walked together, so that what they read stays in the L2 cache."""
@@ -74,6 +64,22 @@ class Operand:
     tile: SharedTile
     copied: int
     """Bytes of an asynchronous copy; 0 where elements pass through registers."""
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last tile is not full."""
+        return self.size % self.tile.outer != 0
+
+    @property
+    def shifted(self) -> bool:
+        """Whether the last tile begins early enough to be full, and overlaps the one before.
+
+        Nothing then has to be asked when its rows are copied.
+        """
+        odd = (
+            not self.tile.along_k and self.copied and self.size * BITS[self.type] // 8 % self.copied
+        )
+        return self.ragged and self.size >= self.tile.outer and not odd
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,23 @@ class ProductPlan:
         return self.shape.threads, 1, 1
 
     @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor shall hold: what the registers of a thread are limited by.
+
+        Plain products have none to spare where both operands run along k, which are read in larger
+        pieces, or where copies are narrow or have to ask what exists.
+        """
+        sides = self.left, self.right
+        narrow = any(side.copied != 16 or side.steps % side.tile.depth for side in sides)
+        if self.kind == "plain" and (narrow or all(side.tile.along_k for side in sides)):
+            return max(1, self.shape.blocks // 2)
+        return self.shape.blocks
+
+    def steps_around(self, which: int) -> list[int]:
+        """How far the loops around move in A, B or C."""
+        return [loop.strides[which] for loop in self.product.around]
+
+    @property
     def stages_of_k(self) -> int:
         """Stages of one point of the outer loops of k."""
         return -(-self.product.contraction.k // self.shape.depth)
@@ -157,55 +180,6 @@ class ProductPlan:
     def shared_bytes(self) -> int:
         sums = self.shape.split * self.shape.rows * self.pitch
         return max(self.shape.stages * self.stage_bytes, sums)
-
-
-# Largest first; all are tried, and the cheapest taken. A warp of the plain kind has 4 x 8 threads.
-_TENSOR = (
-    Shape(128, 256, 64, (2, 4), 1, 4, 1, 1300),
-    Shape(128, 128, 64, (2, 2), 1, 3, 2, 1250),
-    Shape(64, 128, 64, (2, 2), 1, 3, 3, 950),
-    Shape(128, 64, 64, (2, 2), 1, 3, 3, 950),
-    Shape(64, 64, 64, (2, 2), 1, 3, 4, 700),
-    Shape(32, 64, 64, (1, 2), 2, 4, 4, 450),
-    Shape(32, 32, 128, (1, 1), 4, 3, 4, 300),
-    Shape(16, 64, 128, (1, 2), 2, 3, 4, 250),
-    Shape(16, 32, 128, (1, 1), 4, 3, 4, 180),
-)
-_PLAIN = (
-    Shape(128, 128, 16, (4, 2), 1, 3, 2, 115),
-    Shape(64, 128, 16, (2, 2), 1, 3, 4, 105),
-    Shape(128, 64, 16, (4, 1), 1, 3, 4, 105),
-    Shape(64, 64, 16, (4, 2), 1, 3, 4, 80),
-    Shape(32, 64, 32, (2, 2), 2, 3, 4, 70),
-    Shape(32, 32, 32, (2, 1), 4, 3, 4, 60),
-    Shape(16, 32, 64, (1, 1), 8, 3, 4, 50),
-    Shape(8, 32, 64, (1, 1), 8, 3, 4, 32),
-    Shape(4, 64, 64, (1, 1), 8, 3, 4, 24),
-)
-
-
-def plan_product(product: DeviceProduct, arch: str, *, tf32: bool = False) -> ProductPlan:
-    """The plan of a product for an architecture such as `sm_90a`; f32 is exact unless `tf32`."""
-    processors, shared = limits(arch)
-    swapped = product.contraction.c_strides[1] != 1 and product.contraction.c_strides[0] == 1
-    if swapped:
-        product = transposed(product)
-    spec = product.contraction
-    element = _element(spec, tf32)
-    kind = "tensor" if element in TENSOR_TYPES else "plain"
-    plans = [
-        plan
-        for shape in (_TENSOR if kind == "tensor" else _PLAIN)
-        if (plan := make_plan(product, kind, element, shape, swapped)).shared_bytes <= shared << 10
-    ]
-    return min(plans, key=lambda plan: _cycles(plan, processors))
-
-
-def limits(arch: str) -> tuple[int, int]:
-    """Multiprocessors of an architecture, and KiB of shared memory of a block."""
-    capability = int("".join(c for c in arch if c.isdigit()))
-    known = max((c for c in _LIMITS if c <= capability), default=80)
-    return _LIMITS[known]
 
 
 def make_plan(
@@ -266,26 +240,3 @@ def _strides(size: int, steps: int, stride: int, step: int) -> tuple[int, int]:
     if size == 1 and step != 1:
         stride = 1
     return stride, step
-
-
-def _element(spec: Contraction, tf32: bool) -> str:
-    if spec.a_type == spec.b_type and spec.acc_type == "f32":
-        if spec.a_type in TENSOR_TYPES:
-            return spec.a_type
-        if tf32 and spec.a_type == "f32":
-            return "tf32"
-    return spec.acc_type
-
-
-def _cycles(plan: ProductPlan, processors: int) -> float:
-    """About what a product takes; what a block does besides, and how full the last wave is."""
-    shape = plan.shape
-    blocks = plan.blocks
-    work = shape.rows * shape.columns * plan.stages_of_k * shape.depth * plan.product.outer_steps
-    slots = processors * shape.blocks
-    # A wave that is not full leaves each of its blocks a larger part of the multiprocessor.
-    whole, rest = divmod(blocks, slots)
-    share = -(-rest // processors) / shape.blocks
-    alone = 0.5 + 0.5 * share if rest else 0.0
-    busy = work * shape.blocks / shape.speed * (2 if plan.element == "tf32" else 1)
-    return (whole + alone) * (busy + 1500)

@@ -87,14 +87,15 @@ class Stager:
             for column in range(0, self.per_row, self.threads):
                 yield _Unit(row, column * self.unit)
 
-    def _shared(self, unit: _Unit) -> Index:
+    def _shared(self, unit: _Unit) -> tuple[Index, int]:
+        """Where a unit goes: a number of this thread, and one that is known."""
         tile = self.operand.tile
         column = add(self.column, unit.column)
         chunk, within = divide(column, CHUNK), modulo(column, CHUNK)
         if unit.row % 8 == 0:
             # The order of chunks repeats every eight rows.
-            return add(add(tile.at(self.row, chunk), within), unit.row * tile.pitch)
-        return add(tile.at(add(self.row, unit.row), chunk), within)
+            return add(tile.at(self.row, chunk), within), unit.row * tile.pitch
+        return add(tile.at(add(self.row, unit.row), chunk), within), 0
 
     def copy(self, shared: Index, k: Index, extra: Index) -> None:
         """Start the copy of the stage that begins at step `k`; `extra` bytes further in A or B."""
@@ -110,9 +111,9 @@ class Stager:
     def _copy(self, shared: Index, k: Index, extra: Index) -> None:
         for unit, to in zip(self.units, self.to, strict=True):
             if self.operand.copied:
-                self._copy_unit(at(shared, to), unit, k, extra)
+                self._copy_unit(at(shared, *to), unit, k, extra)
             else:
-                self._pass_through(at(shared, to), unit, k, extra)
+                self._pass_through(at(shared, *to), unit, k, extra)
 
     # --- without passing registers --------------------------------------------------------------
 
@@ -146,11 +147,9 @@ class Stager:
     def _limits(self, k: Index) -> tuple[Index | None, Index | None]:
         """Rows (or columns) and steps that the tile has; None for no fewer than it has room for."""
         o = self.operand
-        whole_rows, whole_steps = o.size % o.tile.outer == 0, o.steps % o.tile.depth == 0
-        return (
-            None if whole_rows else sub(o.size, self.first),
-            None if whole_steps else sub(o.steps, k),
-        )
+        rows = sub(o.size, self.first) if o.ragged and not o.shifted else None
+        steps = sub(o.steps, k) if o.steps % o.tile.depth else None
+        return rows, steps
 
     # --- through registers: elements that are apart, unaligned, or of another type --------------
 

@@ -1,0 +1,69 @@
+"""Variables that PTX declares: shared, local, global and constant memory, with what is in them.
+
+Comes in: a declaration, as text; goes out: a `Variable` behind those that are there already.
+Called by `ptx.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nova.errors import PtxError
+
+_VARIABLE = re.compile(
+    r"(?:\.(?:visible|extern|weak|common)\s+)*\.(?P<space>shared|local|global|const)\s+"
+    r"(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>\w+)\s+(?P<name>[\w$]+)\s*"
+    r"(?P<array>(?:\[\d*\]\s*)*)(?:=\s*(?P<initial>.*))?",
+    re.DOTALL,
+)
+BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4}
+BYTES |= {"u32": 4, "s32": 4, "f32": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Memory that a kernel or the module declares; `offset` is its place in its space."""
+
+    name: str
+    space: str
+    offset: int
+    size: int
+    align: int
+    initial: bytes | None = None
+
+
+def round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def place_variable(text: str, known: Mapping[str, Variable]) -> Variable | None:
+    """The variable of a declaration, behind those of its space; None: it declares none."""
+    found = _VARIABLE.fullmatch(text.strip())
+    if found is None or found["type"] not in BYTES:
+        return None
+    one = BYTES[found["type"]]
+    size = one
+    for extent in re.findall(r"\[(\d*)\]", found["array"]):
+        size *= int(extent or 0)
+    align = int(found["align"] or one)
+    own = (v for v in known.values() if v.space == found["space"])
+    offset = round_up(max((v.offset + v.size for v in own), default=0), align)
+    initial = None
+    if found["initial"]:
+        initial = _initial(found["name"], found["initial"], one).ljust(size, b"\0")
+    return Variable(found["name"], found["space"], offset, size, align, initial)
+
+
+def _initial(name: str, text: str, one: int) -> bytes:
+    out = b""
+    for part in filter(None, re.split(r"[\s,{}]+", text)):
+        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}", part):
+            value = int(part[2:], 16)
+        elif re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)U?", part):
+            value = int(part.rstrip("U"), 0)
+        else:
+            raise PtxError(f"{name} begins with {part!r}", hint="only numbers can be put there")
+        out += (value % (1 << 8 * one)).to_bytes(one, "little")
+    return out

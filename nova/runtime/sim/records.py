@@ -1,0 +1,87 @@
+"""The records that the simulator executes, and the numbers in them: those of native/src/sim/sim.h.
+
+`Parts` is what one statement becomes; `decode.py` packs them into arrays. Operand rows are tuples
+(kind, width, negated, at, offset).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+OPERAND = np.dtype("u1, u1, u1, u1, u4, i8")
+OPERAND.names = ("kind", "width", "negated", "unused", "at", "offset")
+INSTRUCTION = np.dtype("u2, u2, u1, u1, u1, u1, u4, i4, u1, u1, u2, u4, u4, u4, u4")
+INSTRUCTION.names = (
+    *("op", "detail", "type", "from", "space", "count", "flags", "guard", "unless", "results"),
+    *("unused", "first", "operands", "target", "line"),
+)
+RANGE = np.dtype([("start", "u8"), ("size", "u8"), ("state", "u8"), ("read_only", "u8")])
+
+
+def _numbered(names: str) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names.split())}
+
+
+TYPE = _numbered(
+    "none pred b8 u8 s8 b16 u16 s16 f16 bf16 b32 u32 s32 f32 f16x2 bf16x2 tf32 b64 u64 s64 f64"
+)
+SPACE = {"generic": 0, "param": 1, "global": 2, "shared": 3, "local": 4, "const": 2}
+OP = _numbered(
+    "lanes move pack unpack convert convert_pair compare select predicate load store atomic "
+    "address branch exit trap barrier warp_barrier fence shuffle vote reduce match active elect "
+    "copy copy_commit copy_wait load_matrix store_matrix multiply"
+)
+NONE, REGISTER, CONSTANT, SINK = range(4)
+SPECIALS = _numbered(
+    "%tid.x %tid.y %tid.z %ntid.x %ntid.y %ntid.z %ctaid.x %ctaid.y %ctaid.z %nctaid.x %nctaid.y "
+    "%nctaid.z %laneid %warpid %nwarpid %lanemask_eq %lanemask_lt %lanemask_le %lanemask_gt "
+    "%lanemask_ge"
+)
+
+ROUNDING = _numbered("rn rz rm rp rna")
+FLUSH, SATURATE, RELU = 4, 8, 16
+"""Flags of arithmetic, beside the rounding."""
+CONVERT_INTEGRAL, CONVERT_SATURATE, CONVERT_RELU, CONVERT_FLUSH, CONVERT_FINITE = 8, 16, 32, 64, 128
+COMPARE_UNORDERED, COMPARE_FLUSH = 16, 256
+COMPARE_COMBINED = {"and": 32, "or": 64, "xor": 128}
+STRONG, ACQUIRE, RELEASE = 1, 2, 4
+ALIGNED, ARRIVE = 1, 2
+ALL_GROUPS = 0xFFFFFFFF
+
+COMPARISON = _numbered("eq ne lt le gt ge num nan")
+ATOMIC = _numbered("add min max and or xor exch cas inc dec")
+REDUCTION = _numbered("add min max and or xor")
+SHUFFLE = _numbered("up down bfly idx")
+VOTE = _numbered("all any uni ballot")
+MATCH = _numbered("any all")
+LOGIC = _numbered("and or xor not")
+MOVE_PREDICATE = 4
+
+Operand = tuple[int, int, int, int, int]
+
+
+def bits_of(type_: str) -> int:
+    """Bits of a type, also of a pair: 32 for f16x2."""
+    if type_ == "pred":
+        return 1
+    name, _, pair = type_.partition("x")
+    bits = int("".join(filter(str.isdigit, name.removeprefix("tf").removeprefix("bf"))))
+    return bits * int(pair or 1)
+
+
+@dataclass
+class Parts:
+    """What a statement becomes."""
+
+    op: str
+    operands: list[Operand] = field(default_factory=list)
+    detail: int = 0
+    type: str = "none"
+    source: str = "none"
+    space: str = "generic"
+    count: int = 1
+    flags: int = 0
+    results: int = 0
+    target: int = 0
