@@ -171,8 +171,12 @@ def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
 
 
 def _even(extent: int, most: int, step: int) -> int:
-    """The size of the parts of `extent`, at most `most` each and about equal, in whole steps."""
+    """The size of the parts of `extent`, at most `most` each and about equal, in whole steps.
+
+    Their number is even, or one: two cores then have the same to do.
+    """
     parts = max(1, -(-extent // most))
+    parts += parts % 2 if parts > 1 else 0
     return round_up(max(1, -(-extent // parts)), step)
 
 
