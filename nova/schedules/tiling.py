@@ -216,8 +216,20 @@ def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[i
     )
 
 
+def edge_rows(mr: int) -> int:
+    """Rows of the shorter tile for what is left below the last whole one."""
+    return mr // 2 + 1
+
+
+def step_cost(mr: int, nv: int) -> float:
+    """About the cycles of a step of k of one tile."""
+    return max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
+
+
 def _tile_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
     """About the cycles of a step of k for the whole of C."""
     mr, nv = tile
-    step = max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
-    return -(-m // mr) * -(-n // (nv * vl)) * step
+    whole, left = divmod(m, mr)
+    edge = edge_rows(mr) if whole and left <= edge_rows(mr) else mr
+    rows = whole * step_cost(mr, nv) + (step_cost(edge, nv) if left else 0.0)
+    return -(-n // (nv * vl)) * rows
