@@ -59,4 +59,4 @@ class Resident:
 def _contiguous(array: np.ndarray | None) -> np.ndarray:
     if array is None:
         raise AssertionError("a tensor that a step changes has data")
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")

@@ -55,6 +55,7 @@ def train_step(
     target: str | None = None,
     scaler: LossScaler | None = None,
     tune: float | None = None,
+    run_mode: str = "native",
 ) -> TrainStep:
     """A compiled training step of `model`: `step(*batch)` gives the loss.
 
@@ -63,7 +64,8 @@ def train_step(
     and the parameters that are trained stay as they are. "f16" scales the loss with `scaler`.
     With `accumulate=n` gradients are averaged over n calls and the n-th one updates. `seed` is
     that of dropout and other random ops. `tune` seconds of each compile may go into trying
-    schedules on this machine (docs/tuning.md).
+    schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
+    stay there between calls; `run_mode="sim"` takes the simulated one.
     """
     try:
         return TrainStep(
@@ -76,6 +78,7 @@ def train_step(
             target=target,
             scaler=scaler,
             tune=tune,
+            run_mode=run_mode,
         )
     except NovaError as error:
         raise error.located(str(user_location())) from None
@@ -109,6 +112,7 @@ class TrainStep:
         target: str | None,
         scaler: LossScaler | None,
         tune: float | None,
+        run_mode: str,
     ):
         if precision not in _PRECISIONS:
             raise AttributeValueError(
@@ -128,6 +132,7 @@ class TrainStep:
         self._scaler = LossScaler() if scaler is None and precision == "f16" else scaler
         self._target = target
         self._tune = tune
+        self._run_mode = run_mode
         self._params = _all_params(model, optimizer)
         self._modules = list(model.modules())
         self._leaves = {
@@ -275,6 +280,7 @@ class TrainStep:
             updates=updates,
             target=self._target,
             tune=self._tune,
+            run_mode=self._run_mode,
         )
         device = compiled.native_device
         if device is not None and self._resident is None:

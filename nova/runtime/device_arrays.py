@@ -66,7 +66,7 @@ def make_device_converter(
 
 def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     """Shape and element type of an array that a GPU holds; None for what is elsewhere."""
-    if isinstance(value, DeviceArray):
+    if isinstance(value, _native.DeviceArray):
         return value.shape, value.dtype
     if not _is_on_device(value):
         return None
@@ -78,7 +78,7 @@ def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
         interface = value.__cuda_array_interface__
         shape, found = tuple(interface["shape"]), np.dtype(interface["typestr"])
     else:
-        _, _, shape, code, bits, _ = read_dlpack(value.__dlpack__())
+        _, _, shape, code, bits, _ = _native.read_dlpack(value.__dlpack__())
         found = _TYPES.get((code, bits))
     if found is None or found not in _TYPES.values():
         raise ArgumentTypeError(
