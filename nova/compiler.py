@@ -232,13 +232,18 @@ class _Job:
 
     def key_parts(self) -> dict[str, str]:
         target = parse_target(self.settings.target)
-        return {
+        parts = {
             self.stage: hashlib.sha256(self.text.encode()).hexdigest(),
             "target": target.key(),
             "options": ",".join(f"{k}={v}" for k, v in sorted(self.settings.items().items())),
             "compiler": compiler_version(),
             "runtime": runtime_key(host_arch([target])),
         }
+        if target.is_device and self.settings.cubin:
+            from nova.codegen.ptxas import ptxas_version  # only for who asks for it
+
+            parts["ptxas"] = ptxas_version()
+        return parts
 
     def build(self, parts: dict[str, str], name: str) -> Build:
         settings = self._tuned(name) if self.settings.tune else self.settings

@@ -162,7 +162,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         ExpandMath(native_rounding=machine.native_rounding),
         WidenConversions(),
         *([] if machine.has_f16c else [ExpandHalf()]),
-        UpstreamPass("cse"),
+        UpstreamPass("loop-invariant-code-motion,cse"),
         UpstreamPass("convert-vector-to-scf,convert-scf-to-cf"),
         UpstreamPass("expand-strided-metadata,lower-affine"),
         # bf16 conversions by integer arithmetic: LLVM would call a library for them.
@@ -173,6 +173,9 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
             "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,"
             "reconcile-unrealized-casts"
         ),
+        # What was memref descriptors folds away here, and need not be printed and parsed.
+        UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true},cse"),
+        UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true}"),
         ExportKernels(vector_bits=machine.vector_bits),
     ]
 

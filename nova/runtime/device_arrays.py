@@ -64,6 +64,30 @@ def make_device_converter(
     return convert
 
 
+def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and element type of an array that a GPU holds; None for what is elsewhere."""
+    if isinstance(value, _native.DeviceArray):
+        return value.shape, value.dtype
+    if not _is_on_device(value):
+        return None
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        shape = tuple(value.shape)
+        found = _TYPES.get(_torch_type(str(value.dtype).removeprefix("torch.")))
+    elif hasattr(value, "__cuda_array_interface__"):
+        interface = value.__cuda_array_interface__
+        shape, found = tuple(interface["shape"]), np.dtype(interface["typestr"])
+    else:
+        _, _, shape, code, bits, _ = _native.read_dlpack(value.__dlpack__())
+        found = _TYPES.get((code, bits))
+    if found is None or found not in _TYPES.values():
+        raise ArgumentTypeError(
+            f"a {type(value).__name__} on a device is of a type that Nova does not have",
+            hint="cast it first",
+        )
+    return shape, found
+
+
 def _is_on_device(value: Any) -> bool:
     """Whether a GPU holds it; what says neither is left to the host's conversion."""
     if isinstance(value, _native.DeviceArray):

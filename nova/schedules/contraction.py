@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from nova.mlir.bindings import arith, ir, memref, vector
 from nova.schedules.direct import direct_tile, emit_direct, is_direct
 from nova.schedules.packing import Block, pack
-from nova.schedules.panels import MicroKernel, Place
+from nova.schedules.panels import MicroKernel
 from nova.schedules.shared import entry_alloca, without_end
+from nova.schedules.tile_store import Place
 from nova.schedules.tiling import (
     Contraction,
     Tiling,

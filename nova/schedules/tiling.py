@@ -171,8 +171,12 @@ def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
 
 
 def _even(extent: int, most: int, step: int) -> int:
-    """The size of the parts of `extent`, at most `most` each and about equal, in whole steps."""
+    """The size of the parts of `extent`, at most `most` each and about equal, in whole steps.
+
+    Their number is even, or one: two cores then have the same to do.
+    """
     parts = max(1, -(-extent // most))
+    parts += parts % 2 if parts > 1 else 0
     return round_up(max(1, -(-extent // parts)), step)
 
 
@@ -212,8 +216,20 @@ def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[i
     )
 
 
+def edge_rows(mr: int) -> int:
+    """Rows of the shorter tile for what is left below the last whole one."""
+    return mr // 2 + 1
+
+
+def step_cost(mr: int, nv: int) -> float:
+    """About the cycles of a step of k of one tile."""
+    return max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
+
+
 def _tile_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
     """About the cycles of a step of k for the whole of C."""
     mr, nv = tile
-    step = max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
-    return -(-m // mr) * -(-n // (nv * vl)) * step
+    whole, left = divmod(m, mr)
+    edge = edge_rows(mr) if whole and left <= edge_rows(mr) else mr
+    rows = whole * step_cost(mr, nv) + (step_cost(edge, nv) if left else 0.0)
+    return -(-n // (nv * vl)) * rows

@@ -291,6 +291,18 @@ def test_accumulates_over_k_blocks(level):
     check(Kernel(target, spec), edges(target, spec)[::5])
 
 
+@pytest.mark.parametrize("shape", [(128, 2304), (128, 3072), (2600, 96), (64, 1030)])
+@pytest.mark.parametrize("level", LEVELS)
+def test_two_cores_have_the_same_to_do(level, shape):
+    """A product of several tiles has an even number of them, and no short one at the end."""
+    spec = dense(*shape, 768)
+    rows, columns = tile_shape(parse_target(level), spec)
+    row_tiles, column_tiles = -(-spec.m // rows), -(-spec.n // columns)
+    assert row_tiles * column_tiles % 2 == 0
+    assert spec.m - (row_tiles - 1) * rows > rows / 2
+    assert spec.n - (column_tiles - 1) * columns > columns / 2
+
+
 @pytest.mark.parametrize("accumulate", (False, True))
 @pytest.mark.parametrize("level", LEVELS)
 def test_columns_copied_in_use(level, accumulate):

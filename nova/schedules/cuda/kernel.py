@@ -8,10 +8,11 @@ or a block's with the whole row in registers (rows.py), and else a block's (bloc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
-from typing import Any
+from typing import Any, TypeVar
 
 from nova.mlir.bindings import arith, ir, memref
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
@@ -20,11 +21,13 @@ from nova.mlir.gpu_bindings import gpu
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import every_op, find_ops
 from nova.schedules.cuda.block import BlockCode
+from nova.schedules.cuda.columns import ColumnCode, ColumnPlan, plan_columns
 from nova.schedules.cuda.hazards import Hazards
 from nova.schedules.cuda.points import PointCode, widest_lane
 from nova.schedules.cuda.product_kernel import find_product_kernel
 from nova.schedules.cuda.row_plan import RowPlan, plan_rows
 from nova.schedules.cuda.rows import RowCode
+from nova.schedules.cuda.scatter import ScatterCode, ScatterPlan, plan_scatter
 from nova.schedules.cuda.threads import (
     WARP,
     LaunchShape,
@@ -42,6 +45,7 @@ from nova.schedules.scalar_loops import ScalarLoops
 from nova.schedules.scratch import is_scratch
 from nova.targets import Target
 
+_Plan = TypeVar("_Plan", ColumnPlan, RowPlan)
 _POINT_THREADS = 256
 _MOST_THREADS = 1024
 _SHORT = 8
@@ -109,19 +113,34 @@ class DeviceSchedule:
             return False
         if self.inner <= _SHORT:
             return True
+        if self.columns or self.rows:
+            return False
         if self.points >= 4096 and all(map(self._is_columnwise, self.nests.values())):
             return True
-        return self._scratch_bytes > _SHARED_LIMIT and self.rows is None
+        return self._scratch_bytes > _SHARED_LIMIT
+
+    @cached_property
+    def scatter(self) -> ScatterPlan | None:
+        """How the kernel adds at computed positions, if it does."""
+        return None if self.scratch else plan_scatter(self.ops)
+
+    @cached_property
+    def columns(self) -> ColumnPlan | None:
+        """How the kernel reduces columns, if it does."""
+        return None if self.inner <= _SHORT else self._plan(plan_columns)
 
     @cached_property
     def rows(self) -> RowPlan | None:
         """How the kernel is a row program, if it is one."""
+        return self._plan(plan_rows)
+
+    def _plan(self, plan: Callable[..., _Plan | None]) -> _Plan | None:
         others = [op for op in self.ops if op not in self.nests]
         if not all(map(_is_number, others)):
             return None
         first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
         results = set(list(self.kernel.entry_block.arguments)[first : first + count])
-        return plan_rows(list(self.nests.values()), others, self.grid, results)
+        return plan(list(self.nests.values()), others, self.grid, results)
 
     @cached_property
     def _scratch_bytes(self) -> int:
@@ -151,8 +170,8 @@ class DeviceSchedule:
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
-        elif self.rows:
-            blocks, threads = self.rows.blocks, self.rows.threads
+        elif plan := self.scatter or self.columns or self.rows:
+            blocks, threads = plan.blocks, plan.threads
         else:
             threads = min(_MOST_THREADS, _up(ceil(self.inner / 4), WARP))
             blocks = self.points
@@ -173,6 +192,10 @@ class DeviceSchedule:
                 self.shared.size = self.product.plan.shared_bytes
             elif self.by_points:
                 self._emit_points(place, workers)
+            elif self.scatter:
+                self._emit_scatter(place, self.scatter)
+            elif self.columns:
+                self._emit_columns(place, self.columns)
             elif self.rows:
                 self._emit_rows(place, self.rows)
             else:
@@ -215,6 +238,16 @@ class DeviceSchedule:
         else:
             at_points()
 
+    def _emit_scatter(self, place: Place, plan: ScatterPlan) -> None:
+        flat = self._flat_buffers(self._private)
+        code = ScatterCode(plan, place)
+        for op in self.ops:
+            with op.location:
+                if op == plan.loop:
+                    code.add({})
+                else:
+                    code.elementwise(op, flat, {})
+
     def _emit_rows(self, place: Place, plan: RowPlan) -> None:
         flat = self._flat_buffers(lambda value: value)
         code = RowCode(plan, place, self.grid, self.shared)
@@ -227,6 +260,28 @@ class DeviceSchedule:
                     code.emit(self.nests[op], buffers, mapping)
                 else:
                     clone_into(op, mapping)
+
+    def _emit_columns(self, place: Place, plan: ColumnPlan) -> None:
+        flat = self._flat_buffers(lambda value: value)
+        code = ColumnCode(plan, place, len(self.grid), self.shared)
+        code.reserve(list(self.nests.values()))
+        counters = split(code.column, self.grid)
+        mapping: dict[Any, Any] = {}
+
+        def emit(op: Any) -> None:
+            with op.location:
+                if op in self.nests:
+                    buffers = [flat(mapping.get(v, v)) for v in op.operands]
+                    code.emit(self.nests[op], buffers, counters, mapping)
+                else:
+                    clone_into(op, mapping)
+
+        last = self.ops.index(list(self.nests)[plan.shared_ops - 1])
+        for op in self.ops[: last + 1]:
+            emit(op)
+        with code.finish():
+            for op in self.ops[last + 1 :]:
+                emit(op)
 
     def _emit_block(self, place: Place) -> None:
         code = BlockCode(place, len(self.grid), self.shared)

@@ -117,8 +117,17 @@ class PointCode:
             outputs = self._outputs(elements, bases) if elements.generic.uses_output else None
             self._store(elements, self._apply(elements, bases, outputs, ivs), bases)
             return
-        totals = self._reduce(elements, reductions, bases, self._outputs(elements, bases), ivs)
-        self._store(elements, totals, bases)
+        self._store(elements, self._totals(elements, reductions, bases, ivs), bases)
+
+    def _totals(
+        self,
+        elements: Elements,
+        loops: list[int],
+        bases: list[Any],
+        ivs: list[dict[int, Any]],
+    ) -> list[list[Any]]:
+        """What the reductions make of what the outputs held: a list of points for each output."""
+        return self._reduce(elements, loops, bases, self._outputs(elements, bases), ivs)
 
     def _inside(
         self, nest: Nest, number: int, iv: Any, bases: list[Any], ivs: list[dict[int, Any]]
@@ -194,11 +203,14 @@ class PointCode:
     def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
         for k, points in enumerate(values):
             operand = elements.generic.num_inputs + k
-            buffer, base = elements.buffers[operand], bases[operand]
-            packed = [elements.packed(operand, v) for v in points]
-            stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
-            store_run(packed, buffer, base, stride, self._is_vector(elements, operand))
+            self._put(elements, operand, points, bases[operand])
             self._remember(elements, operand, points)
+
+    def _put(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
+        packed = [elements.packed(operand, v) for v in points]
+        stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
+        whole = self._is_vector(elements, operand)
+        store_run(packed, elements.buffers[operand], base, stride, whole)
 
     def _is_vector(self, elements: Elements, operand: int) -> bool:
         """Whether the thread's points of an operand are one aligned piece of memory."""

@@ -28,7 +28,7 @@ _HELD = 64
 """Elements that a thread may hold in registers, of all rows that live at once."""
 _PART = 32
 """Elements of one row that a thread may have: the code of each is written out."""
-_BUSY = 132 * 1024
+BUSY = 132 * 1024
 """Threads that keep a large device busy: below that, more of them share a row."""
 
 Key = tuple[Any, int, tuple[int, ...], int]
@@ -81,9 +81,9 @@ def plan_rows(
     """
     rank = len(grid)
     lengths = {loop.size for nest in nests for loop in along_row(nest, rank)}
-    if len(lengths) != 1 or not all(_goes_along(nest, rank) for nest in nests):
+    if len(lengths) != 1 or not all(goes_along(nest, rank) for nest in nests):
         return None
-    if not _keeps_places(nests, others, rank):
+    if not keeps_places(nests, others, rank, nests) or _by_columns(nests, rank):
         return None
     rows, length = prod(grid), lengths.pop()
     width = _width(nests, rank, length)
@@ -95,16 +95,26 @@ def plan_rows(
         team *= 2
     if vectors > team * max(1, part // width):
         return None
-    while team < min(vectors, _MOST) and rows * team < _BUSY:
+    while team < min(vectors, _MOST) and rows * team < BUSY:
         team *= 2
     per_block = _BLOCK // team if team <= WARP else 1
     while per_block * team > WARP and rows % per_block:
         per_block //= 2
     chunks = -(-vectors // team)
-    return RowPlan(rows, length, width, team, chunks, per_block, _last_writes(nests, rank, stored))
+    return RowPlan(rows, length, width, team, chunks, per_block, last_writes(nests, rank, stored))
 
 
-def _goes_along(nest: Nest, rank: int) -> bool:
+def _by_columns(nests: Sequence[Nest], rank: int) -> bool:
+    """Whether rows jump through memory, and their neighbours are what lies side by side."""
+    return rank > 0 and any(
+        abs(along) > 1 and across == 1
+        for nest in nests
+        for loop in along_row(nest, rank)
+        for along, across in zip(loop.strides, nest.loops[rank - 1].strides, strict=True)
+    )
+
+
+def goes_along(nest: Nest, rank: int) -> bool:
     """Whether an op is elementwise, a reduction that can be cut, or on numbers of the row."""
     if nest.generic.is_whole or find_ops(nest.generic.op, "scf.for", "scf.while", "scf.if"):
         return False
@@ -116,8 +126,13 @@ def _goes_along(nest: Nest, rank: int) -> bool:
     return find_combiners(nest) is not None
 
 
-def _keeps_places(nests: Sequence[Nest], others: Sequence[Any], rank: int) -> bool:
-    """Whether every thread touches only its own elements of what the kernel writes."""
+def keeps_places(
+    nests: Sequence[Nest], others: Sequence[Any], rank: int, together: Sequence[Nest]
+) -> bool:
+    """Whether every thread touches only its own elements of what the kernel writes.
+
+    All threads of a row or column take part in the nests `together`.
+    """
     written: dict[Any, Key] = {}
     for nest in nests:
         first = nest.generic.num_inputs
@@ -138,7 +153,7 @@ def _keeps_places(nests: Sequence[Nest], others: Sequence[Any], rank: int) -> bo
             if written[root] != key:
                 return False
             reads = operand < first or nest.generic.uses_output
-            if reads and root not in made and stride == 0:
+            if reads and root not in made and stride == 0 and nest in together:
                 return False  # all threads of the row would read what one of them writes
         made |= {row_key(nest, first + i, rank)[0] for i in range(nest.generic.num_outputs)}
     bodies = [nest.generic.op for nest in nests]
@@ -174,7 +189,8 @@ def _most_alive(nests: Sequence[Nest], rank: int) -> int:
     )
 
 
-def _last_writes(nests: Sequence[Nest], rank: int, stored: set[Any]) -> dict[tuple[Any, int], bool]:
+def last_writes(nests: Sequence[Nest], rank: int, stored: set[Any]) -> dict[tuple[Any, int], bool]:
+    """Whether what an op writes to its output number i has to be in memory: by (op, i)."""
     last: dict[Any, tuple[Any, int]] = {}
     found: dict[tuple[Any, int], bool] = {}
     for nest in nests:

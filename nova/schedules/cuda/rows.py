@@ -90,11 +90,12 @@ class RowCode:
     def _number(self, elements: Elements) -> None:
         """On numbers of the row: in every thread, and stored by the first."""
 
+        where, ivs = self._at(elements.nest, None)
+        given = [v and v[0] for v in self._inputs(elements, where, None)]
+        if elements.generic.uses_output:
+            given += [v[0] for v in self._outputs(elements, where, None)]
+
         def make() -> Values:
-            where, ivs = self._at(elements.nest, None)
-            given = [v and v[0] for v in self._inputs(elements, where, None)]
-            if elements.generic.uses_output:
-                given += [v[0] for v in self._outputs(elements, where, None)]
             return [[value] for value in elements.apply(given, ivs)]
 
         made = self._guarded(self.active, make, self._kinds(elements), 1)
@@ -103,11 +104,12 @@ class RowCode:
     def _elementwise(self, elements: Elements, chunk: int) -> None:
         generic = elements.generic
 
+        where, ivs = self._at(elements.nest, chunk)
+        given = self._inputs(elements, where, chunk)
+        if generic.uses_output:
+            given += self._outputs(elements, where, chunk)
+
         def make() -> Values:
-            where, ivs = self._at(elements.nest, chunk)
-            given = self._inputs(elements, where, chunk)
-            if generic.uses_output:
-                given += self._outputs(elements, where, chunk)
             points = [
                 elements.apply([v and v[k] for v in given], self._moved(elements.nest, ivs, k))
                 for k in range(self.plan.width)
@@ -136,11 +138,12 @@ class RowCode:
         width = self.plan.width
         totals: Values = [[value] * width for value in neutral]
         for chunk in range(self.plan.chunks):
-            before = totals
+            where, ivs = self._at(nest, chunk)
+            given = self._inputs(elements, where, chunk)
 
-            def make(chunk: int = chunk, before: Values = before) -> Values:
-                where, ivs = self._at(nest, chunk)
-                given = self._inputs(elements, where, chunk)
+            def make(
+                ivs: dict[int, Any] = ivs, given: list[Any] = given, before: Values = totals
+            ) -> Values:
                 points = [
                     elements.apply(
                         [*[v and v[k] for v in given], *[t[k] for t in before]],
@@ -150,19 +153,16 @@ class RowCode:
                 ]
                 return [list(values) for values in zip(*points, strict=True)]
 
-            totals = self._guarded(self.guards[chunk], make, kinds, width, before)
+            totals = self._guarded(self.guards[chunk], make, kinds, width, totals)
         made = []
         for name, values, unit in zip(names, totals, neutral, strict=True):
             combine = combiner(name)
             made.append(self._reduced(_tree(values, combine), combine, unit))
 
-        def finish() -> Values:
-            where, _ = self._at(nest, None)
-            initial = self._outputs(elements, where, None)
-            return [[combiner(n)(b[0], t)] for n, b, t in zip(names, initial, made, strict=True)]
-
-        numbers = self._guarded(self.active, finish, kinds, 1)
-        self._keep_numbers(elements, [values[0] for values in numbers])
+        where, _ = self._at(nest, None)
+        initial = self._outputs(elements, where, None)
+        together = zip(names, initial, made, strict=True)
+        self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
 
     def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], unit: Any) -> Any:
         """Combined over the threads of the row, in each of them."""
@@ -220,16 +220,23 @@ class RowCode:
         key = row_key(elements.nest, operand, self.grid_rank)
         along = key[-1] != 0 and chunk is not None
         part = chunk if along and chunk is not None else 0
-        known = self.known.get((key, part))
-        if known is not None:
-            return known if along else known * width
-        found = load_run(buffer, base, width if along else 1, key[-1], key[-1] == 1)
-        values = [elements.unpacked(operand, value) for value in found]
-        guard = self.active if chunk is None else self.guards[chunk]
-        if guard is None:
-            # What a branch loads is there in the branch only.
-            self.known[key, part] = values
-        return values if along else values * width
+        if (key, part) not in self.known:
+            self.known[key, part] = self._fetch(elements, operand, base, part if along else None)
+        known = self.known[key, part]
+        return known if along else known * width
+
+    def _fetch(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
+        """A thread's elements of an operand from memory, where there are any; else zeros."""
+        *_, stride = row_key(elements.nest, operand, self.grid_rank)
+        width = 1 if chunk is None else self.plan.width
+        buffer = elements.buffers[operand]
+
+        def load() -> Values:
+            found = load_run(buffer, base, width, stride, stride == 1)
+            return [[elements.unpacked(operand, value) for value in found]]
+
+        kind = elements.generic.block.arguments[operand].type
+        return self._guarded(self._where(chunk), load, [kind], width)[0]
 
     def _keep_numbers(self, elements: Elements, values: list[Any]) -> None:
         generic = elements.generic
@@ -256,6 +263,10 @@ class RowCode:
         width, team = self.plan.width, self.plan.team
         first = self.member if width == 1 else arith.muli(self.member, index(width))
         return first if chunk == 0 else arith.addi(first, index(chunk * team * width))
+
+    def _where(self, chunk: int | None) -> Any:
+        """What guards a thread's elements of a chunk, or the numbers of its row."""
+        return self.active if chunk is None else self.guards[chunk]
 
     def _guard(self, chunk: int, start: Any) -> Any:
         """Whether the thread has elements in a chunk; None where every thread has."""

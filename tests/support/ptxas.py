@@ -1,0 +1,29 @@
+"""NVIDIA's assembler as a judge of PTX: that of the wheel `nvidia-cuda-nvcc`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def find_ptxas() -> Path:
+    """The ptxas of the wheel."""
+    files = importlib.metadata.files("nvidia-cuda-nvcc") or []
+    (found,) = [file for file in files if file.name == "ptxas"]
+    return Path(str(found.locate()))
+
+
+def assemble(ptx: str, arch: str) -> str:
+    """Assemble a text for `sm_90a` or such; what ptxas says with -v, or an error with its log."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "k.ptx"
+        source.write_text(ptx)
+        command = [str(find_ptxas()), "-v", f"-arch={arch}", "-O1", "-o", f"{folder}/k.cubin"]
+        done = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise AssertionError(f"ptxas refuses it:\n{done.stderr}\n{ptx}")
+    return done.stderr
