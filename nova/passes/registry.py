@@ -41,6 +41,7 @@ PASS_MODULES: dict[str, str] = {
     "relax-math": "nova.passes.relax_math",
     "share-kernels": "nova.passes.share_kernels",
     "simplify-stablehlo": "nova.passes.simplify_stablehlo",
+    "split-reductions": "nova.passes.split_reductions",
     "strip-host": "nova.passes.strip_host",
     "structure-attention": "nova.passes.structure_attention",
     "structure-tensors": "nova.passes.structure_tensors",

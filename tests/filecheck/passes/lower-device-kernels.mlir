@@ -1,6 +1,7 @@
 // RUN: %nova-opt %s --lower-device-kernels='target=cuda:sm_80' --canonicalize --cse | %filecheck %s
 
 #id = affine_map<(d0) -> (d0)>
+#back = affine_map<(d0) -> (-d0 + 69)>
 #wide = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #a = affine_map<(d0, d1, d2) -> (d0, d2)>
@@ -63,12 +64,16 @@ func.func private @bools(%x: memref<64xf32>, %y: memref<64xi1>) attributes {nova
   return
 }
 
-// The threads of a block share a row, and lanes of a warp exchange their sums by shuffles.
+// Threads share a row, of which each has its elements in registers, and exchange their sums by
+// shuffles. Nothing is stored but the result.
 // CHECK-LABEL: func.func private @rows(
 // CHECK: gpu.launch
+// CHECK: vector.load
 // CHECK: arith.addf
 // CHECK: gpu.shuffle
 // CHECK: memref.store %{{.*}}, %{{.*}}[%{{.*}}] : memref<100xf32>
+// CHECK-NOT: memref.store
+// CHECK: gpu.terminator
 func.func private @rows(%x: memref<100x1024xf32>, %y: memref<100xf32>) attributes {nova.grid = array<i64: 100>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 102400 : i64} {
   %zero = arith.constant 0.0 : f32
   linalg.generic {indexing_maps = [affine_map<(d0) -> ()>, #id], iterator_types = ["parallel"]} ins(%zero : f32) outs(%y : memref<100xf32>) {
@@ -84,9 +89,10 @@ func.func private @rows(%x: memref<100x1024xf32>, %y: memref<100xf32>) attribute
 }
 
 // What the second op reads, other threads of the block have written: a barrier stands between.
+// Nobody reads it behind the kernel, so it is in the memory that the block shares.
 // CHECK-LABEL: func.func private @waits(
 // CHECK: gpu.launch
-// CHECK: memref.store %{{.*}}, %[[TEMPORARY:.*]][%{{.*}}]
+// CHECK: memref.store %{{.*}}, %[[TEMPORARY:.*]][%{{.*}}] : memref<70xf32, #gpu.address_space<workgroup>>
 // CHECK: gpu.barrier
 // CHECK: memref.load %[[TEMPORARY]]
 func.func private @waits(%x: memref<70xf32>, %y: memref<70xf32>, %t: memref<70xf32>) attributes {nova.grid = array<i64>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 140 : i64} {
@@ -95,7 +101,7 @@ func.func private @waits(%x: memref<70xf32>, %y: memref<70xf32>, %t: memref<70xf
     %0 = math.exp %in : f32
     linalg.yield %0 : f32
   }
-  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%t : memref<70xf32>) outs(%y : memref<70xf32>) {
+  linalg.generic {indexing_maps = [#back, #id], iterator_types = ["parallel"]} ins(%t : memref<70xf32>) outs(%y : memref<70xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = math.log %in : f32
     linalg.yield %0 : f32
