@@ -34,6 +34,7 @@ from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
+from nova.passes.separate_arguments import SeparateArguments
 from nova.passes.share_kernels import ShareKernels
 from nova.passes.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.split_reductions import SplitReductions
@@ -205,6 +206,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
         WidenConversions(),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),
+        SeparateArguments(),
         UpstreamPass(
             "gpu.module(arith-expand{include-bf16=true},convert-vector-to-scf,convert-scf-to-cf,"
             "expand-strided-metadata,lower-affine,"

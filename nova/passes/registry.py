@@ -39,6 +39,7 @@ PASS_MODULES: dict[str, str] = {
     "plan-tasks": "nova.passes.plan_tasks",
     "plan-workspace": "nova.passes.plan_workspace",
     "relax-math": "nova.passes.relax_math",
+    "separate-arguments": "nova.passes.separate_arguments",
     "share-kernels": "nova.passes.share_kernels",
     "simplify-stablehlo": "nova.passes.simplify_stablehlo",
     "split-reductions": "nova.passes.split_reductions",

@@ -123,6 +123,13 @@ class DeviceSchedule:
         return self._scratch_bytes > _SHARED_LIMIT
 
     @cached_property
+    def _is_empty(self) -> bool:
+        """Whether no op of the kernel has anything to do."""
+        return all(op in self.nests for op in self.ops) and not any(
+            prod(loop.size for loop in nest.loops) for nest in self.nests.values()
+        )
+
+    @cached_property
     def scatter(self) -> ScatterPlan | None:
         """How the kernel adds at computed positions, if it does."""
         return None if self.scratch else plan_scatter(self.ops)
@@ -163,7 +170,7 @@ class DeviceSchedule:
 
     def emit(self) -> LaunchShape:
         """The launch, at the insertion point; an empty grid is not launched at all."""
-        if not self.points:
+        if not self.points or self._is_empty:
             return LaunchShape(0, WARP)
         self.lane = widest_lane(list(self.nests.values()), self.grid) if self.by_points else None
         per_thread = self.lane.count if self.lane else 1
