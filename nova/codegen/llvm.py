@@ -31,10 +31,11 @@ _INTRINSICS = re.compile(
     r"|get\.active\.lane\.mask|vector\.(insert|extract|interleave2|deinterleave2)"
     r"|x86\.\w+(\.\w+)*)(\.|$)"
 )
-_DECLARED = re.compile(r"^declare [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+# With a line's end before them and not `^`: so the search skips to where lines can begin.
+_DECLARED = re.compile(r"\ndeclare [^@]*@([\w.\"$-]+)\(")
 _UNITS = re.compile(r"^(?=; ModuleID = )", re.MULTILINE)
 _TARGET = re.compile(r"^target (?:triple|datalayout) = .*\n", re.MULTILINE)
-_DEFINED = re.compile(r"^define [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+_DEFINED = re.compile(r"\ndefine [^@]*@([\w.\"$-]+)\(")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def target_machine(target: Target) -> Any:
 
 def check_text(text: str, calls: Sequence[str] = ()) -> None:
     """Refuse what LLVM would abort on, or leave undefined, but for `calls`."""
+    text = "\n" + text
     defined = {*_DEFINED.findall(text), *calls}
     unknown = [
         name
@@ -130,7 +132,8 @@ class _Job:
             f'target datalayout = "{self.machine.target_data}"\ntarget triple = "{target.triple}"\n'
         )
         # The text of a whole program is that of its units, one behind the other.
-        parts = filter(str.strip, _UNITS.split(_TARGET.sub("", unit.text)))
+        text = _TARGET.sub("", unit.text) if "target triple" in unit.text else unit.text
+        parts = filter(str.strip, _UNITS.split(text))
         self.texts = [(header + part).encode() for part in parts]
 
     def run(self) -> bytes:
