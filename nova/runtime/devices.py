@@ -10,8 +10,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from nova import _native
+from nova.dlpack import as_numpy
+from nova.dtypes import dtype
 from nova.errors import (
     DeviceArchitectureError,
     DeviceCallError,
@@ -22,6 +27,7 @@ from nova.errors import (
     NovaError,
     PtxError,
 )
+from nova.graph.location import user_location
 
 _NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
 _SIMULATED = "sim"
@@ -37,6 +43,20 @@ def open_device(name: str) -> _native.Device:
         if name not in _opened:
             _opened[name] = make_device(_driver(name), int(name.partition(":")[2] or 0))
         return _opened[name]
+
+
+def to_device(array: Any, device: str = "cuda") -> _native.DeviceArray:
+    """A copy of an array on a device: `cuda`, `cuda:1`, ... or `sim`.
+
+    Programs take it where it is, and give results that stay there too. `.numpy()` copies it back;
+    other libraries see it through DLPack or `__cuda_array_interface__`.
+    """
+    try:
+        given = as_numpy(array, "the array")
+        dtype(given.dtype.newbyteorder("="))  # TypeError for what no program takes
+        return _native.DeviceArray.of(open_device(device), np.array(given, order="C"))
+    except NovaError as error:
+        raise error.located(str(user_location())) from None
 
 
 def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
