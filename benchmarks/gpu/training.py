@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.contenders import Contender, torch_arrays
+from gpu.contenders import Contender
 
 STEPS = 3
 
