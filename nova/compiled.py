@@ -148,7 +148,8 @@ class Compiled(Model):
         else:
             built = [build(self.plan, own, manifest.key).contents for own in settings]
             every = [variant for contents in built for variant in contents.variants]
-            contents = replace(built[0], variants=tuple(every))
+            images = [image for contents in built for image in contents.devices]
+            contents = replace(built[0], variants=tuple(every), devices=tuple(images))
         for new, old in zip(contents.variants, manifest.variants, strict=True):
             if tuple(new.target.features) != old.features:
                 raise WeightsError(

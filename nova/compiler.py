@@ -21,7 +21,7 @@ import numpy as np
 from nova import knobs
 from nova.artifact.cache import DiskCache, cache_key, open_cache
 from nova.artifact.elf_runtime import runtime_key
-from nova.artifact.format import read_artifact
+from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.misses import Recipe, explain_miss, make_recipe
 from nova.build_once import BuildOnce
 from nova.codegen.dump import dump_stages
@@ -41,11 +41,13 @@ from nova.graph.order import topological
 from nova.graph.tensor import Tensor, set_evaluator
 from nova.log import enabled, log
 from nova.plan import Plan, build_plan, parse_plan, print_plan
+from nova.runtime.device_executor import load_for
+from nova.runtime.devices import local_architecture
 from nova.runtime.executor import Executable
 from nova.runtime.model import unknown_keyword
 from nova.runtime.weights import ParamValues
 from nova.settings import Settings, current_settings
-from nova.targets import parse_target
+from nova.targets import host_arch, parse_target
 
 if TYPE_CHECKING:
     from nova.codegen.compile import Build
@@ -114,9 +116,14 @@ def compile(
     except NovaError as error:
         raise error.located(str(user_location())) from None
     program = compile_plan(
-        plan, target=target, fast_math=fast_math, max_workspace=max_workspace, tune=tune
+        plan,
+        target=target,
+        fast_math=fast_math,
+        max_workspace=max_workspace,
+        tune=tune,
+        run_mode=run_mode,
     )
-    if run_mode == "sim":
+    if run_mode == "sim" and not program.is_on_device:
         program = program.simulated(sim_cores, sim_seed)
     if not params:
         return program
@@ -145,21 +152,30 @@ def compile_plan(
     max_workspace: int | str | None = None,
     tune: float | None = None,
     name: str | None = None,
+    run_mode: str = "native",
 ) -> Compiled:
-    """Compile a plan, or the text of one. `name` is what log lines call it."""
+    """Compile a plan, or the text of one. `name` is what log lines call it.
+
+    With `run_mode="sim"` a program for a device runs on the simulated one.
+    """
     if isinstance(plan, str):
         plan = parse_plan(plan)
-    settings = current_settings(target, fast_math, max_workspace, tune)
+    settings = current_settings(_local_target(target), fast_math, max_workspace, tune)
     check_target(settings.target)
+    device = None
+    if parse_target(settings.target).is_device:
+        device = "sim" if run_mode == "sim" else "cuda"
     try:
-        return compile_settings(plan, settings, name)
+        return compile_settings(plan, settings, name, device)
     except WorkspaceError as error:
         raise error.located(str(user_location())) from None
 
 
-def compile_settings(plan: Plan, settings: Settings, name: str | None) -> Compiled:
+def compile_settings(
+    plan: Plan, settings: Settings, name: str | None, device: str | None = None
+) -> Compiled:
     """Compile a plan with settings that somebody else has chosen, such as a file."""
-    job = _Job("plan", print_plan(plan, locations=False), settings, plan)
+    job = _Job("plan", print_plan(plan, locations=False), settings, plan, device)
     return _CACHE.get(job, name)
 
 
@@ -171,12 +187,22 @@ def compile_text(text: str, stage: str, settings: Settings, name: str) -> Compil
 def check_target(target: str) -> None:
     """TargetError at the user's line unless `target` names something to compile for and run."""
     try:
-        wanted, here = parse_target(target), parse_target("cpu")
-        if wanted.arch != here.arch:
+        wanted, here = parse_target(_local_target(target) or target), parse_target("cpu")
+        if wanted.arch != here.arch and not wanted.is_device:
             raise TargetError(
                 f"target {target!r}: what compile() gives runs here, and this is {here.arch}",
                 hint=f"nova.translate(program.mlir_source, targets={target!r}) writes a file",
             )
+    except NovaError as error:
+        raise error.located(str(user_location())) from None
+
+
+def _local_target(target: str | None) -> str | None:
+    """`cuda` is the GPU of this machine: only its driver knows what that is called."""
+    if target != "cuda":
+        return target
+    try:
+        return f"cuda:{local_architecture()}"
     except NovaError as error:
         raise error.located(str(user_location())) from None
 
@@ -202,16 +228,22 @@ class _Job:
     text: str
     settings: Settings
     plan: Plan | None
+    device: str | None = None  # what it is to run on, where that is no CPU
 
     def key_parts(self) -> dict[str, str]:
         target = parse_target(self.settings.target)
-        return {
+        parts = {
             self.stage: hashlib.sha256(self.text.encode()).hexdigest(),
             "target": target.key(),
             "options": ",".join(f"{k}={v}" for k, v in sorted(self.settings.items().items())),
             "compiler": compiler_version(),
-            "runtime": runtime_key(target.arch),
+            "runtime": runtime_key(host_arch([target])),
         }
+        if target.is_device and self.settings.cubin:
+            from nova.codegen.ptxas import ptxas_version  # only for who asks for it
+
+            parts["ptxas"] = ptxas_version()
+        return parts
 
     def build(self, parts: dict[str, str], name: str) -> Build:
         settings = self._tuned(name) if self.settings.tune else self.settings
@@ -224,6 +256,12 @@ class _Job:
 
         log("compile", f"{name}: {len(self.plan.steps)} steps for {settings.target}")
         return build(self.plan, settings, parts)
+
+    def load(self, artifact: Artifact) -> Executable:
+        """The program of its file; without the device that it is for, a run says so."""
+        if self.device is None:
+            return Executable(artifact)
+        return load_for(artifact, self.device, needed=False)
 
     def _tuned(self, name: str) -> Settings:
         """The settings with the schedules that are best here."""
@@ -260,7 +298,7 @@ class _Cache:
                     "the compile was interrupted: nothing was cached", hint="call again to compile"
                 ) from None
 
-        found, was_there = self._programs.get(key, make)
+        found, was_there = self._programs.get((key, job.device), make)
         self._count("memory" if was_there else found.origin)
         if not was_there:
             return found
@@ -280,7 +318,7 @@ class _Cache:
             if artifact is not None:
                 log("cache", f"hit {key[:12]} on disk")
                 dump_stages(key[:12], artifact.stages())
-                return Compiled(Executable(artifact), job.plan, "disk", name=name)
+                return Compiled(job.load(artifact), job.plan, "disk", name=name)
             recipe = make_recipe(parts, job.text, job.stage)
             if enabled("cache"):
                 log("cache", f"miss {key[:12]}: {explain_miss(disk, recipe, self._last)}")
@@ -289,7 +327,7 @@ class _Cache:
             if disk is not None:
                 disk.put(key, built.data)
         return Compiled(
-            Executable(read_artifact(built.data)),
+            job.load(read_artifact(built.data)),
             job.plan,
             "compiled",
             recorder=built.recorder,
@@ -344,24 +382,26 @@ def compiler_version() -> str:
                 status = os.stat(path)
                 digest.update(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}".encode())
     parts = [f"nova={digest.hexdigest()[:16]}"]
-    parts += [f"{name}={_installed_version(name)}" for name in ("torch_mlir", "llvmlite")]
-    return " ".join(parts)
+    versions = _installed_versions(("torch_mlir", "llvmlite"))
+    return " ".join(parts + [f"{name}={version}" for name, version in versions.items()])
 
 
-def _installed_version(package: str) -> str:
-    """The version in the name of the package's .dist-info folder; `unknown` without one.
+def _installed_versions(packages: Sequence[str]) -> dict[str, str]:
+    """The versions in the names of the packages' .dist-info folders; `unknown` without one.
 
-    importlib.metadata knows it too, but its import alone takes longer than a load from the cache.
+    importlib.metadata knows them too, but its import alone takes longer than a load from the cache.
     """
+    found: dict[str, str] = {}
     for folder in sys.path:
         try:
-            names = os.listdir(folder or ".")
+            names = [n for n in os.listdir(folder or ".") if n.endswith(".dist-info")]
         except OSError:
             continue
         for name in names:
-            if name.startswith(f"{package}-") and name.endswith(".dist-info"):
-                return name[len(package) + 1 : -len(".dist-info")]
-    return "unknown"
+            package, _, version = name.removesuffix(".dist-info").partition("-")
+            if package in packages:
+                found.setdefault(package, version)
+    return {package: found.get(package, "unknown") for package in packages}
 
 
 # --- immediate use --------------------------------------------------------------------------------

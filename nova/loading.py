@@ -1,8 +1,9 @@
 """`nova.load`: a program from a file, on a machine that may have no compiler.
 
-In: a path, and where the weights are when they are not inside. Out: a `Compiled`. The file is
-checked, then its signature where `NOVA_TRUSTED_KEYS` asks for one, and only then is code mapped. A
-file without code for this CPU is compiled again from its own text, where the compiler is installed.
+In: a path, the device to run on, and where the weights are when they are not inside. Out: a
+`Compiled`. The file is checked, then its signature where `NOVA_TRUSTED_KEYS` asks for one, and only
+then is code mapped, or loaded on a device. A file without code for this CPU is compiled again from
+its own text, where the compiler is installed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from nova.artifact.manifest import Manifest
 from nova.artifact.trust import check_trust
 from nova.compiled import Compiled, missing_packages
 from nova.compiler import compile_settings, compile_text
-from nova.errors import ArtifactError, DeviceError, NovaError, RecompileWarning
+from nova.errors import ArtifactError, NovaError, RecompileWarning
 from nova.graph.location import user_location
 from nova.log import log
 from nova.plan import parse_plan
+from nova.runtime.device_executor import load_for
+from nova.runtime.devices import check_device_name
 from nova.runtime.executor import Executable
 from nova.runtime.signature import read_signature
 from nova.runtime.weights import read_values
@@ -34,25 +37,36 @@ def load(
 ) -> Compiled:
     """A program from a file that `save` or `nova-translate` wrote. Needs no compiler.
 
+    `device` is `cpu`, `cuda` or `cuda:1` for a GPU of this machine, or `sim`, which runs the code
+    for GPUs on the CPU and reports what it does wrong. Without it a file runs on the CPU where it
+    has code for any, and on the first GPU where it has none.
+
     `weights` is the safetensors file with the values of the params: of a program that was saved
     with `weights="external"` when it is not beside it, or, by name, of one saved without weights.
     """
-    if device not in (None, "cpu"):
-        raise DeviceError(
-            f"device {device!r} is not in this version",
-            where=str(user_location()),
-            hint="use device='cpu'",
-        )
+    try:
+        check_device_name(device)
+    except NovaError as error:
+        raise error.located(str(user_location())) from None
     path = check_path(path)
     try:
         artifact = load_artifact(path)
         check_trust(artifact.file.digest, artifact.file.signature)
         values = read_values(artifact, path, weights)
+        device = device or _usual_device(artifact)
+        if device != "cpu":
+            found = load_for(artifact, device)
+            return Compiled(found, None, "file", name=path.name, values=values)
         if find_variant(artifact) is not None:
             return Compiled(Executable(artifact), None, "file", name=path.name, values=values)
         return _recompile(artifact, path).with_values(values)
     except NovaError as error:
         raise error.located(str(path)) from None
+
+
+def _usual_device(artifact: Artifact) -> str:
+    """Where a file runs that nobody has named a device for."""
+    return "cuda" if all(spec.is_device for spec in artifact.manifest.variants) else "cpu"
 
 
 def _recompile(artifact: Artifact, path: Path) -> Compiled:

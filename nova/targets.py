@@ -12,6 +12,7 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -214,6 +215,11 @@ def _device(text: str) -> Target:
         l2_bytes=40 << 20,
         l3_bytes=0,
     )
+
+
+def host_arch(targets: Iterable[Target]) -> str:
+    """The architecture of the CPU that a file for `targets` is loaded by: this one, for devices."""
+    return next((t.arch for t in targets if not t.is_device), None) or _host().arch
 
 
 def llvm_cpu(target: Target) -> str:

@@ -100,7 +100,7 @@ def _rows_first(weights: Weights) -> Weights:
     }
 
 
-def nova_training(given: Given) -> NovaTraining:
+def nova_training(given: Given, target: str | None = None) -> NovaTraining:
     import nova
     from nova import optim
 
@@ -111,7 +111,7 @@ def nova_training(given: Given) -> NovaTraining:
     model = GPT(Config(VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS))
     model.load_state_dict(_rows_first(weights))
     optimizer = optim.AdamW(model.parameters(), RATE, BETAS, EPS, DECAY)
-    program = nova.train_step(model, lambda m, x, y: m.loss(x, y), optimizer)
+    program = nova.train_step(model, lambda m, x, y: m.loss(x, y), optimizer, target=target)
     return NovaTraining(program, lambda: _windows(stream))
 
 

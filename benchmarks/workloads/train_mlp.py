@@ -87,7 +87,7 @@ def _rows_first(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {n: np.ascontiguousarray(a.T) for n, a in weights.items()}
 
 
-def nova_training(given: Given) -> NovaTraining:
+def nova_training(given: Given, target: str | None = None) -> NovaTraining:
     import nova
     from nova import nn, optim
     from nova.data import Batches
@@ -102,6 +102,7 @@ def nova_training(given: Given) -> NovaTraining:
         model,
         lambda m, rows, wanted: nova.cross_entropy(m(rows), wanted),
         optim.SGD(model.parameters(), lr=RATE),
+        target=target,
     )
     return NovaTraining(
         program, lambda: Batches(x, labels, batch_size=BATCH, seed=0).stream(1_000_000)

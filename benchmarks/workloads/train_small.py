@@ -62,7 +62,7 @@ class _Steady(TrainingCase):
         return [np.array([self.read(self.function(*self.args))[0].item() for _ in range(STEPS)])]
 
 
-def nova_step(given: Arrays) -> Case:
+def nova_training(given: Arrays, target: str | None = None) -> NovaTraining:
     import nova
     from nova import nn, optim
 
@@ -81,8 +81,14 @@ def nova_step(given: Arrays) -> Case:
         model,
         lambda m, rows, wanted: nova.mse_loss(m(rows), wanted),
         optim.SGD(model.parameters(), lr=RATE),
+        target=target,
     )
-    return _Steady(NovaTraining(program, lambda: repeat((x, y))), program, [x, y])
+    return NovaTraining(program, lambda: repeat((x, y)))
+
+
+def nova_step(given: Arrays) -> Case:
+    training = nova_training(given)
+    return _Steady(training, training.program, [given[0], given[3]])
 
 
 def _torch_loss(p: Any, x: Any, y: Any) -> Any:
@@ -95,17 +101,20 @@ def _torch_batches(given: Arrays) -> Iterator[Any]:
     return repeat((torch.tensor(given[0]), torch.tensor(given[3])))
 
 
-def torch_step(given: Arrays) -> Case:
+def torch_training(given: Arrays) -> TorchTraining:
     import torch
 
     weights = {"w": given[1], "b": given[2]}
-    training = TorchTraining(
+    return TorchTraining(
         weights,
         _torch_loss,
         lambda params: torch.optim.SGD(params, lr=RATE),
         lambda: _torch_batches(given),
     )
-    return TrainingCase(training, STEPS)
+
+
+def torch_step(given: Arrays) -> Case:
+    return TrainingCase(torch_training(given), STEPS)
 
 
 def torch_whole(given: Arrays) -> Case:
@@ -118,7 +127,7 @@ def torch_whole(given: Arrays) -> Case:
     return TrainingCase(training, STEPS)
 
 
-def jax_step(given: Arrays) -> Case:
+def jax_training(given: Arrays) -> JaxTraining:
     import jax
 
     x, y = jax.device_put(given[0]), jax.device_put(given[3])
@@ -130,9 +139,11 @@ def jax_step(given: Arrays) -> Case:
         return {"params": jax.tree.map(lambda p, g: p - RATE * g, state["params"], grads)}
 
     weights = {"w": given[1], "b": given[2]}
-    return TrainingCase(
-        JaxTraining({"params": weights}, loss, update, lambda: repeat((x, y))), STEPS
-    )
+    return JaxTraining({"params": weights}, loss, update, lambda: repeat((x, y)))
+
+
+def jax_step(given: Arrays) -> Case:
+    return TrainingCase(jax_training(given), STEPS)
 
 
 def numpy_step(given: Arrays) -> Case:

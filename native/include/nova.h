@@ -6,6 +6,8 @@
 #define NOVA_H
 
 #include "nova/ciface.h"
+#include "nova/device.h"
+#include "nova/driver.h"
 #include "nova/error.h"
 #include "nova/execution.h"
 #include "nova/file.h"

@@ -18,7 +18,7 @@ const char *nova_status_text(nova_status status)
     case NOVA_SYSTEM_ERROR:
         return "the operating system refused a call";
     case NOVA_UNSUPPORTED:
-        return "the code needs another CPU";
+        return "the code needs another CPU or GPU";
     case NOVA_REFUSED:
         return "the file failed a check";
     case NOVA_CANCELLED:
@@ -33,6 +33,20 @@ const char *nova_status_text(nova_status status)
         return "the run has not finished yet";
     case NOVA_TASK_REPORTED:
         return "a kernel reported an error";
+    case NOVA_NO_DRIVER:
+        return "there is no driver for GPUs";
+    case NOVA_WRONG_DEVICE:
+        return "there is no such GPU";
+    case NOVA_DEVICE_MEMORY:
+        return "the device is out of memory";
+    case NOVA_DEVICE_CODE:
+        return "the driver did not take the code";
+    case NOVA_DEVICE_FAULT:
+        return "a kernel failed, and the device cannot be used any more";
+    case NOVA_DEVICE_CALL:
+        return "the driver refused a call";
+    case NOVA_SIMULATED_FAULT:
+        return "a kernel failed in the simulator";
     }
     return "unknown status";
 }

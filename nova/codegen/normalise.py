@@ -18,18 +18,31 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 _TOKEN = re.compile(
-    r"\b(?P<type>half|bfloat|float|double)\b"
+    r"(?P<device>llvm\.nvvm\.[\w.]+)"
+    r"|\b(?P<type>half|bfloat|float|double)\b"
     r"|(?<=[\dv.])(?P<mangled>bf16)\b"
     r"|f0x(?P<bits>[0-9A-Fa-f]+)\b"
     r"|(?<![\w.%@])(?P<special>[+-](?:inf|qnan|snan|nan)(?:\(0x[0-9A-Fa-f]+\))?)"
     r"|(?<![\w.%@])(?P<decimal>[+-]?\d+\.\d*(?:e[+-]?\d+)?)(?![\w.])"
 )
-_CANDIDATE = re.compile(r"bfloat|bf16|f0x|[+-](?:inf|[qs]?nan)|\d\.\d")
+_DEVICE_NAME = re.compile(r"@llvm\.nvvm\.[\w.]*$")
+# What a line has that must change. Each begins with a letter, which is fast to find; one pattern of
+# all would not be.
+_SIGNS = [re.compile(sign) for sign in ("bfloat", "bf16", "f0x", "inf", "nan", r"\.\d")]
 
 
 def normalise(text: str) -> str:
     """The same module in the older syntax."""
-    return "\n".join(_line(line) if _CANDIDATE.search(line) else line for line in text.split("\n"))
+    places = sorted(match.start() for sign in _SIGNS for match in sign.finditer(text))
+    pieces, done = [], 0
+    for place in places:
+        if place < done:
+            continue  # of a line that has been changed
+        start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
+        end = len(text) if end < 0 else end
+        pieces += [text[done:start], _line(text[start:end])]
+        done = end
+    return "".join([*pieces, text[done:]])
 
 
 def _line(line: str) -> str:
@@ -38,11 +51,14 @@ def _line(line: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         nonlocal current
+        if match["device"]:
+            return match[0]  # types in names of instructions stay what they are
         if match["type"]:
             current = match["type"]
             return "i16" if current == "bfloat" else match[0]
         if match["mangled"]:
-            return "i16"
+            # The device's own intrinsics have it in their names, not mangled.
+            return match[0] if _DEVICE_NAME.search(line, 0, match.start()) else "i16"
         if match["bits"]:
             return _from_bits(match["bits"], current)
         if match["special"]:

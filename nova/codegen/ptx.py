@@ -8,6 +8,7 @@ not know becomes a call of a function that nobody has: both are looked for first
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from llvmlite import binding as llvmlite
 
@@ -17,6 +18,7 @@ from nova.errors import CodegenError
 from nova.mlir.bindings import ir, llvm
 from nova.targets import Target
 
+_SHARED = "__dynamic_shmem__"
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\b.*?\b(\w+)\s*\(?\s*$", re.MULTILINE)
 
 
@@ -24,13 +26,35 @@ def device_ir(module: ir.Module) -> str:
     """The LLVM IR of all device functions of a module."""
     with module.context, ir.Location.unknown():
         part = ir.Module.create()
+        known: set[str] = set()
         with ir.InsertionPoint(part.body):
             for outer in module.body.operations:
                 if outer.operation.name != "gpu.module":
                     continue
                 for op in outer.operation.regions[0].blocks[0].operations:
-                    op.operation.clone()
+                    if op.operation.name == "llvm.mlir.global":
+                        _clone_variable(op.operation, known)
+                    else:
+                        op.operation.clone()
         return normalise(llvm.translate_module_to_llvmir(part.operation))
+
+
+def _clone_variable(op: Any, known: set[str]) -> None:
+    """Copy a variable of a device module, whose name others may have, too.
+
+    The conversion to NVVM makes a variable without a size of a block's shared memory, where that is
+    given at the launch, and calls it internal: LLVM would take it for one of its own. It is the
+    same memory in all modules.
+    """
+    name = op.attributes["sym_name"].value
+    if not name.startswith(_SHARED):
+        op.clone()
+        return
+    if name in known:
+        return
+    known.add(name)
+    copy = op.clone()
+    copy.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
 
 
 def compile_ptx(text: str, target: Target) -> str:

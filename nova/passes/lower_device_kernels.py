@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.mlir.context import load_device_dialects
 from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.bools import store_bools_as_bytes
+from nova.passes.limit_registers import RESIDENT
 from nova.targets import parse_target
 
 LAUNCH = "nova.launch"
@@ -21,8 +23,9 @@ class LowerDeviceKernels(Pass):
     """Write every kernel as one `gpu.launch` over flat buffers, which does its whole grid.
 
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
-    shared memory; a kernel without work has no launch, and 0 blocks. Bools are bytes in memory
-    from here on.
+    shared memory; a kernel without work has no launch, and 0 blocks. `nova.resident` says how many
+    blocks a multiprocessor shall hold, where that matters (see `limit-registers`). Bools are bytes
+    in memory from here on.
     """
 
     name: ClassVar[str] = "lower-device-kernels"
@@ -31,6 +34,7 @@ class LowerDeviceKernels(Pass):
     def run(self, module: ir.Module) -> None:
         from nova.schedules.cuda.kernel import DeviceSchedule  # loads the device dialects
 
+        load_device_dialects(module.context)
         target = parse_target(self.target)
         main_function(module)
         require_buffers(module)
@@ -48,6 +52,9 @@ class LowerDeviceKernels(Pass):
             _erase_unused(old)
             numbers = [shape.blocks, shape.threads, shape.shared]
             kernel.attributes[LAUNCH] = ir.DenseI64ArrayAttr.get(numbers)
+            if shape.resident:
+                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shape.resident)
+                kernel.attributes[RESIDENT] = number
 
 
 def _erase_unused(ops: list[Any]) -> None:

@@ -21,13 +21,14 @@ from nova.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
     ArrayInUseError,
+    AttributeValueError,
     DonationError,
     NovaError,
     OutputError,
 )
 from nova.graph.location import user_location
 
-_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE = -1, -2, -3, -4
+_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE, _TIMEOUT, _PLACE = -1, -2, -3, -4, -5, -6
 
 
 def make_converter(
@@ -41,7 +42,7 @@ def make_converter(
                 raise _count_error(outputs if is_output else args, value, is_output)
             if index == _OVERLAP:
                 raise DonationError(
-                    f"{_title(args[value])} is updated in place and shares memory with another "
+                    f"{title_of(args[value])} is updated in place and shares memory with another "
                     "argument",
                     hint="pass separate arrays",
                 )
@@ -51,11 +52,22 @@ def make_converter(
                     hint="run([x, y], [w]), or call the program: compiled(x, y, w)",
                 )
             if index == _IN_USE:
-                title = _title((outputs if is_output else args)[value])
+                title = title_of((outputs if is_output else args)[value])
                 raise ArrayInUseError(
                     f"{title} shares memory with an array of a submitted run that has not ended, "
                     "and one of the two is written",
                     hint="wait for its future, or submit both to one nova.NovaStream",
+                )
+            if index == _TIMEOUT:
+                raise AttributeValueError(
+                    "a run on a device cannot be stopped: it has no timeout",
+                    hint="leave timeout= out",
+                )
+            if index == _PLACE:
+                raise AttributeValueError(
+                    "outputs= says where a device leaves its results, and this program runs on the "
+                    "CPU",
+                    hint="leave outputs= out; out= gives arrays to write results into",
                 )
             if is_output:
                 return _output(outputs[index], value)
@@ -74,7 +86,7 @@ def _count_error(specs: Sequence[TensorSpec], given: int, is_output: bool) -> Ar
 
 def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
     """`value` as an array that a run, or a file with weights, can use for this argument."""
-    title = _title(spec)
+    title = title_of(spec)
     wanted = dtype(spec.dtype)
     if type(value) in (bool, int, float) and not spec.shape and not spec.donated:
         return _number(value, wanted, title)
@@ -146,5 +158,6 @@ def _output(spec: TensorSpec, value: Any) -> np.ndarray:
     return array
 
 
-def _title(spec: TensorSpec) -> str:
+def title_of(spec: TensorSpec) -> str:
+    """What errors call an argument or a result."""
     return f"{spec.role} {spec.name!r}"

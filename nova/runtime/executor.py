@@ -100,9 +100,10 @@ class LoggedProgram:
         params: Sequence[Any] = (),
         out: Any = None,
         timeout: float | None = None,
+        outputs: str | None = None,
     ) -> Any:
         started = time.perf_counter()
-        result = self._program.run(inputs, params, out, timeout)
+        result = self._program.run(inputs, params, out, timeout, outputs)
         self._log(started)
         return result
 

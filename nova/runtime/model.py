@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nova import knobs
+from nova import _native, knobs
 from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, save_artifact
 from nova.artifact.manifest import WeightsSpec
@@ -31,6 +31,7 @@ from nova.frontends.safetensors import write_layout
 from nova.graph.location import user_location
 from nova.log import enabled
 from nova.runtime import output_pool
+from nova.runtime.device_executor import values_on
 from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
 from nova.runtime.signature import Signature, read_signature
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from nova.runtime.simulate import Simulation
     from nova.runtime.trace.costs import Speeds
 
+_RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
 _KINDS = {"embedded": "embed", "external": "external"}
 
 Weights = Mapping[int, memoryview] | WeightsSpec
@@ -72,7 +74,7 @@ class Model:
         settle()
         output_pool.settle()
         self._executable = executable
-        self._values = values or no_values(executable.manifest)
+        self._values = values_on(executable, values or no_values(executable.manifest))
         self.name = name
         if executable.program.label is None:
             executable.program.label = name  # for traces; others may share the program
@@ -98,19 +100,23 @@ class Model:
         params: Sequence[Any] | None = None,
         out: Any = None,
         timeout: float | None = None,
+        outputs: str | None = None,
         **unknown: Any,
     ) -> Any:
         """Run: arrays in the order of the signature; one array out, or a tuple.
 
         Without `params` the values are used that the program carries. `out` gives arrays to write
         results into. Updated params are changed in place. After `timeout` seconds the run is
-        stopped between two tasks, with RunTimeoutError.
+        stopped between two tasks, with RunTimeoutError. On a device results are where the inputs
+        are, unless `outputs` says "host" or "device".
         """
         if unknown:
-            raise unknown_keyword("run()", unknown, ("inputs", "params", "out", "timeout"))
+            raise unknown_keyword("run()", unknown, _RUN_OPTIONS)
         if params is None:
             params = self._carried() if self._has_params else ()
-        return self._program.run(inputs, params, out, timeout)
+        if outputs is None:
+            return self._program.run(inputs, params, out, timeout)
+        return self._program.run(inputs, params, out, timeout, outputs)
 
     def submit(
         self,
@@ -134,6 +140,12 @@ class Model:
                 where=str(user_location()),
                 hint="call it, or compile it without run_mode",
             )
+        if self.is_on_device:
+            raise AttributeValueError(
+                "a program on a device cannot be submitted: its runs overlap by themselves",
+                where=str(user_location()),
+                hint="call it with arrays on the device, or outputs='device': it returns at once",
+            )
         if self._has_params and len(arrays) == self._input_count:
             arrays += self._carried()
         stream = stream if stream is not None else current_stream()
@@ -141,12 +153,16 @@ class Model:
             return submit(self._program, arrays, out, None, timeout)
         return stream.note(submit(self._program, arrays, out, stream._native, timeout))
 
-    def __call__(self, *arrays: Any, out: Any = None, **unknown: Any) -> Any:
+    def __call__(
+        self, *arrays: Any, out: Any = None, outputs: str | None = None, **unknown: Any
+    ) -> Any:
         """Run with inputs and params one after the other, or with the inputs alone."""
         if unknown:
-            raise unknown_keyword("a program", unknown, ("out",))
+            raise unknown_keyword("a program", unknown, ("out", "outputs"))
         if self._has_params and len(arrays) == self._input_count:
             arrays += self._carried()
+        if outputs is not None:
+            return self._program.run(arrays, (), out, None, outputs)
         if out is None:  # a call without keywords is a third faster
             return self._program(*arrays)
         return self._program(*arrays, out=out)
@@ -212,6 +228,16 @@ class Model:
     def artifact(self) -> Artifact:
         """The file that the program runs from, opened; the tools describe it."""
         return self._executable.artifact
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether it runs on a GPU, real or simulated."""
+        return self._executable.spec.is_device
+
+    @property
+    def native_device(self) -> _native.Device | None:
+        """The device it is loaded for; None for the CPU, and for a device that is not here."""
+        return getattr(self._executable, "device", None)
 
     @property
     def workspace_size(self) -> int:
@@ -296,7 +322,7 @@ class Model:
         embedded = self._executable.manifest.weights.kind == "embedded"
         if weights is None and params is None and embedded and not any(s.donated for s in specs):
             return self._executable.artifact.data, None  # as it was, with its signature
-        values = choose_values(specs, params, self._values.get())
+        values = choose_values(specs, params, self._values.host())
         if kind == "embed":
             return self._embed(values), None
         return self._save_beside(path, values, previous)

@@ -48,7 +48,7 @@ class ParamValues:
         self._given = tuple(arrays)
         self.is_complete = all(array is not None for array in self._given)
         self._lock = threading.Lock()
-        self._arrays: tuple[np.ndarray | None, ...] | None = None
+        self._arrays: tuple[Any, ...] | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class ParamValues:
         pairs = zip(self.params, self._given, strict=True)
         return tuple(spec.name for spec, array in pairs if array is None)
 
-    def get(self) -> tuple[np.ndarray | None, ...]:
+    def get(self) -> tuple[Any, ...]:
         """The arrays that runs use, the same ones at every call."""
         if self._arrays is None:
             with self._lock:
@@ -64,14 +64,18 @@ class ParamValues:
                     self._arrays = tuple(map(self._own, self.params, self._given))
         return self._arrays
 
-    def _own(self, spec: TensorSpec, array: np.ndarray | None) -> np.ndarray | None:
+    def _own(self, spec: TensorSpec, array: np.ndarray | None) -> Any:
         if array is None or self.kind == "graph" or not spec.donated:
             return array
         return array.copy()
 
+    def host(self) -> tuple[np.ndarray | None, ...]:
+        """The values in plain memory."""
+        return self.get()
+
     def named(self) -> dict[str, np.ndarray]:
         """The values there are, by name."""
-        pairs = zip(self.params, self.get(), strict=True)
+        pairs = zip(self.params, self.host(), strict=True)
         return {spec.name: array for spec, array in pairs if array is not None}
 
 

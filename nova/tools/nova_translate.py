@@ -18,12 +18,12 @@ from nova.codegen.dump import write_stage
 from nova.codegen.stages import Recorder
 from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source
-from nova.targets import parse_target
+from nova.targets import host_arch, parse_target
 from nova.tools.mlir_source import describe_error, render_diagnostic
 from nova.tools.streams import open_closed_streams
 from nova.translation import EMITS, STARTS, Translation, translate
 
-_TEXTS = ("nova", "linalg", "kernels", "buffers", "loops", "llvm", "ll", "asm")
+_BINARIES = ("obj", "so")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -91,6 +91,12 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="a safetensors file; the arguments it has values of become params of the program",
     )
+    add(
+        "--cubin",
+        action="store_const",
+        const=True,
+        help="assemble code for devices with ptxas, beside its PTX (docs/gpu.md)",
+    )
     add("--sign", metavar="KEY", help="sign the file with this private key (docs/deploying.md)")
     add("--dump-stages", metavar="DIR", help="write the text of every stage into this folder")
     add("--timing", action="store_true", help="show the time and size of every stage")
@@ -125,7 +131,7 @@ def _check_output(args: argparse.Namespace) -> None:
         if args.emit not in (None, "so"):
             raise PipelineError(f"only a .nova file is signed, and --emit {args.emit} is given")
         read_private_key(args.sign)  # a wrong one is told before the work
-    if args.output == "-" and args.emit not in _TEXTS and sys.stdout.isatty():
+    if args.output == "-" and (args.emit or "so") in _BINARIES and sys.stdout.isatty():
         raise PipelineError("a binary file does not go to a terminal", hint="name it with -o OUT")
 
 
@@ -142,6 +148,7 @@ def _translate(source: Source, args: argparse.Namespace) -> Translation:
             emit=args.emit,
             fast_math=args.fast_math,
             tune=args.tune,
+            cubin=args.cubin,
             recorder=recorder,
         )
     except NovaError as error:
@@ -180,7 +187,7 @@ def _write(result: Translation, output: str) -> None:
 
 def _print_note(targets: list[str] | None) -> None:
     """What the file cannot do, of which nothing else would tell: run without Python."""
-    reason = why_no_runtime(parse_target((targets or ["cpu"])[0]).arch)
+    reason = why_no_runtime(host_arch(map(parse_target, targets or ["cpu"])))
     if reason:
         print(f"nova-translate: note: {reason}", file=sys.stderr)
 

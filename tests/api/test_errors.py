@@ -124,7 +124,7 @@ MISTAKES = [
     (errors.ArgumentTypeError, lambda: nova.tensor([[1], [2, 3]]), "no array", HERE),
     (errors.DeviceError, lambda: program()(OnDevice()), "cuda:0", HERE),
     (errors.DeviceError, lambda: nova.tensor(OnDevice()), "cuda:0", HERE),
-    (errors.DeviceError, lambda: nova.load("x.nova", device="cuda"), "'cuda'", HERE),
+    (errors.DeviceError, lambda: nova.load("x.nova", device="tpu"), "'tpu'", HERE),
     (errors.OutputError, lambda: program()(A, out=READ_ONLY), "read-only", HERE),
     (errors.DonationError, lambda: step()(READ_ONLY), "'x' is updated .* read-only", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),
@@ -224,6 +224,8 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
     elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}
     elsewhere |= {errors.ArrayInUseError, errors.SubmitError}
+    # In tests/codegen/test_ptxas.py.
+    elsewhere |= {errors.PtxasError}
     # In tests/artifact/test_artifact_devices.py and tests/devices.
     elsewhere |= {errors.DriverMissingError, errors.DeviceArchitectureError}
     elsewhere |= {errors.DeviceMemoryError, errors.DeviceFaultError, errors.DeviceCallError}

@@ -13,7 +13,7 @@ typedef enum nova_status {
     NOVA_BAD_PROTECTION = 4,   /* writable and executable at once, or a page with two protections */
     NOVA_OUT_OF_MEMORY = 5,    /* the system has no memory left, or not in one piece */
     NOVA_SYSTEM_ERROR = 6,     /* the system refused a call; errno says why */
-    NOVA_UNSUPPORTED = 7,      /* code for another CPU */
+    NOVA_UNSUPPORTED = 7,      /* code for another CPU or GPU */
     NOVA_REFUSED = 8,          /* a file failed a check */
     NOVA_CANCELLED = 20,       /* a run was stopped by its owner, or belongs to the parent process */
     NOVA_TIMEOUT = 21,         /* a run took longer than it was allowed to */
@@ -21,6 +21,13 @@ typedef enum nova_status {
     NOVA_BUSY = 23,            /* the instance is in a run already */
     NOVA_NOT_FINISHED = 24,    /* the run that was waited for goes on */
     NOVA_TASK_REPORTED = 25,   /* a kernel reported an error */
+    NOVA_NO_DRIVER = 40,       /* no driver for GPUs, or one that is too old */
+    NOVA_WRONG_DEVICE = 41,    /* no GPU of that number */
+    NOVA_DEVICE_MEMORY = 42,   /* the device has no memory left */
+    NOVA_DEVICE_CODE = 43,     /* the driver did not take the code */
+    NOVA_DEVICE_FAULT = 44,    /* a kernel broke a rule: the device's context is lost */
+    NOVA_DEVICE_CALL = 45,     /* the driver refused a call */
+    NOVA_SIMULATED_FAULT = 46, /* a kernel broke a rule in the simulator */
 } nova_status;
 
 /* One line of English for a status. The text is static: never free it. Thread-safe. */

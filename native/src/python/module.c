@@ -1,6 +1,6 @@
 /* The module `nova._native`: its types and functions. */
 #define NOVA_IMPORTS_NUMPY
-#include "native.h"
+#include "devices.h"
 
 PyTypeObject *image_type;
 PyTypeObject *program_type;
@@ -45,6 +45,9 @@ static PyMethodDef functions[] = {
     {"choose_image", module_choose_image, METH_VARARGS,
      "choose_image(images, major, minor)\n--\n\nThe index of the (kind, arch) that a device of this "
      "compute capability takes, or None."},
+    {"read_dlpack", module_read_dlpack, METH_O,
+     "read_dlpack(capsule, /)\n--\n\n(address, device number, shape, code, bits, is dense) of an array "
+     "that DLPack describes."},
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nPlays a task graph on "
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},
@@ -106,6 +109,10 @@ PyMODINIT_FUNC PyInit__native(void)
     } numbers[] = {
         {"CANCELLED", NOVA_CANCELLED}, {"TIMEOUT", NOVA_TIMEOUT}, {"STALLED", NOVA_STALLED},
         {"TASK_REPORTED", NOVA_TASK_REPORTED}, {"MAX_THREADS", NOVA_MAX_WORKERS},
+        {"UNSUPPORTED", NOVA_UNSUPPORTED}, {"NO_DRIVER", NOVA_NO_DRIVER},
+        {"WRONG_DEVICE", NOVA_WRONG_DEVICE}, {"DEVICE_MEMORY", NOVA_DEVICE_MEMORY},
+        {"DEVICE_CODE", NOVA_DEVICE_CODE}, {"DEVICE_FAULT", NOVA_DEVICE_FAULT},
+        {"DEVICE_CALL", NOVA_DEVICE_CALL}, {"SIMULATED_FAULT", NOVA_SIMULATED_FAULT},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0) {
@@ -117,6 +124,9 @@ PyMODINIT_FUNC PyInit__native(void)
         add_type(module, &file_spec, "File", NULL) < 0 ||
         add_type(module, &image_spec, "Image", &image_type) < 0 ||
         add_type(module, &program_spec, "Program", &program_type) < 0 ||
+        add_type(module, &driver_spec, "Driver", &driver_type) < 0 ||
+        add_type(module, &device_spec, "Device", &device_type) < 0 ||
+        add_type(module, &device_array_spec, "DeviceArray", &device_array_type) < 0 ||
         add_type(module, &run_spec, "Run", &run_type) < 0 ||
         add_type(module, &stream_spec, "Stream", &stream_type) < 0 || !init_runs() ||
         !init_outputs()) {

@@ -65,10 +65,17 @@ typedef struct {
     bool release_gil;
     uint32_t *order; /* in which its tasks run, on the calling thread; NULL: on the pool */
     uint32_t order_count;
+    /* Of a program for a device, which has neither image nor pool; NULL for the others. */
+    PyObject *device;
+    nova_device_program *on_device;
+    Py_ssize_t input_count; /* arguments before the params: where they are, results are */
 } ProgramObject;
 
 /* Calls with at most this many arguments and outputs need no heap. */
 enum { STACK_SLOTS = 24 };
+
+/* Where results that nobody brings are made. */
+typedef enum { WITH_INPUTS, ON_HOST, ON_DEVICE } Place;
 
 /* The arrays of one run; all references in it are owned. Must not be moved. */
 typedef struct {
@@ -76,6 +83,8 @@ typedef struct {
     PyObject **arrays; /* the arrays they stand for; NULL where that is `given` itself */
     void **data;       /* base pointers of the arguments, then of the outputs */
     Py_ssize_t filled; /* slots of `given` and `arrays` that hold references or NULL */
+    Place place;       /* of a program for a device */
+    void *stream;      /* the same: what runs it, once all arguments are known */
     PyObject *stack_given[STACK_SLOTS];
     PyObject *stack_arrays[STACK_SLOTS];
     void *stack_data[STACK_SLOTS];
@@ -109,7 +118,7 @@ PyObject *make_file_error(void);
 PyObject *module_cpu_features(PyObject *module, PyObject *unused);
 PyObject *module_allowed_imports(PyObject *module, PyObject *unused);
 
-/* choose_image(images, major, minor); devices.c */
+/* choose_image(images, major, minor); device_choice.c */
 PyObject *module_choose_image(PyObject *module, PyObject *args);
 
 /* simulate(), measure_flops() and measure_copy() of the module; simulate.c, peaks.c */
@@ -139,6 +148,27 @@ PyObject *program_set_order(PyObject *self, PyObject *order);
 /* Runs the tasks in that order on this thread, in place of nova_instance_run. Without the GIL. */
 nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
                          const nova_run_options *options, nova_run_result *result);
+
+/* Program.on_device(...): a program for a device; device_call.c. */
+PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs);
+
+/* Holds the block: as it is when nobody can change it and it is aligned, else a copy. */
+bool hold_tables(ProgramObject *self, PyObject *object);
+
+/* A program without its parts yet; NULL with an exception. */
+ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject *report);
+
+/* The parts of a call that differ for a device; device_call.c. `device_conforms` says whether the program
+ * takes an object that is no numpy array as it is, and `device_data` where that is. `device_place`, once
+ * all arguments are there, fixes stream and place; `device_execute` runs. */
+bool device_conforms(const ProgramObject *self, const Spec *spec, PyObject *object);
+void *device_data(PyObject *object);
+bool device_place(ProgramObject *self, Call *call);
+PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec);
+bool device_execute(ProgramObject *self, Call *call);
+
+/* Reads "host", "device" or None; false with an exception. */
+bool read_place(PyObject *object, Place *place);
 
 /* The signature of a program while it is read; freed by `signature_free`. */
 typedef struct {

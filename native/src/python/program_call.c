@@ -8,6 +8,7 @@
 static bool call_begin(Call *call, Py_ssize_t slots)
 {
     call->filled = 0;
+    call->place = WITH_INPUTS;
     if (slots <= STACK_SLOTS) {
         call->given = call->stack_given;
         call->arrays = call->stack_arrays;
@@ -36,10 +37,10 @@ void call_end(Call *call)
 
 /* --- checks ---------------------------------------------------------------------------------- */
 
-static inline bool conforms(const Spec *spec, PyObject *object)
+static inline bool conforms(const ProgramObject *self, const Spec *spec, PyObject *object)
 {
     if (!PyArray_CheckExact(object))
-        return false;
+        return self->device != NULL && device_conforms(self, spec, object);
     PyArrayObject *array = (PyArrayObject *)object;
     if ((PyArray_FLAGS(array) & spec->flags) != spec->flags || PyArray_NDIM(array) != spec->rank)
         return false;
@@ -55,6 +56,8 @@ static inline bool conforms(const Spec *spec, PyObject *object)
 static inline void *data_of(PyObject *array)
 {
     static _Alignas(64) char nothing[64];
+    if (!PyArray_CheckExact(array))
+        return device_data(array);
     void *data = PyArray_DATA((PyArrayObject *)array);
     return data != NULL ? data : nothing;
 }
@@ -95,7 +98,7 @@ static bool convert_argument(ProgramObject *self, Call *call, Py_ssize_t index)
     if (array == NULL)
         return false;
     call->arrays[index] = array;
-    if (conforms(&self->args[index], array))
+    if (conforms(self, &self->args[index], array))
         return true;
     PyErr_Format(PyExc_ValueError, "argument %zd: the converted object is no array of the "
                                    "compiled shape, type and layout", index);
@@ -109,7 +112,7 @@ static inline bool add_argument(ProgramObject *self, Call *call, PyObject *objec
     Py_INCREF(object);
     call->given[index] = object;
     call->arrays[index] = NULL;
-    if (!conforms(&self->args[index], object)) {
+    if (!conforms(self, &self->args[index], object)) {
         if (!convert_argument(self, call, index))
             return false;
         object = call->arrays[index];
@@ -173,7 +176,7 @@ static bool use_given_output(ProgramObject *self, Call *call, Py_ssize_t index, 
     Py_INCREF(object);
     call->given[slot] = object;
     call->arrays[slot] = NULL;
-    if (conforms(spec, object) && !is_shared(self, call, index, data_of(object))) {
+    if (conforms(self, spec, object) && !is_shared(self, call, index, data_of(object))) {
         call->data[slot] = data_of(object);
         return true;
     }
@@ -181,7 +184,7 @@ static bool use_given_output(ProgramObject *self, Call *call, Py_ssize_t index, 
     if (array == NULL)
         return false;
     call->arrays[slot] = array;
-    if (!conforms(spec, array)) {
+    if (!conforms(self, spec, array)) {
         PyErr_Format(PyExc_ValueError, "output %zd: the object given as out is no writable array "
                                        "of the compiled shape, type and layout", index);
         return false;
@@ -222,7 +225,8 @@ static bool use_donated(ProgramObject *self, Call *call, Py_ssize_t index, PyObj
 
 static inline bool allocate_output(ProgramObject *self, Call *call, Py_ssize_t index)
 {
-    PyObject *array = make_output(&self->outputs[index]);
+    PyObject *array = self->device == NULL ? make_output(&self->outputs[index])
+                                           : device_output(self, call, &self->outputs[index]);
     if (array == NULL)
         return false;
     Py_ssize_t slot = call->filled++;
@@ -330,6 +334,12 @@ static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint
 
 static bool execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
 {
+    if (self->device != NULL) {
+        if (timeout_ns == 0)
+            return device_execute(self, call);
+        ask_to_raise(self, -5, 0, false, "a run on a device cannot be stopped");
+        return false;
+    }
     void *workspace = NULL;
     if (self->pool != NULL) {
         nova_status status = nova_pool_take(self->pool, &workspace);
@@ -382,7 +392,8 @@ PyObject *call_result(ProgramObject *self, Call *call)
 /* All arguments are in `call`: checks them together, and adds the outputs. */
 static inline bool complete(ProgramObject *self, Call *call, PyObject *out)
 {
-    return (self->donated_count == 0 || check_donated(self, call)) && add_outputs(self, call, out);
+    return (self->donated_count == 0 || check_donated(self, call)) &&
+           (self->device == NULL || device_place(self, call)) && add_outputs(self, call, out);
 }
 
 /* All arguments are in `call`: the rest of the way. Always ends the call. */
@@ -454,17 +465,23 @@ static void raise_unknown_keyword(const char *function, PyObject *name)
     PyErr_Format(PyExc_TypeError, "%s() has no keyword %R", function, name);
 }
 
-static bool is_out(PyObject *name)
+/* A keyword of a call: where results go, or, on a device, where they are made. */
+static bool read_keyword(const ProgramObject *self, PyObject *name, PyObject *value, PyObject **out,
+                         Place *place)
 {
-    if (PyUnicode_CompareWithASCIIString(name, "out") == 0)
+    if (PyUnicode_CompareWithASCIIString(name, "out") == 0) {
+        *out = value;
         return true;
+    }
+    if (self->device != NULL && PyUnicode_CompareWithASCIIString(name, "outputs") == 0)
+        return read_place(value, place);
     raise_unknown_keyword("program", name);
     return false;
 }
 
 /* `out` is NULL or borrowed. */
 static PyObject *call_positional(ProgramObject *self, PyObject *const *args, Py_ssize_t nargs,
-                                 PyObject *out)
+                                 PyObject *out, Place place)
 {
     if (nargs != self->arg_count) {
         ask_to_raise(self, -1, nargs, false, "wrong number of arguments");
@@ -473,6 +490,7 @@ static PyObject *call_positional(ProgramObject *self, PyObject *const *args, Py_
     Call call;
     if (!call_begin(&call, self->arg_count + self->output_count))
         return NULL;
+    call.place = place;
     for (Py_ssize_t i = 0; i < nargs; i++) {
         if (!add_argument(self, &call, args[i])) {
             call_end(&call);
@@ -488,33 +506,30 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
     /* The top bit says that args[-1] may be overwritten, which nobody here does. */
     Py_ssize_t nargs = (Py_ssize_t)(nargsf & (SIZE_MAX >> 1));
     PyObject *out = NULL;
-    if (kwnames != NULL) {
-        Py_ssize_t count = PyTuple_Size(kwnames);
-        for (Py_ssize_t i = 0; i < count; i++) {
-            if (!is_out(PyTuple_GetItem(kwnames, i)))
-                return NULL;
-            out = args[nargs + i];
-        }
-    }
-    return call_positional((ProgramObject *)callable, args, nargs, out);
+    Place place = WITH_INPUTS;
+    ProgramObject *self = (ProgramObject *)callable;
+    Py_ssize_t count = kwnames != NULL ? PyTuple_Size(kwnames) : 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!read_keyword(self, PyTuple_GetItem(kwnames, i), args[nargs + i], &out, &place))
+            return NULL;
+    return call_positional(self, args, nargs, out, place);
 }
 
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     PyObject *key, *value, *out = NULL;
+    Place place = WITH_INPUTS;
     Py_ssize_t position = 0;
-    while (kwargs != NULL && PyDict_Next(kwargs, &position, &key, &value)) {
-        if (!is_out(key))
+    while (kwargs != NULL && PyDict_Next(kwargs, &position, &key, &value))
+        if (!read_keyword((ProgramObject *)self, key, value, &out, &place))
             return NULL;
-        out = value;
-    }
     Py_ssize_t nargs = PyTuple_Size(args);
     PyObject **items = PyMem_Malloc(((size_t)nargs + 1) * sizeof *items);
     if (items == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < nargs; i++)
         items[i] = PyTuple_GetItem(args, i);
-    PyObject *result = call_positional((ProgramObject *)self, items, nargs, out);
+    PyObject *result = call_positional((ProgramObject *)self, items, nargs, out, place);
     PyMem_Free(items);
     return result;
 }
@@ -538,7 +553,7 @@ static Py_ssize_t count_items(ProgramObject *self, PyObject *items, const char *
 
 PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"inputs", "params", "out", "timeout"};
+    static const char *const names[] = {"inputs", "params", "out", "timeout", "outputs"};
     enum { MOST = sizeof names / sizeof *names };
     ProgramObject *self = (ProgramObject *)object;
     PyObject *values[MOST] = {NULL};
@@ -572,6 +587,13 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
     uint64_t timeout_ns = 0;
     if (values[3] != NULL && !read_timeout(values[3], &timeout_ns))
         return NULL;
+    Place place = WITH_INPUTS;
+    if (values[4] != NULL && self->device == NULL && values[4] != Py_None) {
+        ask_to_raise(self, -6, 0, true, "a program for a CPU has its results on the host");
+        return NULL;
+    }
+    if (values[4] != NULL && !read_place(values[4], &place))
+        return NULL;
     Py_ssize_t input_count = count_items(self, values[0], "inputs");
     Py_ssize_t param_count = input_count < 0 ? -1 : count_items(self, values[1], "params");
     if (param_count < 0)
@@ -583,6 +605,7 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
     Call call;
     if (!call_begin(&call, self->arg_count + self->output_count))
         return NULL;
+    call.place = place;
     if (!add_sequence(self, &call, values[0], input_count) ||
         (param_count > 0 && !add_sequence(self, &call, values[1], param_count))) {
         call_end(&call);

@@ -9,8 +9,7 @@
 
 /* --- tables ---------------------------------------------------------------------------------- */
 
-/* Holds the block: as it is when nobody can change it and it is aligned, else a copy. */
-static bool hold_tables(ProgramObject *self, PyObject *object)
+bool hold_tables(ProgramObject *self, PyObject *object)
 {
     if (PyObject_GetBuffer(object, &self->tables, PyBUF_SIMPLE) < 0)
         return false;
@@ -55,6 +54,22 @@ static bool bind_tables(ProgramObject *self, const Signature *signature, uint64_
 
 /* --- the type -------------------------------------------------------------------------------- */
 
+ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject *report)
+{
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    ProgramObject *self = (ProgramObject *)alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = program_vectorcall;
+    Py_INCREF(convert);
+    self->convert = convert;
+    Py_INCREF(Py_None);
+    self->label = Py_None;
+    Py_INCREF(report);
+    self->report = report;
+    return self;
+}
+
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"image",   "tables",  "constants_vaddr", "args",
@@ -75,19 +90,11 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         PyErr_Format(PyExc_ValueError, "constants_vaddr: %R is no address", vaddr);
         return NULL;
     }
-    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    ProgramObject *self = (ProgramObject *)alloc(type, 0);
+    ProgramObject *self = program_allocate(type, convert, report);
     if (self == NULL)
         return NULL;
-    self->vectorcall = program_vectorcall;
     Py_INCREF(image);
     self->image = image;
-    Py_INCREF(convert);
-    self->convert = convert;
-    Py_INCREF(Py_None);
-    self->label = Py_None;
-    Py_INCREF(report);
-    self->report = report;
     self->release_gil = release_gil != 0;
 
     Signature signature = {0};
@@ -135,6 +142,7 @@ static void program_dealloc(ProgramObject *self)
     PyObject_GC_UnTrack(self);
     nova_pool_destroy(self->pool);
     nova_program_destroy(self->program);
+    nova_device_program_destroy(self->on_device);
     for (Py_ssize_t i = 0; i < self->arg_count; i++)
         Py_XDECREF((PyObject *)self->args[i].descr);
     for (Py_ssize_t i = 0; i < self->output_count; i++)
@@ -150,6 +158,7 @@ static void program_dealloc(ProgramObject *self)
     Py_XDECREF(self->label);
     Py_XDECREF(self->report);
     Py_XDECREF(self->image);
+    Py_XDECREF(self->device);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -158,7 +167,8 @@ static void program_dealloc(ProgramObject *self)
 static PyObject *program_workspace_size(ProgramObject *self, void *closure)
 {
     (void)closure;
-    return PyLong_FromUnsignedLongLong(nova_program_tables(self->program)->header->workspace_size);
+    const nova_tables_header *header = self->tables.buf;
+    return PyLong_FromUnsignedLongLong(header->workspace_size);
 }
 
 static PyObject *program_tables(ProgramObject *self, void *closure)
@@ -170,12 +180,26 @@ static PyObject *program_tables(ProgramObject *self, void *closure)
 static PyObject *program_is_inline(ProgramObject *self, void *closure)
 {
     (void)closure;
-    return PyBool_FromLong(nova_program_is_inline(self->program));
+    return PyBool_FromLong(self->program != NULL && nova_program_is_inline(self->program));
+}
+
+static PyObject *program_counts(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ProgramObject *self = (ProgramObject *)object;
+    nova_device_counts counts = {0};
+    if (self->on_device != NULL)
+        counts = nova_device_program_counts(self->on_device);
+    return Py_BuildValue("(KKKKK)", (unsigned long long)counts.runs,
+                         (unsigned long long)counts.launches, (unsigned long long)counts.graphs,
+                         (unsigned long long)counts.graph_launches,
+                         (unsigned long long)counts.graph_updates);
 }
 
 static PyMemberDef program_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(ProgramObject, vectorcall), READONLY, NULL},
     {"image", T_OBJECT_EX, offsetof(ProgramObject, image), READONLY, "The mapped code."},
+    {"device", T_OBJECT, offsetof(ProgramObject, device), READONLY, "The device it is for, or None."},
     {"label", T_OBJECT, offsetof(ProgramObject, label), 0, "What traces call it."},
     {0},
 };
@@ -192,6 +216,12 @@ static PyGetSetDef program_attributes[] = {
 static PyMethodDef program_methods[] = {
     {"run", (PyCFunction)(void (*)(void))program_run, METH_FASTCALL | METH_KEYWORDS,
      "run(inputs, params=(), out=None, timeout=None)\n--\n\nCalls with the arrays of two lists."},
+    {"on_device", (PyCFunction)(void (*)(void))program_on_device,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     "on_device(device, tables, kind, arch, code, constants, args, outputs, convert, input_count)\n"
+     "--\n\nA program for a device."},
+    {"counts", program_counts, METH_NOARGS,
+     "counts()\n--\n\n(runs, launches, graphs made, launched and updated) of a device's program."},
     {"set_order", program_set_order, METH_O,
      "set_order(order)\n--\n\nHas all runs take the tasks in this order, on the calling thread."},
     {"submit", (PyCFunction)(void (*)(void))program_submit, METH_VARARGS | METH_KEYWORDS,

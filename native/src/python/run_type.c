@@ -23,6 +23,10 @@ PyObject *program_submit(PyObject *object, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOO:submit", names, &arrays, &out, &stream,
                                      &timeout))
         return NULL;
+    if (self->device != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a program for a device is called, not submitted");
+        return NULL;
+    }
     if (!PyTuple_Check(arrays) && !PyList_Check(arrays)) {
         PyErr_SetString(PyExc_TypeError, "submit() takes a list or tuple of arrays");
         return NULL;

@@ -161,6 +161,10 @@ PyObject *program_set_order(PyObject *object, PyObject *given)
 {
     ProgramObject *self = (ProgramObject *)object;
     Py_buffer view;
+    if (self->device != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a program for a device has no order of tasks");
+        return NULL;
+    }
     if (self->order != NULL) {
         PyErr_SetString(PyExc_ValueError, "the order of the tasks is set already");
         return NULL;

@@ -10,7 +10,9 @@ typedef uint64_t sim_stamp;
 
 typedef struct {
     sim_stamp write, read, other; /* other: the last reader of another warp than that of `read` */
+    uint8_t lanes[4];             /* of `read`, by byte: the lane that read it, or SEVERAL_LANES */
 } sim_shadow;
+enum { SEVERAL_LANES = 255 };
 
 /* Of a byte of shared memory; state of global memory has STATE_WRITTEN only. */
 enum { STATE_WRITTEN = 1, STATE_PENDING = 2 };

@@ -2,16 +2,17 @@
 
 In: a kernel over buffers (stage `buffers`) and a device target. Out: one `gpu.launch` in place of
 the kernel's ops. `lower-device-kernels` calls this. A kernel's grid is the leading dimensions that
-its ops share; a point of it is one thread's (points.py) where there is little to do, and a block's
-(block.py) where there is a row of work.
+its ops share; a point of it is one thread's (points.py) where there is little to do, a few threads'
+or a block's with the whole row in registers (rows.py), and else a block's (block.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
-from typing import Any
+from typing import Any, TypeVar
 
 from nova.mlir.bindings import arith, ir, memref
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
@@ -20,9 +21,13 @@ from nova.mlir.gpu_bindings import gpu
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import every_op, find_ops
 from nova.schedules.cuda.block import BlockCode
+from nova.schedules.cuda.columns import ColumnCode, ColumnPlan, plan_columns
 from nova.schedules.cuda.hazards import Hazards
 from nova.schedules.cuda.points import PointCode, widest_lane
 from nova.schedules.cuda.product_kernel import find_product_kernel
+from nova.schedules.cuda.row_plan import RowPlan, plan_rows
+from nova.schedules.cuda.rows import RowCode
+from nova.schedules.cuda.scatter import ScatterCode, ScatterPlan, plan_scatter
 from nova.schedules.cuda.threads import (
     WARP,
     LaunchShape,
@@ -40,11 +45,15 @@ from nova.schedules.scalar_loops import ScalarLoops
 from nova.schedules.scratch import is_scratch
 from nova.targets import Target
 
+_Plan = TypeVar("_Plan", ColumnPlan, RowPlan)
 _POINT_THREADS = 256
 _MOST_THREADS = 1024
 _SHORT = 8
 """Turns behind the grid that one thread may take by itself."""
 _SHARED_LIMIT = 48 << 10
+_PARTIALS = 1 << 10
+"""Bytes of shared memory that the reductions of a block need."""
+_BY_INDEX = ("memref.load", "memref.store")
 
 
 class DeviceSchedule:
@@ -105,9 +114,43 @@ class DeviceSchedule:
         """Whether a thread takes a point of the grid by itself, rather than a block."""
         if not self.grid:
             return False
-        if self._scratch_bytes > _SHARED_LIMIT or self.inner <= _SHORT:
+        if self.inner <= _SHORT:
             return True
-        return self.points >= 4096 and all(map(self._is_columnwise, self.nests.values()))
+        if self.columns or self.rows:
+            return False
+        if self.points >= 4096 and all(map(self._is_columnwise, self.nests.values())):
+            return True
+        return self._scratch_bytes > _SHARED_LIMIT
+
+    @cached_property
+    def _is_empty(self) -> bool:
+        """Whether no op of the kernel has anything to do."""
+        return all(op in self.nests for op in self.ops) and not any(
+            prod(loop.size for loop in nest.loops) for nest in self.nests.values()
+        )
+
+    @cached_property
+    def scatter(self) -> ScatterPlan | None:
+        """How the kernel adds at computed positions, if it does."""
+        return None if self.scratch else plan_scatter(self.ops)
+
+    @cached_property
+    def columns(self) -> ColumnPlan | None:
+        """How the kernel reduces columns, if it does."""
+        return None if self.inner <= _SHORT else self._plan(plan_columns)
+
+    @cached_property
+    def rows(self) -> RowPlan | None:
+        """How the kernel is a row program, if it is one."""
+        return self._plan(plan_rows)
+
+    def _plan(self, plan: Callable[..., _Plan | None]) -> _Plan | None:
+        others = [op for op in self.ops if op not in self.nests]
+        if not all(map(_is_number, others)):
+            return None
+        first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
+        results = set(list(self.kernel.entry_block.arguments)[first : first + count])
+        return plan(list(self.nests.values()), others, self.grid, results)
 
     @cached_property
     def _scratch_bytes(self) -> int:
@@ -127,7 +170,7 @@ class DeviceSchedule:
 
     def emit(self) -> LaunchShape:
         """The launch, at the insertion point; an empty grid is not launched at all."""
-        if not self.points:
+        if not self.points or self._is_empty:
             return LaunchShape(0, WARP)
         self.lane = widest_lane(list(self.nests.values()), self.grid) if self.by_points else None
         per_thread = self.lane.count if self.lane else 1
@@ -137,6 +180,8 @@ class DeviceSchedule:
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
+        elif plan := self.scatter or self.columns or self.rows:
+            blocks, threads = plan.blocks, plan.threads
         else:
             threads = min(_MOST_THREADS, _up(ceil(self.inner / 4), WARP))
             blocks = self.points
@@ -157,11 +202,18 @@ class DeviceSchedule:
                 self.shared.size = self.product.plan.shared_bytes
             elif self.by_points:
                 self._emit_points(place, workers)
+            elif self.scatter:
+                self._emit_scatter(place, self.scatter)
+            elif self.columns:
+                self._emit_columns(place, self.columns)
+            elif self.rows:
+                self._emit_rows(place, self.rows)
             else:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        return LaunchShape(blocks, threads, self.shared.size)
+        resident = self.product.plan.resident if self.product else 0
+        return LaunchShape(blocks, threads, self.shared.size, resident)
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
@@ -196,15 +248,61 @@ class DeviceSchedule:
         else:
             at_points()
 
+    def _emit_scatter(self, place: Place, plan: ScatterPlan) -> None:
+        flat = self._flat_buffers(self._private)
+        code = ScatterCode(plan, place)
+        for op in self.ops:
+            with op.location:
+                if op == plan.loop:
+                    code.add({})
+                else:
+                    code.elementwise(op, flat, {})
+
+    def _emit_rows(self, place: Place, plan: RowPlan) -> None:
+        flat = self._flat_buffers(lambda value: value)
+        code = RowCode(plan, place, self.grid, self.shared)
+        code.reserve(list(self.nests.values()))
+        mapping: dict[Any, Any] = {}
+        for op in self.ops:
+            with op.location:
+                if op in self.nests:
+                    buffers = [flat(mapping.get(v, v)) for v in op.operands]
+                    code.emit(self.nests[op], buffers, mapping)
+                else:
+                    clone_into(op, mapping)
+
+    def _emit_columns(self, place: Place, plan: ColumnPlan) -> None:
+        flat = self._flat_buffers(lambda value: value)
+        code = ColumnCode(plan, place, len(self.grid), self.shared)
+        code.reserve(list(self.nests.values()))
+        counters = split(code.column, self.grid)
+        mapping: dict[Any, Any] = {}
+
+        def emit(op: Any) -> None:
+            with op.location:
+                if op in self.nests:
+                    buffers = [flat(mapping.get(v, v)) for v in op.operands]
+                    code.emit(self.nests[op], buffers, counters, mapping)
+                else:
+                    clone_into(op, mapping)
+
+        last = self.ops.index(list(self.nests)[plan.shared_ops - 1])
+        for op in self.ops[: last + 1]:
+            emit(op)
+        with code.finish():
+            for op in self.ops[last + 1 :]:
+                emit(op)
+
     def _emit_block(self, place: Place) -> None:
         code = BlockCode(place, len(self.grid), self.shared)
         flat = self._flat_buffers(
-            lambda value: self.shared.allocate(self._room(value), value.type.element_type)
+            lambda value: self.shared.allocate(self._room(value), value.type.element_type),
+            self._private_arguments(),
         )
         code.reserve(list(self.nests.values()))
         counters = split(place.block, self.grid)
         mapping: dict[Any, Any] = {}
-        hazards = Hazards(self.kernel)
+        hazards = Hazards()
         for op in self.ops:
             if hazards.conflicts(op):
                 barrier()
@@ -225,9 +323,31 @@ class DeviceSchedule:
         kind = ir.MemRefType.get([self._room(value)], value.type.element_type)
         return memref.AllocaOp(kind, [], []).result
 
-    def _flat_buffers(self, make: Any) -> Any:
-        """What flattens operands: scratch becomes what `make` gives, at the top of the launch."""
-        made = {value: make(value) for value in self.scratch}
+    def _private_arguments(self) -> list[Any]:
+        """Arguments that nobody reads behind the kernel, and one block has for itself.
+
+        Those that fit stay in its shared memory, the small ones first.
+        """
+        if self.points > 1:
+            return []
+        first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
+        private = list(self.kernel.entry_block.arguments)[first + count :]
+        loads = [inner for op in self.ops for inner in every_op(op) if inner.name in _BY_INDEX]
+        touched = {buffer_root(value) for op in loads for value in op.operands}
+        left = _SHARED_LIMIT - self._scratch_bytes - _PARTIALS
+        found = []
+        for value in sorted(private, key=lambda value: nbytes(value.type)):
+            left -= nbytes(value.type) + 16
+            if value not in touched and left >= 0:
+                found.append(value)
+        return found
+
+    def _flat_buffers(self, make: Any, more: Sequence[Any] = ()) -> Any:
+        """What flattens operands: scratch becomes what `make` gives, at the top of the launch.
+
+        So does what is in `more`.
+        """
+        made = {value: make(value) for value in (*self.scratch, *more)}
         for op in self.ops:
             for value in op.operands:
                 if isinstance(value.type, ir.MemRefType) and buffer_root(value) not in made:

@@ -11,14 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nova.mlir.bindings import arith, ir, memref, scf, vector
-from nova.schedules.cuda.threads import element_bytes
+from nova.mlir.bindings import arith, ir, scf
+from nova.schedules.cuda.access import load_run, store_run, widest
 from nova.schedules.elements import Elements
 from nova.schedules.nest import Nest
-from nova.schedules.positions import advance, at, index, shifted
-
-ACCESS = 16
-"""Bytes that a thread loads or stores at once."""
+from nova.schedules.positions import advance, index, shifted
 
 
 @dataclass(frozen=True)
@@ -34,13 +31,13 @@ def widest_lane(nests: Sequence[Nest], grid: Sequence[int]) -> Lane | None:
     if not grid:
         return None
     loop = len(grid) - 1
-    widths = [
-        element_bytes(value.type.element_type)
+    kinds = [
+        value.type.element_type
         for nest in nests
         for value, stride in zip(nest.generic.op.operands, nest.loops[loop].strides, strict=True)
         if stride == 1 and isinstance(value.type, ir.MemRefType)
     ]
-    count = ACCESS // max(widths, default=ACCESS)
+    count = widest(kinds)
     if any(_has_own_memory(nest) for nest in nests):
         return None  # it reads at computed places: nothing of it is a vector
     return Lane(loop, count) if count > 1 and grid[loop] % count == 0 else None
@@ -120,8 +117,17 @@ class PointCode:
             outputs = self._outputs(elements, bases) if elements.generic.uses_output else None
             self._store(elements, self._apply(elements, bases, outputs, ivs), bases)
             return
-        totals = self._reduce(elements, reductions, bases, self._outputs(elements, bases), ivs)
-        self._store(elements, totals, bases)
+        self._store(elements, self._totals(elements, reductions, bases, ivs), bases)
+
+    def _totals(
+        self,
+        elements: Elements,
+        loops: list[int],
+        bases: list[Any],
+        ivs: list[dict[int, Any]],
+    ) -> list[list[Any]]:
+        """What the reductions make of what the outputs held: a list of points for each output."""
+        return self._reduce(elements, loops, bases, self._outputs(elements, bases), ivs)
 
     def _inside(
         self, nest: Nest, number: int, iv: Any, bases: list[Any], ivs: list[dict[int, Any]]
@@ -190,28 +196,21 @@ class PointCode:
         if known is not None:
             return known
         stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
-        if stride == 0:
-            return [elements.load(operand, base)] * self.count
-        if not self._is_vector(elements, operand):
-            return [elements.load(operand, shifted(base, k * stride)) for k in range(self.count)]
-        kind = ir.VectorType.get([self.count], buffer.type.element_type)
-        loaded = vector.load(kind, buffer, [at(base)], alignment=self._bytes(buffer))
-        return [elements.unpacked(operand, _extract(loaded, k)) for k in range(self.count)]
+        whole = self._is_vector(elements, operand)
+        found = load_run(buffer, base, self.count, stride, whole)
+        return [elements.unpacked(operand, value) for value in found]
 
     def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
         for k, points in enumerate(values):
             operand = elements.generic.num_inputs + k
-            buffer, base = elements.buffers[operand], bases[operand]
-            packed = [elements.packed(operand, v) for v in points]
-            stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
-            if self.lane and self._is_vector(elements, operand):
-                kind = ir.VectorType.get([self.count], buffer.type.element_type)
-                whole = vector.from_elements(kind, packed)
-                vector.store(whole, buffer, [at(base)], alignment=self._bytes(buffer))
-            else:
-                for i, value in enumerate(packed):
-                    memref.store(value, buffer, [shifted(base, i * stride)])
+            self._put(elements, operand, points, bases[operand])
             self._remember(elements, operand, points)
+
+    def _put(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
+        packed = [elements.packed(operand, v) for v in points]
+        stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
+        whole = self._is_vector(elements, operand)
+        store_run(packed, elements.buffers[operand], base, stride, whole)
 
     def _is_vector(self, elements: Elements, operand: int) -> bool:
         """Whether the thread's points of an operand are one aligned piece of memory."""
@@ -223,9 +222,6 @@ class PointCode:
         return nest.loops[lane.loop].strides[operand] == 1 and not any(
             step % self.count for step in (*steps, nest.offsets[operand])
         )
-
-    def _bytes(self, buffer: Any) -> int:
-        return min(ACCESS, self.count * element_bytes(buffer.type.element_type))
 
     # --- what is still in registers ---------------------------------------------------------------
 
@@ -261,7 +257,3 @@ def _begin(nest: Nest, counters: Sequence[Any]) -> list[Any]:
 
 def _grouped(values: list[Any], size: int) -> list[list[Any]]:
     return [values[i : i + size] for i in range(0, len(values), size)]
-
-
-def _extract(value: Any, k: int) -> Any:
-    return vector.extract(value, dynamic_position=[], static_position=[k])

@@ -12,8 +12,10 @@ from typing import Any
 
 from nova.mlir.bindings import vector
 from nova.schedules.cuda.points import Lane, PointCode
-from nova.schedules.cuda.products import Fragment, emit_product
-from nova.schedules.cuda.products_plan import Around, DeviceProduct, ProductPlan, plan_product
+from nova.schedules.cuda.products import emit_product
+from nova.schedules.cuda.products_choose import plan_product
+from nova.schedules.cuda.products_plan import Around, DeviceProduct, ProductPlan
+from nova.schedules.cuda.products_results import Fragment
 from nova.schedules.cuda.threads import Place
 from nova.schedules.nest import Nest
 from nova.schedules.positions import index

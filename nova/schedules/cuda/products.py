@@ -5,33 +5,29 @@ insertion point, inside of a `gpu.launch` with the plan's grid, block and shared
 schedule of kernels calls `emit_product`.
 
 Stages of both operands are copied into a ring of buffers in shared memory, some stages ahead of the
-one that is multiplied. Sums go through shared memory to those who finish them: neighbours in memory
-to neighbouring threads, some columns (a `Fragment`) at a time.
+one that is multiplied. `products_results.py` has what happens to the sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from nova.mlir.bindings import arith, ir, scf, vector
+from nova.mlir.bindings import arith, ir, scf
 from nova.schedules.cuda.instructions import (
-    GLOBAL,
-    SHARED,
     at,
     barrier,
     commit_copies,
     divide,
     global_base,
-    load,
     modulo,
     shared_base,
-    store,
     wait_for_copies,
 )
 from nova.schedules.cuda.products_plain import PlainCore
 from nova.schedules.cuda.products_plan import Operand, ProductPlan
+from nova.schedules.cuda.products_results import Core, Finish, Results
 from nova.schedules.cuda.products_staging import Stager
 from nova.schedules.cuda.products_tensor import TensorCore
 from nova.schedules.words import (
@@ -39,36 +35,13 @@ from nova.schedules.words import (
     Index,
     add,
     compare,
-    element_type,
     index,
-    loop,
     minimum,
     mul,
-    splat,
     sub,
-    vector_type,
 )
 
 _LESS = arith.CmpIPredicate.slt
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """Some results: `value` is a vector of the plan's width, or a number where that is one.
-
-    `row` and `column` are those of its first element in C; the others are in the same row, or with
-    `along_rows` in the same column. `around` are the positions of the loops around, 0 for those of k.
-    """
-
-    around: tuple[Index, ...]
-    row: ir.Value
-    column: ir.Value
-    value: ir.Value
-    along_rows: bool
-
-
-Finish = Callable[[Fragment], None]
-"""What to do with results, such as to add a bias and store them; called once, in a loop."""
 
 
 def emit_product(
@@ -88,31 +61,6 @@ def emit_product(
     _Block(plan, a, b, finish, block, thread).emit()
 
 
-def storing(plan: ProductPlan, c: ir.Value) -> Finish:
-    """A `Finish` that writes C, a flat buffer of the sums' type, or adds to it."""
-    spec, offset = plan.product.contraction, plan.product.offsets[2]
-    size = BITS[spec.acc_type] // 8
-    strides = spec.c_strides[::-1] if plan.swapped else spec.c_strides
-    aligned = all(s % plan.width == 0 for s in (max(strides), offset, *_steps_of(plan, 2)))
-    align = size * (plan.width if aligned else 1)
-
-    def finish(fragment: Fragment) -> None:
-        number = add(mul(fragment.row, strides[0]), mul(fragment.column, strides[1]))
-        for position, step in zip(fragment.around, _steps_of(plan, 2), strict=True):
-            number = add(number, mul(position, step))
-        address = at(global_base(c), mul(number, size), offset * size)
-        value = fragment.value
-        if spec.accumulate:
-            value = arith.addf(load(value.type, address, GLOBAL, align), value)
-        store(value, address, GLOBAL, align)
-
-    return finish
-
-
-def _steps_of(plan: ProductPlan, which: int) -> list[int]:
-    return [loop.strides[which] for loop in plan.product.around]
-
-
 @dataclass(frozen=True)
 class _Block:
     plan: ProductPlan
@@ -125,22 +73,31 @@ class _Block:
     def emit(self) -> None:
         plan, shape = self.plan, self.plan.shape
         tile, around = self._position()
-        first_row, first_column = mul(tile[0], shape.rows), mul(tile[1], shape.columns)
+        first = [
+            minimum(start, operand.size - size) if operand.shifted else start
+            for operand, start, size in zip(
+                (plan.left, plan.right),
+                (mul(tile[0], shape.rows), mul(tile[1], shape.columns)),
+                (shape.rows, shape.columns),
+                strict=True,
+            )
+        ]
         shared = shared_base()
         core = self._core()
         core.prepare()
         sums = core.zeros()
         stages = plan.stages_of_k * plan.product.outer_steps
         if stages:
-            left = self._stager(plan.left, self.a, 0, first_row, around)
-            right = self._stager(plan.right, self.b, 1, first_column, around)
-            sums = self._multiply(core, left, right, shared, stages)
+            left = self._stager(plan.left, self.a, 0, around)
+            right = self._stager(plan.right, self.b, 1, around)
+            sums = self._multiply(core, (left, right), first, shared, stages)
             # Who is still multiplying reads what the sums will overwrite.
             wait_for_copies(0)
             barrier()
-        self._collect(core, sums, shared)
+        results = Results(plan, shared, self.thread)
+        results.collect(core, sums)
         barrier()
-        self._finish_tile(shared, first_row, first_column, around)
+        results.finish(self.finish, tile, first, around)
 
     def _position(self) -> tuple[tuple[Index, Index], tuple[Index, ...]]:
         """The tile of this block, and the positions of the loops around.
@@ -169,33 +126,33 @@ class _Block:
             tile = add(first, arith.remui(within, high)), arith.divui(within, high)
         return tile, tuple(around)
 
-    def _core(self) -> TensorCore | PlainCore:
+    def _core(self) -> Core:
         plan, shape = self.plan, self.plan.shape
         lane, warp = modulo(self.thread, 32), divide(self.thread, 32)
         part = divide(warp, prod(shape.warps))
         at_rows = mul(modulo(divide(warp, shape.warps[1]), shape.warps[0]), shape.warp[0])
         at_columns = mul(modulo(warp, shape.warps[1]), shape.warp[1])
         kind = TensorCore if plan.kind == "tensor" else PlainCore
-        return kind(plan, index(lane), at_rows, at_columns, part)
+        return kind(plan.of_tiles, index(lane), at_rows, at_columns, part)
 
     def _stager(
-        self, operand: Operand, buffer: ir.Value, which: int, first: Index, around: Sequence[Index]
+        self, operand: Operand, buffer: ir.Value, which: int, around: Sequence[Index]
     ) -> Stager:
         plan = self.plan
         number: Index = plan.product.offsets[which]
-        for position, step in zip(around, _steps_of(plan, which), strict=True):
+        for position, step in zip(around, plan.steps_around(which), strict=True):
             number = add(number, mul(position, step))
         base = index(add(global_base(buffer), mul(number, BITS[operand.type] // 8)))
         element = "f32" if plan.element == "tf32" else plan.element
-        return Stager(operand, plan.shape.threads, self.thread, base, first, element)
+        return Stager(operand, plan.shape.threads, self.thread, base, element)
 
     # --- the loop over k ------------------------------------------------------------------------
 
     def _multiply(
         self,
-        core: TensorCore | PlainCore,
-        left: Stager,
-        right: Stager,
+        core: Core,
+        sides: tuple[Stager, Stager],
+        first: Sequence[Index],
         shared: ir.Value,
         stages: int,
     ) -> list[ir.Value]:
@@ -205,8 +162,9 @@ class _Block:
 
         def copy(number: Index, place: Index) -> None:
             k, extra = self._step(number)
-            left.copy(add(shared, place), k, extra[0])
-            right.copy(at(shared, place, plan.left.tile.nbytes), k, extra[1])
+            places = add(shared, place), at(shared, place, plan.left.tile.nbytes)
+            for side, to, start, further in zip(sides, places, first, extra, strict=True):
+                side.copy(to, start, k, further)
 
         for number in range(ahead):
             if number < stages:
@@ -250,52 +208,3 @@ class _Block:
                 nbytes = around_loop.strides[i] * BITS[operand.type] // 8
                 extra[i] = add(extra[i], mul(position, nbytes))
         return mul(inner, plan.shape.depth), extra
-
-    # --- results --------------------------------------------------------------------------------
-
-    def _collect(
-        self, core: TensorCore | PlainCore, sums: list[ir.Value], shared: ir.Value
-    ) -> None:
-        """Write the sums of all warps as tiles, one for each part of the steps."""
-        plan = self.plan
-        type_ = plan.product.contraction.acc_type
-        size = BITS[type_] // 8
-        base = add(shared, mul(core.part, plan.shape.rows * plan.pitch))
-        for row, column, values in core.parts(sums):
-            address = at(base, mul(row, plan.pitch), mul(column, size))
-            kind = vector_type(type_, len(values))
-            value = vector.from_elements(kind, values) if len(values) > 1 else values[0]
-            store(value, address, SHARED, size * len(values))
-
-    def _finish_tile(
-        self, shared: ir.Value, first_row: Index, first_column: Index, around: tuple[Index, ...]
-    ) -> None:
-        plan, shape, spec = self.plan, self.plan.shape, self.plan.product.contraction
-        size, per_row = BITS[spec.acc_type] // 8, shape.columns // plan.width
-        kind = element_type(spec.acc_type)
-        if plan.width > 1:
-            kind = vector_type(spec.acc_type, plan.width)
-        apart = shape.rows * plan.pitch
-        with loop(self.thread, shape.rows * per_row, shape.threads) as number:
-            row, column = divide(number, per_row), mul(modulo(number, per_row), plan.width)
-            at_row, at_column = add(first_row, row), add(first_column, column)
-            inside = None
-            for place, limit, whole in (
-                (at_row, spec.m, spec.m % shape.rows == 0),
-                (at_column, spec.n, spec.n % shape.columns == 0),
-            ):
-                if not whole:
-                    exists = compare(_LESS, place, limit)
-                    inside = exists if inside is None else arith.andi(inside, exists)
-            only = scf.IfOp(splat(ir.IntegerType.get_signless(1), 1) if inside is None else inside)
-            with ir.InsertionPoint(only.then_block):
-                start = at(shared, mul(row, plan.pitch), mul(column, size))
-                align = size * plan.width
-                value = load(kind, start, SHARED, align)
-                for part in range(1, shape.split):
-                    more = load(kind, at(start, part * apart), SHARED, align)
-                    value = arith.addf(value, more)
-                places = (at_column, at_row) if plan.swapped else (at_row, at_column)
-                rows_columns = [index(p) for p in places]
-                self.finish(Fragment(around, *rows_columns, value, plan.swapped))
-                scf.YieldOp([])

@@ -1,8 +1,8 @@
-"""How a matrix product runs on a GPU: pure arithmetic, no code.
+"""How a matrix product runs on a GPU, as records: pure arithmetic, no code.
 
-In: a `DeviceProduct` and the name of an architecture; out: a `ProductPlan`, from which
-`products.py` emits the code of one block, and which says the grid, the threads of a block and its
-shared memory. Called by the device schedule of kernels.
+In: a `DeviceProduct` and the shape of a tile; out: a `ProductPlan`, from which `products.py` emits
+the code of one block, and which says the grid, the threads of a block and its shared memory.
+`products_choose.py` makes plans, with the shape that it takes for the best.
 
 C is cut into tiles, one a block. Both operands pass by in stages of `depth` steps of k, through a
 ring of buffers in shared memory. Warps share the tile, and where there are few tiles also the steps
@@ -12,24 +12,15 @@ how the blocks run. Another road to the same result, such as Hopper's, is anothe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from nova.schedules.cuda.products_tiles import SharedTile
+from nova.schedules.cuda.products_tiles import SharedTile, TileProduct
 from nova.schedules.tiling import Contraction
 from nova.schedules.words import BITS
 
 TENSOR_TYPES = ("bf16", "f16", "tf32")
-
-_LIMITS = {
-    80: (108, 163),
-    86: (84, 99),
-    87: (16, 163),
-    89: (128, 99),
-    90: (132, 227),
-    100: (148, 227),
-}
-"""Capability -> multiprocessors, and KiB of shared memory that a block may have."""
 
 _GROUP = 8
 """Rows of tiles that are walked together, so that what they read stays in the L2 cache."""
@@ -74,6 +65,25 @@ class Operand:
     tile: SharedTile
     copied: int
     """Bytes of an asynchronous copy; 0 where elements pass through registers."""
+    may_shift: bool = True
+    """Whether tiles may begin anywhere."""
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last tile is not full."""
+        return self.size % self.tile.outer != 0
+
+    @property
+    def shifted(self) -> bool:
+        """Whether the last tile begins early enough to be full, and overlaps the one before.
+
+        Nothing then has to be asked when its rows are copied.
+        """
+        odd = (
+            not self.tile.along_k and self.copied and self.size * BITS[self.type] // 8 % self.copied
+        )
+        fits = self.size >= self.tile.outer and not odd
+        return self.may_shift and self.ragged and fits
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,8 @@ class Shape:
     """Blocks that a multiprocessor should have room for."""
     speed: float
     """Multiply-adds of a multiprocessor in a cycle when it has as many blocks as it wants."""
+    reach: int = 16
+    """Bytes of k that plain products read together."""
 
     @property
     def threads(self) -> int:
@@ -140,6 +152,30 @@ class ProductPlan:
         return self.shape.threads, 1, 1
 
     @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor shall hold: what the registers of a thread are limited by.
+
+        There are none to spare where copies are narrow or have to ask what exists, and in plain
+        products where both operands run along k, which are read in larger pieces.
+        """
+        sides = self.left, self.right
+        narrow = any(side.copied != 16 or side.steps % side.tile.depth for side in sides)
+        if narrow or (self.kind == "plain" and all(side.tile.along_k for side in sides)):
+            return max(1, self.shape.blocks - 1)
+        return self.shape.blocks
+
+    @property
+    def of_tiles(self) -> TileProduct:
+        """What is multiplied in a stage."""
+        shape = self.shape
+        tiles = self.left.tile, self.right.tile
+        return TileProduct(*tiles, self.element, shape.warps, shape.split, shape.reach)
+
+    def steps_around(self, which: int) -> list[int]:
+        """How far the loops around move in A, B or C."""
+        return [loop.strides[which] for loop in self.product.around]
+
+    @property
     def stages_of_k(self) -> int:
         """Stages of one point of the outer loops of k."""
         return -(-self.product.contraction.k // self.shape.depth)
@@ -159,55 +195,6 @@ class ProductPlan:
         return max(self.shape.stages * self.stage_bytes, sums)
 
 
-# Largest first; all are tried, and the cheapest taken. A warp of the plain kind has 4 x 8 threads.
-_TENSOR = (
-    Shape(128, 256, 64, (2, 4), 1, 4, 1, 1300),
-    Shape(128, 128, 64, (2, 2), 1, 3, 2, 1250),
-    Shape(64, 128, 64, (2, 2), 1, 3, 3, 950),
-    Shape(128, 64, 64, (2, 2), 1, 3, 3, 950),
-    Shape(64, 64, 64, (2, 2), 1, 3, 4, 700),
-    Shape(32, 64, 64, (1, 2), 2, 4, 4, 450),
-    Shape(32, 32, 128, (1, 1), 4, 3, 4, 300),
-    Shape(16, 64, 128, (1, 2), 2, 3, 4, 250),
-    Shape(16, 32, 128, (1, 1), 4, 3, 4, 180),
-)
-_PLAIN = (
-    Shape(128, 128, 16, (4, 2), 1, 3, 2, 115),
-    Shape(64, 128, 16, (2, 2), 1, 3, 4, 105),
-    Shape(128, 64, 16, (4, 1), 1, 3, 4, 105),
-    Shape(64, 64, 16, (4, 2), 1, 3, 4, 80),
-    Shape(32, 64, 32, (2, 2), 2, 3, 4, 70),
-    Shape(32, 32, 32, (2, 1), 4, 3, 4, 60),
-    Shape(16, 32, 64, (1, 1), 8, 3, 4, 50),
-    Shape(8, 32, 64, (1, 1), 8, 3, 4, 32),
-    Shape(4, 64, 64, (1, 1), 8, 3, 4, 24),
-)
-
-
-def plan_product(product: DeviceProduct, arch: str, *, tf32: bool = False) -> ProductPlan:
-    """The plan of a product for an architecture such as `sm_90a`; f32 is exact unless `tf32`."""
-    processors, shared = limits(arch)
-    swapped = product.contraction.c_strides[1] != 1 and product.contraction.c_strides[0] == 1
-    if swapped:
-        product = transposed(product)
-    spec = product.contraction
-    element = _element(spec, tf32)
-    kind = "tensor" if element in TENSOR_TYPES else "plain"
-    plans = [
-        plan
-        for shape in (_TENSOR if kind == "tensor" else _PLAIN)
-        if (plan := make_plan(product, kind, element, shape, swapped)).shared_bytes <= shared << 10
-    ]
-    return min(plans, key=lambda plan: _cycles(plan, processors))
-
-
-def limits(arch: str) -> tuple[int, int]:
-    """Multiprocessors of an architecture, and KiB of shared memory of a block."""
-    capability = int("".join(c for c in arch if c.isdigit()))
-    known = max((c for c in _LIMITS if c <= capability), default=80)
-    return _LIMITS[known]
-
-
 def make_plan(
     product: DeviceProduct, kind: str, element: str, shape: Shape, swapped: bool = False
 ) -> ProductPlan:
@@ -220,13 +207,11 @@ def make_plan(
         along_k = step == 1 or stride != 1
         # Single elements of tf32 are read where those of two bytes are transposed on the way.
         swizzled = 0 if kind == "plain" else 2 if element == "tf32" and not along_k else 1
-        tile = SharedTile(rows, shape.depth, size, along_k, swizzled)
-        # The direction that is walked a byte after the other, and all other distances.
-        inner = step if along_k else stride
-        others = [stride if along_k else step, product.offsets[which], *(o[which] for o in outer)]
-        unit = gcd(16, *(value * BITS[type_] // 8 for value in others))
-        fits = inner == 1 and type_ == ("f32" if element == "tf32" else element) and unit >= 4
-        return Operand(extent, spec.k, stride, step, type_, tile, unit if fits else 0)
+        padded = kind == "plain" and along_k
+        tile = SharedTile(rows, shape.depth, size, along_k, swizzled, padded)
+        others = product.offsets[which], *(o[which] for o in outer)
+        copied = copy_bytes(along_k, stride, step, type_, element, others)
+        return Operand(extent, spec.k, stride, step, type_, tile, copied)
 
     left = operand(0, spec.m, shape.rows, *_strides(spec.m, spec.k, *spec.a_strides), spec.a_type)
     (k_stride, n_stride) = spec.b_strides
@@ -236,6 +221,19 @@ def make_plan(
     width = gcd(widest, spec.n) if spec.c_strides[1] == 1 else 1
     plan = ProductPlan(kind, product, swapped, element, shape, left, right, width, 1)
     return replace(plan, group=min(_GROUP, max(1, plan.tiles[0])))
+
+
+def copy_bytes(
+    along_k: bool, stride: int, step: int, type_: str, element: str, others: Iterable[int]
+) -> int:
+    """How wide an operand of `type_` can be copied as `element`; 0 for not without registers.
+
+    `others` are distances from the start of its buffer that its rows may be at, besides `stride`.
+    """
+    inner, across = (step, stride) if along_k else (stride, step)
+    unit = gcd(16, *(value * BITS[type_] // 8 for value in (across, *others)))
+    fits = inner == 1 and type_ == ("f32" if element == "tf32" else element) and unit >= 4
+    return unit if fits else 0
 
 
 def transposed(product: DeviceProduct) -> DeviceProduct:
@@ -266,26 +264,3 @@ def _strides(size: int, steps: int, stride: int, step: int) -> tuple[int, int]:
     if size == 1 and step != 1:
         stride = 1
     return stride, step
-
-
-def _element(spec: Contraction, tf32: bool) -> str:
-    if spec.a_type == spec.b_type and spec.acc_type == "f32":
-        if spec.a_type in TENSOR_TYPES:
-            return spec.a_type
-        if tf32 and spec.a_type == "f32":
-            return "tf32"
-    return spec.acc_type
-
-
-def _cycles(plan: ProductPlan, processors: int) -> float:
-    """About what a product takes; what a block does besides, and how full the last wave is."""
-    shape = plan.shape
-    blocks = plan.blocks
-    work = shape.rows * shape.columns * plan.stages_of_k * shape.depth * plan.product.outer_steps
-    slots = processors * shape.blocks
-    # A wave that is not full leaves each of its blocks a larger part of the multiprocessor.
-    whole, rest = divmod(blocks, slots)
-    share = -(-rest // processors) / shape.blocks
-    alone = 0.5 + 0.5 * share if rest else 0.0
-    busy = work * shape.blocks / shape.speed * (2 if plan.element == "tf32" else 1)
-    return (whole + alone) * (busy + 1500)

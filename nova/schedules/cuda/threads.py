@@ -20,11 +20,15 @@ WARP = 32
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """How a kernel is launched: blocks, threads of a block, bytes of shared memory."""
+    """How a kernel is launched: blocks, threads of a block, bytes of shared memory.
+
+    `resident` is how many blocks a multiprocessor shall hold; 0 for as many as it happens to.
+    """
 
     blocks: int
     threads: int
     shared: int = 0
+    resident: int = 0
 
 
 @dataclass(frozen=True)
@@ -157,10 +161,31 @@ def _through_words(value: Any, move: Callable[[Any], Any]) -> Any:
     return moved if kind == plain else arith.bitcast(kind, moved)
 
 
+def ballot(condition: Any) -> Any:
+    """A word with a bit for each lane of the warp, all of which take part, where it holds."""
+    i32 = ir.IntegerType.get_signless(32)
+    everyone = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, -1)).result
+    return ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[i32],
+        operands=[everyone, condition],
+        attributes={
+            "intrin": ir.StringAttr.get("llvm.nvvm.vote.ballot.sync"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    ).results[0]
+
+
 def reduce_warp(values: Sequence[Any], combine: Combine) -> list[Any]:
     """Each of `values` combined over the lanes of a warp, in every lane."""
+    return reduce_lanes(values, combine, WARP)
+
+
+def reduce_lanes(values: Sequence[Any], combine: Combine, lanes: int) -> list[Any]:
+    """The same over groups of `lanes` neighbouring lanes, a power of two."""
     found = list(values)
-    distance = WARP // 2
+    distance = lanes // 2
     while distance:
         moved = [shuffle_xor(v, distance) for v in found]
         found = [combine(a, b) for a, b in zip(found, moved, strict=True)]

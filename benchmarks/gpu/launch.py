@@ -1,0 +1,98 @@
+"""A launch of one piece of device code, by itself: from its emitter to PTX.
+
+In: the types of a kernel's buffers and a function that emits its body; out: PTX, and which buffer
+each of the kernel's parameters is. Tests of device schedules and benchmarks of them use it; the
+compiler makes launches in `lower-device-kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nova.codegen.ptx import compile_ptx, device_ir
+from nova.mlir.bindings import arith, func, ir
+from nova.mlir.context import load_device_dialects, make_context
+from nova.mlir.gpu_bindings import gpu
+from nova.passes.base import run_pipeline
+from nova.passes.limit_registers import RESIDENT
+from nova.passes.pipelines import device_to_outlined, outlined_to_nvvm
+from nova.schedules.cuda.products import emit_product
+from nova.schedules.cuda.products_plan import ProductPlan
+from nova.schedules.cuda.products_results import storing
+from nova.schedules.tiling import Contraction
+from nova.schedules.words import element_type, index
+from nova.targets import parse_target
+
+KERNEL = "kernel_0_kernel"
+"""What the kernel is called in the PTX."""
+
+Body = Callable[[Sequence[ir.Value], ir.Value, ir.Value], None]
+"""Emits the code of a thread, given buffers, the number of its block, and its own in the block."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    type: str
+    size: int
+
+
+def launch_ptx(
+    buffers: Sequence[Buffer],
+    body: Body,
+    blocks: int,
+    threads: int,
+    shared: int,
+    *,
+    resident: int = 1,
+    arch: str = "sm_90a",
+) -> tuple[str, list[int]]:
+    """The PTX of a launch, and for each parameter of its kernel the number of a buffer."""
+    with make_context() as context, ir.Location.unknown():
+        load_device_dialects(context)
+        module = ir.Module.create()
+        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+        word = ir.IntegerType.get_signless(32)
+        kinds = [ir.MemRefType.get([b.size], element_type(b.type)) for b in buffers]
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp("kernel_0", ir.FunctionType.get(kinds, []), visibility="private")
+            function.attributes["nova.kernel"] = ir.UnitAttr.get()
+            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), resident)
+            function.attributes[RESIDENT] = number
+            with ir.InsertionPoint(function.add_entry_block()):
+                launch = gpu.LaunchOp(
+                    (index(blocks), index(1), index(1)),
+                    (index(threads), index(1), index(1)),
+                    dynamic_shared_memory_size=arith.constant(word, shared),
+                )
+                block = launch.regions[0].blocks[0]
+                arguments = list(function.entry_block.arguments)
+                with ir.InsertionPoint(block):
+                    body(arguments, block.arguments[0], block.arguments[3])
+                    gpu.TerminatorOp()
+                func.ReturnOp([])
+        module.operation.verify()
+        run_pipeline(module, device_to_outlined())
+        (made,) = (o for o in function.entry_block if o.operation.name == "gpu.launch_func")
+        given = list(made.operation.operands)[7:]
+        run_pipeline(module, outlined_to_nvvm())
+        ptx = compile_ptx(device_ir(module), parse_target(f"cuda:{arch}"))
+        return ptx, [arguments.index(value) for value in given]
+
+
+def product_ptx(
+    plan: ProductPlan, spec: Contraction, arch: str = "sm_90a"
+) -> tuple[str, list[int]]:
+    """The PTX of a product of whole matrices a and b that stores c."""
+    buffers = [
+        Buffer(spec.a_type, max(1, spec.m * spec.k)),
+        Buffer(spec.b_type, max(1, spec.k * spec.n)),
+        Buffer(spec.acc_type, max(1, spec.m * spec.n)),
+    ]
+
+    def body(given: Sequence[ir.Value], block: ir.Value, thread: ir.Value) -> None:
+        a, b, c = given
+        emit_product(plan, a, b, storing(plan, c), block=block, thread=thread)
+
+    shape = plan.grid[0], plan.block[0], plan.shared_bytes
+    return launch_ptx(buffers, body, *shape, resident=plan.resident, arch=arch)

@@ -1,0 +1,115 @@
+"""Training steps on a GPU: parameters, state and one batch stay on the device.
+
+The models, losses and updates are those of the CPU's workloads; what differs is where arrays are,
+and that no batch is loaded. What is compared are the losses of the first steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from gpu.contenders import Contender, torch_arrays
+
+STEPS = 3
+
+
+def training_contenders(name: str) -> list[Callable[[], Contender]]:
+    module = import_module(f"workloads.{name}")
+    given = module.arrays()
+    return [
+        lambda: _nova(module, given),
+        lambda: _torch(module, given, "eager"),
+        lambda: _torch(module, given, "CUDA graph"),
+        lambda: _torch(module, given, "torch.compile reduce-overhead"),
+        lambda: _jax(module, given),
+    ]
+
+
+def _steps(
+    name: str,
+    step: Callable[[], Any],
+    read: Callable[[Any], float],
+    wait: Callable[[], Any] = lambda: None,
+) -> Contender:
+    """A contender whose result is the losses of its first steps, taken when it is made."""
+    losses = np.array([read(step()) for _ in range(STEPS)], np.float32)
+    return Contender(name, step, lambda: [losses], wait)
+
+
+def _nova(module: Any, given: Any) -> Contender:
+    training = module.nova_training(given, target="cuda")
+    batch = torch_arrays(next(training.load()))
+    return _steps(
+        "Nova", lambda: training.program(*batch), lambda loss: float(np.asarray(loss.numpy()))
+    )
+
+
+def _torch(module: Any, given: Any, kind: str) -> Contender:
+    import torch
+
+    training = module.torch_training(given)
+    params = {
+        n: torch.from_numpy(np.array(a)).cuda().requires_grad_()
+        for n, a in training.weights.items()
+    }
+    optimizer = training.make(list(params.values()))
+    for group in optimizer.param_groups:
+        if "capturable" in group:
+            group["capturable"] = True
+    batch = [t.cuda() for t in next(training.load())]
+    loss_of = training.loss
+    if "compile" in kind:
+        loss_of = torch.compile(loss_of, mode="default")
+
+    def step() -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(params, *batch)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    if kind == "eager":
+        return _steps("torch", step, float)
+    first = [p.detach().clone() for p in params.values()]
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = step()
+    with torch.no_grad():
+        for param, value in zip(params.values(), first, strict=True):
+            param.copy_(value)
+        for state in optimizer.state.values():
+            for value in state.values():
+                value.zero_()
+
+    used = (step, batch, params, optimizer)  # the graph reads and writes their memory
+
+    def replay() -> Any:
+        assert used
+        graph.replay()
+        return kept
+
+    title = "torch in a CUDA graph" if "compile" not in kind else "torch.compile in a CUDA graph"
+    return _steps(title, replay, float)
+
+
+def _jax(module: Any, given: Any) -> Contender:
+    import jax
+
+    training = module.jax_training(given)
+    batch = [jax.device_put(a) for a in next(training.load())]
+    kept = [jax.tree.map(jax.device_put, training.first)]
+
+    def step() -> Any:
+        kept[0], loss = training.compiled(kept[0], *batch)
+        return loss
+
+    return _steps("jax.jit, donated", step, float, lambda: jax.block_until_ready(kept[0]))

@@ -1,0 +1,125 @@
+/* Devices: GPUs, or simulated ones, and the programs that run there.
+ *
+ *     nova_device_open(driver, 0, &device, &error);
+ *     nova_device_program_create(device, &source, &program, &error);
+ *     nova_device_program_run(program, arguments, outputs, NOVA_OWN_STREAM, &error);
+ *
+ * A fault of a kernel loses the device's context for the rest of the process: every later call gives
+ * NOVA_DEVICE_FAULT with the first reason. Nothing of the CPU is touched by that. */
+#ifndef NOVA_DEVICE_H
+#define NOVA_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nova/driver.h"
+#include "nova/error.h"
+#include "nova/file.h"
+#include "nova/status.h"
+#include "nova/tables.h"
+#include "nova/tensor.h"
+
+/* In place of a stream: one that Nova picks. Other values are the driver's streams, CUstream; NULL is
+ * CUDA's default stream. */
+#define NOVA_OWN_STREAM ((void *)UINTPTR_MAX)
+
+typedef struct nova_device nova_device;
+
+/* Opens the context of a device; the caller owns *device and closes it after all that was made of it.
+ * Opening costs a tenth of a second for a GPU: keep it. The driver must outlive it. Thread-safe. */
+nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **device,
+                             nova_error *error);
+void nova_device_close(nova_device *device);
+
+/* Owned by the device. Thread-safe. */
+const nova_device_info *nova_device_describe(const nova_device *device);
+int nova_device_ordinal(const nova_device *device);
+
+/* The stream that runs on arrays of Nova use. Owned by the device. Thread-safe. */
+void *nova_device_stream(const nova_device *device);
+
+/* Waits until all work of a stream has ended. Thread-safe. */
+nova_status nova_device_synchronize(nova_device *device, void *stream, nova_error *error);
+
+/* Has work that `later` is given from now on wait for all that `earlier` was given. Thread-safe. */
+nova_status nova_device_order(nova_device *device, void *earlier, void *later, nova_error *error);
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* A block of device memory from the device's pool, at least 256-byte aligned, with arbitrary contents. */
+typedef struct nova_device_block {
+    uint64_t address;
+    uint64_t size;  /* at least what was asked for */
+    void *stream;   /* the last one that used it */
+    struct nova_device_block *next;
+} nova_device_block;
+
+/* Takes a block for work of `stream`: an idle one, else fresh memory. When the device has none left, all
+ * idle blocks are freed, and it is tried once more. Thread-safe. */
+nova_status nova_device_take(nova_device *device, uint64_t size, void *stream,
+                             nova_device_block **block, nova_error *error);
+
+/* Gives a block back at once; whoever takes it next waits for the work that block->stream has by then.
+ * NULL is fine. Thread-safe. */
+void nova_device_give(nova_device *device, nova_device_block *block);
+
+/* What the pool holds: bytes that were given back, bytes in use, and how often the driver was asked. */
+typedef struct nova_device_usage {
+    uint64_t idle_bytes, used_bytes, allocations;
+} nova_device_usage;
+
+nova_device_usage nova_device_memory(nova_device *device);
+
+/* Frees all idle blocks. Thread-safe. */
+void nova_device_trim(nova_device *device);
+
+/* Copies between plain host memory and the device, when `stream` gets there; both have ended when it
+ * returns. Thread-safe. */
+nova_status nova_device_upload(nova_device *device, uint64_t to, const void *from, uint64_t size,
+                               void *stream, nova_error *error);
+nova_status nova_device_download(nova_device *device, void *to, uint64_t from, uint64_t size,
+                                 void *stream, nova_error *error);
+
+/* --- programs -------------------------------------------------------------------------------- */
+
+typedef struct nova_device_program nova_device_program;
+
+/* What a program is made of: checked tables whose kernels are all for a device, code for that device, and
+ * the values of the constants. All but the block behind the tables may go away afterwards. */
+typedef struct nova_device_source {
+    const nova_tables *tables;
+    const nova_device_code *code;
+    const void *constants;
+    uint64_t constants_size;
+    const nova_tensor_info *arguments; /* nbytes, donated and alias are looked at */
+    const nova_tensor_info *outputs;
+    size_t argument_count;
+    size_t output_count;
+} nova_device_source;
+
+/* Loads code and constants; the caller owns *program. Thread-safe. */
+nova_status nova_device_program_create(nova_device *device, const nova_device_source *source,
+                                       nova_device_program **program, nova_error *error);
+
+/* Waits for its runs first. NULL is fine. */
+void nova_device_program_destroy(nova_device_program *program);
+
+/* Runs once on `stream`. Values on the host are copied there and back, and the call then returns when
+ * results and donated arguments are in place; without any of those it returns as soon as all is
+ * enqueued, and values on the device must stay until the stream has come to its end. An output that is a
+ * donated argument is given as that argument, or as nothing. Thread-safe as long as no two runs write what
+ * the other uses. */
+nova_status nova_device_program_run(nova_device_program *program,
+                                    const nova_device_value *arguments,
+                                    const nova_device_value *outputs, void *stream,
+                                    nova_error *error);
+
+/* How its runs went, for tests and tools. */
+typedef struct nova_device_counts {
+    uint64_t runs, launches, graphs, graph_launches, graph_updates;
+} nova_device_counts;
+
+nova_device_counts nova_device_program_counts(nova_device_program *program);
+
+#endif

@@ -1,0 +1,531 @@
+/* The driver table over libcuda.so.1, which is found at run time: nothing of CUDA is needed to build. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nova/driver.h"
+#include "nova/file.h"
+
+/* Numbers of the driver's API that are looked at here; they never change. */
+enum {
+    OUT_OF_MEMORY = 2,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    NO_BINARY_FOR_GPU = 209,
+    INVALID_PTX = 218,
+    UNSUPPORTED_PTX_VERSION = 222,
+    NOT_FOUND = 500,
+};
+enum { ATTRIBUTE_MULTIPROCESSORS = 16, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
+enum { FUNCTION_MOST_DYNAMIC_SHARED = 8 };
+enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
+enum { STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2, HOST_PORTABLE = 1 };
+
+/* Older drivers lack what graphs need. */
+enum { LEAST_VERSION = 11040 };
+
+/* The parameters of a kernel node, in the layout that all versions since 10 take. */
+typedef struct {
+    void *function;
+    unsigned grid[3], block[3], shared;
+    void **parameters;
+    void **extra;
+} node_params;
+
+/* Name of a function of the driver, how it is called here, and its parameters. */
+#define FUNCTIONS(F)                                                                               \
+    F(cuInit, init, (unsigned))                                                                    \
+    F(cuDriverGetVersion, version, (int *))                                                        \
+    F(cuGetErrorName, error_name, (int, const char **))                                            \
+    F(cuGetErrorString, error_string, (int, const char **))                                        \
+    F(cuDeviceGetCount, device_count, (int *))                                                     \
+    F(cuDeviceGet, device_get, (int *, int))                                                       \
+    F(cuDeviceGetName, device_name, (char *, int, int))                                            \
+    F(cuDeviceGetAttribute, device_attribute, (int *, int, int))                                   \
+    F(cuDeviceTotalMem_v2, device_memory, (size_t *, int))                                         \
+    F(cuDevicePrimaryCtxRetain, context_retain, (void **, int))                                    \
+    F(cuDevicePrimaryCtxRelease_v2, context_release, (int))                                        \
+    F(cuCtxPushCurrent_v2, context_push, (void *))                                                 \
+    F(cuCtxPopCurrent_v2, context_pop, (void **))                                                  \
+    F(cuModuleLoadDataEx, module_load, (void **, const void *, unsigned, int *, void **))          \
+    F(cuModuleUnload, module_unload, (void *))                                                     \
+    F(cuModuleGetFunction, module_function, (void **, void *, const char *))                       \
+    F(cuFuncSetAttribute, function_set, (void *, int, int))                                        \
+    F(cuMemGetInfo_v2, memory_info, (size_t *, size_t *))                                          \
+    F(cuMemAlloc_v2, memory_take, (uint64_t *, size_t))                                            \
+    F(cuMemFree_v2, memory_free, (uint64_t))                                                       \
+    F(cuMemHostAlloc, pinned_take, (void **, size_t, unsigned))                                    \
+    F(cuMemFreeHost, pinned_free, (void *))                                                        \
+    F(cuMemcpyHtoDAsync_v2, copy_in, (uint64_t, const void *, size_t, void *))                     \
+    F(cuMemcpyDtoHAsync_v2, copy_out, (void *, uint64_t, size_t, void *))                          \
+    F(cuMemcpyDtoDAsync_v2, copy_within, (uint64_t, uint64_t, size_t, void *))                     \
+    F(cuStreamCreate, stream_create, (void **, unsigned))                                          \
+    F(cuStreamDestroy_v2, stream_destroy, (void *))                                                \
+    F(cuStreamSynchronize, stream_synchronize, (void *))                                           \
+    F(cuStreamWaitEvent, stream_wait, (void *, void *, unsigned))                                  \
+    F(cuEventCreate, event_create, (void **, unsigned))                                            \
+    F(cuEventDestroy_v2, event_destroy, (void *))                                                  \
+    F(cuEventRecord, event_record, (void *, void *))                                               \
+    F(cuEventSynchronize, event_synchronize, (void *))                                             \
+    F(cuEventElapsedTime, event_elapsed, (float *, void *, void *))                                \
+    F(cuLaunchKernel, launch,                                                                      \
+      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,       \
+       void **, void **))                                                                          \
+    F(cuGraphCreate, graph_create, (void **, unsigned))                                            \
+    F(cuGraphDestroy, graph_destroy, (void *))                                                     \
+    F(cuGraphAddKernelNode, graph_add,                                                             \
+      (void **, void *, void *const *, size_t, const node_params *))                               \
+    F(cuGraphInstantiateWithFlags, graph_instantiate, (void **, void *, unsigned long long))       \
+    F(cuGraphExecDestroy, exec_destroy, (void *))                                                  \
+    F(cuGraphExecKernelNodeSetParams, exec_set, (void *, void *, const node_params *))             \
+    F(cuGraphLaunch, graph_launch, (void *, void *))
+
+#define MEMBER(symbol, name, parameters) int(*name) parameters;
+typedef struct {
+    nova_driver driver; /* first: callers have a pointer to it */
+    FUNCTIONS(MEMBER)
+} cuda;
+
+/* Nodes of one chain, made runnable. */
+typedef struct {
+    void *graph, *exec;
+    void *nodes[];
+} chain;
+
+static cuda *of(nova_driver *driver)
+{
+    return (cuda *)driver;
+}
+
+/* --- what numbers mean ------------------------------------------------------------------------ */
+
+static nova_status classify(nova_driver *driver, int result)
+{
+    (void)driver;
+    switch (result) {
+    case OUT_OF_MEMORY:
+        return NOVA_DEVICE_MEMORY;
+    case NO_DEVICE:
+    case INVALID_DEVICE:
+        return NOVA_WRONG_DEVICE;
+    case NO_BINARY_FOR_GPU:
+        return NOVA_UNSUPPORTED;
+    case INVALID_IMAGE:
+    case INVALID_PTX:
+    case UNSUPPORTED_PTX_VERSION:
+    case NOT_FOUND:
+        return NOVA_DEVICE_CODE;
+    }
+    /* 214 is memory that cannot be corrected; 700 and on are kernels that broke a rule, but for the
+     * few that only say what is already so. After those no call of the context succeeds. */
+    enum { LOST = 214, FIRST = 700, LAST = 720, RESOURCES = 701, PEER_ON = 704, PEER_OFF = 705 };
+    enum { ACTIVE = 708, PEERS = 711, PINNED = 712, NOT_PINNED = 713 };
+    bool harmless = result == RESOURCES || result == PEER_ON || result == PEER_OFF ||
+                    result == ACTIVE || result == PEERS || result == PINNED ||
+                    result == NOT_PINNED;
+    if (result == LOST || (result >= FIRST && result < LAST && !harmless))
+        return NOVA_DEVICE_FAULT;
+    return NOVA_DEVICE_CALL;
+}
+
+static void explain(nova_driver *driver, int result, char *text, size_t size)
+{
+    const char *name = NULL, *words = NULL;
+    (void)of(driver)->error_name(result, &name);
+    (void)of(driver)->error_string(result, &words);
+    if (name == NULL || words == NULL)
+        (void)snprintf(text, size, "error %d of the CUDA driver", result);
+    else
+        (void)snprintf(text, size, "%s (%s)", words, name);
+}
+
+/* --- devices and contexts --------------------------------------------------------------------- */
+
+static int count(nova_driver *driver, int *number)
+{
+    int result = of(driver)->device_count(number);
+    if (result == NO_DEVICE) {
+        *number = 0;
+        return 0;
+    }
+    return result;
+}
+
+static int describe(nova_driver *driver, int ordinal, nova_device_info *info)
+{
+    const cuda *c = of(driver);
+    *info = (nova_device_info){0};
+    int device;
+    size_t memory = 0;
+    int result = c->device_get(&device, ordinal);
+    if (result == 0)
+        result = c->device_name(info->name, sizeof info->name, device);
+    if (result == 0)
+        result = c->device_attribute(&info->major, ATTRIBUTE_MAJOR, device);
+    if (result == 0)
+        result = c->device_attribute(&info->minor, ATTRIBUTE_MINOR, device);
+    if (result == 0)
+        result = c->device_attribute(&info->multiprocessors, ATTRIBUTE_MULTIPROCESSORS, device);
+    if (result == 0)
+        result = c->device_memory(&memory, device);
+    info->memory = memory;
+    return result;
+}
+
+static int memory_left(nova_driver *driver, uint64_t *bytes)
+{
+    size_t left = 0, all;
+    int result = of(driver)->memory_info(&left, &all);
+    *bytes = left;
+    return result;
+}
+
+static int context_open(nova_driver *driver, int ordinal, void **context)
+{
+    int device;
+    int result = of(driver)->device_get(&device, ordinal);
+    return result != 0 ? result : of(driver)->context_retain(context, device);
+}
+
+static void context_close(nova_driver *driver, int ordinal, void *context)
+{
+    (void)context;
+    int device;
+    if (of(driver)->device_get(&device, ordinal) == 0)
+        (void)of(driver)->context_release(device);
+}
+
+static int enter(nova_driver *driver, void *context)
+{
+    return of(driver)->context_push(context);
+}
+
+static void leave(nova_driver *driver)
+{
+    void *context;
+    (void)of(driver)->context_pop(&context);
+}
+
+/* --- code ------------------------------------------------------------------------------------- */
+
+static int module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
+                       char *log, size_t log_size, void **module)
+{
+    int options[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE};
+    void *values[] = {log, (void *)(uintptr_t)log_size};
+    *log = '\0';
+    char *text = NULL;
+    if (kind == NOVA_PTX) { /* the driver looks for the end of the text */
+        text = malloc(size + 1);
+        if (text == NULL)
+            return OUT_OF_MEMORY;
+        memcpy(text, image, size);
+        text[size] = '\0';
+        image = text;
+    }
+    int result = of(driver)->module_load(module, image, 2, options, values);
+    log[log_size - 1] = '\0';
+    free(text);
+    return result;
+}
+
+static void module_unload(nova_driver *driver, void *module)
+{
+    (void)of(driver)->module_unload(module);
+}
+
+static int function_find(nova_driver *driver, void *module, const char *name, void **function)
+{
+    return of(driver)->module_function(function, module, name);
+}
+
+static int function_allow_shared(nova_driver *driver, void *function, uint32_t bytes)
+{
+    return of(driver)->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED, (int)bytes);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static int memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
+{
+    return of(driver)->memory_take(address, size);
+}
+
+static void memory_free(nova_driver *driver, uint64_t address)
+{
+    (void)of(driver)->memory_free(address);
+}
+
+static int pinned_take(nova_driver *driver, uint64_t size, void **memory)
+{
+    return of(driver)->pinned_take(memory, size, HOST_PORTABLE);
+}
+
+static void pinned_free(nova_driver *driver, void *memory)
+{
+    (void)of(driver)->pinned_free(memory);
+}
+
+static int copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size, void *stream)
+{
+    return of(driver)->copy_in(to, from, size, stream);
+}
+
+static int copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream)
+{
+    return of(driver)->copy_out(to, from, size, stream);
+}
+
+static int copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size,
+                       void *stream)
+{
+    return of(driver)->copy_within(to, from, size, stream);
+}
+
+/* --- streams and events ----------------------------------------------------------------------- */
+
+static int stream_create(nova_driver *driver, void **stream)
+{
+    return of(driver)->stream_create(stream, STREAM_NON_BLOCKING);
+}
+
+static void stream_destroy(nova_driver *driver, void *stream)
+{
+    (void)of(driver)->stream_destroy(stream);
+}
+
+static int stream_synchronize(nova_driver *driver, void *stream)
+{
+    return of(driver)->stream_synchronize(stream);
+}
+
+static int stream_wait(nova_driver *driver, void *stream, void *event)
+{
+    return of(driver)->stream_wait(stream, event, 0);
+}
+
+static int event_create(nova_driver *driver, bool timed, void **event)
+{
+    return of(driver)->event_create(event, timed ? 0 : EVENT_DISABLE_TIMING);
+}
+
+static void event_destroy(nova_driver *driver, void *event)
+{
+    (void)of(driver)->event_destroy(event);
+}
+
+static int event_record(nova_driver *driver, void *event, void *stream)
+{
+    return of(driver)->event_record(event, stream);
+}
+
+static int event_synchronize(nova_driver *driver, void *event)
+{
+    return of(driver)->event_synchronize(event);
+}
+
+static int event_elapsed(nova_driver *driver, void *from, void *to, float *milliseconds)
+{
+    return of(driver)->event_elapsed(milliseconds, from, to);
+}
+
+/* --- launches --------------------------------------------------------------------------------- */
+
+/* The list by which a launch names one buffer that holds all of its parameters. */
+typedef struct {
+    size_t size;
+    void *list[5];
+} packed;
+
+static void pack(packed *out, const nova_kernel_call *call)
+{
+    enum { BUFFER_POINTER = 1, BUFFER_SIZE = 2 };
+    out->size = call->argument_count * sizeof *call->arguments;
+    out->list[0] = (void *)(uintptr_t)BUFFER_POINTER;
+    out->list[1] = (void *)(uintptr_t)call->arguments;
+    out->list[2] = (void *)(uintptr_t)BUFFER_SIZE;
+    out->list[3] = &out->size;
+    out->list[4] = NULL;
+}
+
+static int launch(nova_driver *driver, const nova_kernel_call *call, void *stream)
+{
+    packed extra;
+    pack(&extra, call);
+    const nova_device_launch *shape = call->shape;
+    return of(driver)->launch(call->function, shape->grid[0], shape->grid[1], shape->grid[2],
+                              shape->block[0], shape->block[1], shape->block[2], shape->shared,
+                              stream, NULL, extra.list);
+}
+
+static node_params params_of(const nova_kernel_call *call, packed *extra)
+{
+    pack(extra, call);
+    node_params params = {.function = call->function, .shared = call->shape->shared,
+                          .extra = extra->list};
+    memcpy(params.grid, call->shape->grid, sizeof params.grid);
+    memcpy(params.block, call->shape->block, sizeof params.block);
+    return params;
+}
+
+static void graph_destroy(nova_driver *driver, void *graph)
+{
+    chain *made = graph;
+    if (made->exec != NULL)
+        (void)of(driver)->exec_destroy(made->exec);
+    if (made->graph != NULL)
+        (void)of(driver)->graph_destroy(made->graph);
+    free(made);
+}
+
+static int graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
+                        void **graph)
+{
+    chain *made = calloc(1, sizeof *made + number * sizeof made->nodes[0]);
+    if (made == NULL)
+        return OUT_OF_MEMORY;
+    int result = of(driver)->graph_create(&made->graph, 0);
+    for (uint32_t i = 0; result == 0 && i < number; i++) {
+        packed extra;
+        node_params params = params_of(&calls[i], &extra);
+        result = of(driver)->graph_add(&made->nodes[i], made->graph,
+                                       i > 0 ? &made->nodes[i - 1] : NULL, i > 0, &params);
+    }
+    if (result == 0)
+        result = of(driver)->graph_instantiate(&made->exec, made->graph, 0);
+    if (result != 0) {
+        graph_destroy(driver, made);
+        return result;
+    }
+    *graph = made;
+    return 0;
+}
+
+static int graph_update(nova_driver *driver, void *graph, uint32_t index,
+                        const nova_kernel_call *call)
+{
+    chain *made = graph;
+    packed extra;
+    node_params params = params_of(call, &extra);
+    return of(driver)->exec_set(made->exec, made->nodes[index], &params);
+}
+
+static int graph_launch(nova_driver *driver, void *graph, void *stream)
+{
+    return of(driver)->graph_launch(((chain *)graph)->exec, stream);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static const nova_driver TABLE = {
+    .name = "cuda",
+    .classify = classify,
+    .explain = explain,
+    .count = count,
+    .describe = describe,
+    .memory_left = memory_left,
+    .context_open = context_open,
+    .context_close = context_close,
+    .enter = enter,
+    .leave = leave,
+    .module_load = module_load,
+    .module_unload = module_unload,
+    .function_find = function_find,
+    .function_allow_shared = function_allow_shared,
+    .memory_take = memory_take,
+    .memory_free = memory_free,
+    .pinned_take = pinned_take,
+    .pinned_free = pinned_free,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .stream_wait = stream_wait,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_synchronize = event_synchronize,
+    .event_elapsed = event_elapsed,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .copy_within = copy_within,
+    .launch = launch,
+    .graph_create = graph_create,
+    .graph_destroy = graph_destroy,
+    .graph_update = graph_update,
+    .graph_launch = graph_launch,
+};
+
+static nova_status find_functions(cuda *c, void *library, nova_error *error)
+{
+    static const char *const names[] = {
+#define NAME(symbol, name, parameters) #symbol,
+        FUNCTIONS(NAME)
+    };
+    enum { COUNT = sizeof names / sizeof *names };
+    void *found[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        found[i] = dlsym(library, names[i]);
+        if (found[i] == NULL)
+            return nova_fail(error, NOVA_NO_DRIVER, "", "the CUDA driver has no %s: it is too old",
+                             names[i]);
+    }
+    size_t i = 0;
+    /* ISO C has no cast between the two kinds of pointers. */
+#define KEEP(symbol, name, parameters) memcpy(&c->name, &found[i++], sizeof c->name);
+    FUNCTIONS(KEEP)
+    return NOVA_OK;
+}
+
+static nova_status start(cuda *c, nova_error *error)
+{
+    int version = 0;
+    int result = c->init(0);
+    if (result == 0)
+        result = c->version(&version);
+    if (result == NO_DEVICE)
+        return nova_fail(error, NOVA_NO_DRIVER, "", "the CUDA driver is there, but no GPU");
+    if (result != 0) {
+        char text[256];
+        explain(&c->driver, result, text, sizeof text);
+        return nova_fail(error, NOVA_NO_DRIVER, "", "the CUDA driver does not start: %s", text);
+    }
+    if (version < LEAST_VERSION)
+        return nova_fail(error, NOVA_NO_DRIVER, "",
+                         "the CUDA driver is of version %d.%d, and %d.%d is the oldest that Nova "
+                         "knows", version / 1000, version % 1000 / 10, LEAST_VERSION / 1000,
+                         LEAST_VERSION % 1000 / 10);
+    return NOVA_OK;
+}
+
+nova_status nova_cuda_open(const char *path, nova_driver **driver, nova_error *error)
+{
+    if (driver == NULL)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no place for the driver");
+    /* Never closed: what it has started in this process cannot be undone. */
+    void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        const char *why = dlerror();
+        return nova_fail(error, NOVA_NO_DRIVER, "", "there is no CUDA driver: %s",
+                         why != NULL ? why : "libcuda.so.1 is not there");
+    }
+    cuda *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the driver");
+    made->driver = TABLE;
+    nova_status status = find_functions(made, library, error);
+    if (status == NOVA_OK)
+        status = start(made, error);
+    if (status != NOVA_OK) {
+        free(made);
+        return status;
+    }
+    *driver = &made->driver;
+    return NOVA_OK;
+}
+
+void nova_cuda_close(nova_driver *driver)
+{
+    free(driver);
+}

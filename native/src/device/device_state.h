@@ -1,0 +1,136 @@
+/* What the files of the device runtime share; nobody else includes this. */
+#ifndef NOVA_DEVICE_STATE_H
+#define NOVA_DEVICE_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "nova/device.h"
+
+/* Blocks come in sizes of a quarter of a power of two, from 256 bytes on. */
+enum { NOVA_DEVICE_ALIGNMENT = 256, NOVA_DEVICE_CLASSES = 160, NOVA_IDLE_EVENTS = 32 };
+
+/* Two halves of pinned memory, through which large arrays go: while the device copies one, the CPU fills
+ * the other. */
+enum { NOVA_STAGE_HALVES = 2 };
+#define NOVA_STAGE_BYTES (UINT64_C(4) << 20)
+
+typedef struct nova_stage {
+    char *memory[NOVA_STAGE_HALVES];
+    void *copied[NOVA_STAGE_HALVES]; /* events: the device is done with that half */
+    bool is_busy[NOVA_STAGE_HALVES]; /* whether the event was recorded and not waited for */
+    unsigned turn;
+    struct nova_stage *next;
+} nova_stage;
+
+struct nova_device {
+    nova_driver *driver;
+    int ordinal;
+    void *context;
+    nova_device_info info;
+    void *stream;               /* of runs on arrays of Nova */
+    void *in, *out;             /* streams of large copies */
+    nova_device_block *nothing; /* what arrays without elements point to */
+    atomic_bool is_lost;
+    pthread_mutex_t mutex; /* guards all below */
+    char lost_why[448];
+    nova_device_block *idle[NOVA_DEVICE_CLASSES];
+    nova_device_usage usage;
+    void *events[NOVA_IDLE_EVENTS];
+    unsigned event_count;
+    nova_stage *stages;
+};
+
+/* --- device.c --------------------------------------------------------------------------------- */
+
+/* Makes the device's context that of the calling thread until nova_device_leave; fails for one that is
+ * lost. All functions below are called in between. */
+nova_status nova_device_enter(nova_device *device, nova_error *error);
+void nova_device_leave(nova_device *device);
+
+/* NOVA_OK for 0, else the status of the driver's number with `what` could not be done. A fault marks the
+ * device as lost. */
+nova_status nova_device_check(nova_device *device, int result, const char *what, nova_error *error);
+
+/* nova_device_order, inside of enter and leave. */
+nova_status nova_device_order_inside(nova_device *device, void *earlier, void *later,
+                                     nova_error *error);
+
+/* --- device_memory.c -------------------------------------------------------------------------- */
+
+nova_status nova_device_take_inside(nova_device *device, uint64_t size, void *stream,
+                                    nova_device_block **block, nova_error *error);
+void nova_device_trim_inside(nova_device *device);
+
+/* Pinned memory, with the same second try when there is none. */
+nova_status nova_device_pin(nova_device *device, uint64_t size, void **memory, nova_error *error);
+
+/* --- device_copy.c ---------------------------------------------------------------------------- */
+
+nova_status nova_stage_take(nova_device *device, nova_stage **stage, nova_error *error);
+void nova_stage_give(nova_device *device, nova_stage *stage);
+void nova_stage_destroy(nova_device *device, nova_stage *stage);
+
+/* Copies by way of a stage. `in` returns when `from` has been read and all is enqueued, `out` when `to`
+ * has been written. */
+nova_status nova_stage_in(nova_device *device, nova_stage *stage, uint64_t to, const void *from,
+                          uint64_t size, void *stream, nova_error *error);
+nova_status nova_stage_out(nova_device *device, nova_stage *stage, void *to, uint64_t from,
+                           uint64_t size, void *stream, nova_error *error);
+
+/* --- device_program.c ------------------------------------------------------------------------- */
+
+/* Launches of one set of pointers that the driver runs at once. */
+typedef struct {
+    void *graph;
+    uint64_t *slots;    /* of arguments, outputs and workspace: what the pointers were made from */
+    uint64_t *pointers; /* one for each operand of the tables */
+    uint64_t used;      /* number of the run that used it last */
+} nova_device_graph;
+
+enum { NOVA_DEVICE_GRAPHS = 4 };
+
+/* What a run needs, reused from run to run. */
+typedef struct nova_device_execution {
+    struct nova_device_execution *next;
+    void *stream;                 /* its own, for runs that name none */
+    void *last;                   /* stream of its last run */
+    nova_device_block *workspace; /* NULL when none is needed */
+    nova_device_block *home;      /* copies of what is on the host, or not aligned */
+    char *pinned;                 /* as large, where that is not much */
+    uint64_t pinned_size;
+    void *copied;       /* event: the device has read the pinned memory */
+    bool pinned_is_busy;
+    uint64_t runs;
+    uint64_t *slots;
+    uint64_t *pointers;
+    uint64_t *homes;           /* places of arguments and outputs in `home`, or UINT64_MAX */
+    nova_kernel_call *calls;   /* one for each launch that does anything */
+    nova_device_range *ranges; /* one for each operand, when the driver looks at them */
+    unsigned graph_count;
+    nova_device_graph graphs[NOVA_DEVICE_GRAPHS];
+} nova_device_execution;
+
+struct nova_device_program {
+    nova_device *device;
+    nova_tables tables; /* pointers into the caller's block */
+    void *module;
+    void **functions;   /* one a kernel */
+    uint32_t *launches; /* those that do anything */
+    uint32_t launch_count;
+    nova_device_block *constants;
+    int64_t *nbytes; /* of arguments, then outputs */
+    int32_t *alias;  /* of outputs: the donated argument, or -1 */
+    bool *donated;   /* of arguments */
+    size_t argument_count, output_count;
+    pthread_mutex_t mutex; /* guards the two below */
+    nova_device_execution *idle;
+    nova_device_counts counts;
+};
+
+nova_status nova_device_execution_take(nova_device_program *program,
+                                       nova_device_execution **execution, nova_error *error);
+void nova_device_execution_give(nova_device_program *program, nova_device_execution *execution,
+                                const nova_device_counts *counts);
+
+#endif

@@ -1,0 +1,220 @@
+"""Arguments of programs for a device: arrays that are there already are used where they are.
+
+`make_device_converter` gives what the native call path asks about everything that is neither a
+plain numpy array nor a `DeviceArray` of the right kind. Arrays of other libraries on the same
+device are seen through a `DeviceArray` without a copy: those of torch on torch's current stream,
+others after their library has put its work before Nova's stream. Arrays on the host are copied.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from nova import _native
+from nova.artifact.format import TensorSpec
+from nova.dtypes import dtype
+from nova.errors import (
+    ArgumentDTypeError,
+    ArgumentShapeError,
+    ArgumentTypeError,
+    DeviceError,
+    DonationError,
+    NovaError,
+    OutputError,
+)
+from nova.graph.location import user_location
+from nova.runtime.arrays import make_converter, title_of
+
+_CUDA = 2
+_CUDA_KINDS = (_CUDA, 13)  # DLPack: CUDA, and CUDA's managed memory
+# DLPack's (code, bits) of the types that Nova has.
+_TYPES = {
+    (2, 64): np.dtype("f8"),
+    (2, 32): np.dtype("f4"),
+    (2, 16): np.dtype("f2"),
+    (4, 16): np.dtype(bfloat16),
+    (0, 64): np.dtype("i8"),
+    (0, 32): np.dtype("i4"),
+    (0, 8): np.dtype("i1"),
+    (1, 8): np.dtype("u1"),
+    (6, 8): np.dtype("?"),
+}
+
+
+def make_device_converter(
+    args: Sequence[TensorSpec], outputs: Sequence[TensorSpec], device: _native.Device
+) -> Callable[[int, Any, bool], Any]:
+    """The slow path of the arguments of a program for `device`."""
+    on_host = make_converter(args, outputs)
+
+    def convert(index: int, value: Any, is_output: bool) -> Any:
+        if index < 0 or not _is_on_device(value):
+            return on_host(index, value, is_output)
+        spec = (outputs if is_output else args)[index]
+        try:
+            return _take(spec, value, device, is_output)
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
+
+    return convert
+
+
+def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and element type of an array that a GPU holds; None for what is elsewhere."""
+    if isinstance(value, _native.DeviceArray):
+        return value.shape, value.dtype
+    if not _is_on_device(value):
+        return None
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        shape = tuple(value.shape)
+        found = _TYPES.get(_torch_type(str(value.dtype).removeprefix("torch.")))
+    elif hasattr(value, "__cuda_array_interface__"):
+        interface = value.__cuda_array_interface__
+        shape, found = tuple(interface["shape"]), np.dtype(interface["typestr"])
+    else:
+        _, _, shape, code, bits, _ = _native.read_dlpack(value.__dlpack__())
+        found = _TYPES.get((code, bits))
+    if found is None or found not in _TYPES.values():
+        raise ArgumentTypeError(
+            f"a {type(value).__name__} on a device is of a type that Nova does not have",
+            hint="cast it first",
+        )
+    return shape, found
+
+
+def _is_on_device(value: Any) -> bool:
+    """Whether a GPU holds it; what says neither is left to the host's conversion."""
+    if isinstance(value, _native.DeviceArray):
+        return True
+    try:
+        kind, _ = value.__dlpack_device__()
+    except (AttributeError, TypeError, ValueError, BufferError, RuntimeError):
+        return hasattr(value, "__cuda_array_interface__")
+    return int(kind) in _CUDA_KINDS
+
+
+def _take(
+    spec: TensorSpec, value: Any, device: _native.Device, is_output: bool
+) -> _native.DeviceArray:
+    """`value` as an array that the program can use, or the error that says why not."""
+    title = f"out array for {spec.name!r}" if is_output else title_of(spec)
+    array = value if isinstance(value, _native.DeviceArray) else _view(value, device, title)
+    if array.native_device is not device:
+        raise DeviceError(
+            f"{title} is on {array.device}, the program runs on {device.name}",
+            hint="all arguments must be on one device: copy it through the host with .numpy()",
+        )
+    wanted = dtype(spec.dtype)
+    kind: type[NovaError]
+    if array.dtype != wanted.numpy:
+        kind = OutputError if is_output else ArgumentDTypeError
+        raise kind(
+            f"{title} has type {array.dtype}, the program was compiled for {spec.dtype}",
+            hint="cast it, or compile for its type",
+        )
+    if array.shape != tuple(spec.shape):
+        kind = OutputError if is_output else ArgumentShapeError
+        raise kind(
+            f"{title} has shape {array.shape}, the program was compiled for {tuple(spec.shape)}",
+            hint="compile again for this shape, or use nova.jit, which does it by itself",
+        )
+    if is_output and array is value:
+        raise OutputError(
+            f"{title} shares memory with an argument or another output",
+            hint="pass separate arrays",
+        )
+    return array
+
+
+def _view(value: Any, device: _native.Device, title: str) -> _native.DeviceArray:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _torch_view(value, torch, device, title)
+    if hasattr(value, "__dlpack__"):
+        capsule = value.__dlpack__(stream=device.stream)
+        address, number, shape, code, bits, dense = _native.read_dlpack(capsule)
+        found = _TYPES.get((code, bits))
+        owner: Any = (value, capsule)
+    else:
+        address, number, shape, found, dense = _read_interface(value, device)
+        owner = value
+    _check(device, number, found, dense, title, type(value).__name__)
+    assert found is not None
+    # Its library may write there as soon as the run has been started, so the run is waited for.
+    return _native.DeviceArray.view(device, address, shape, found, device.stream, owner, True)
+
+
+def _torch_view(tensor: Any, torch: Any, device: _native.Device, title: str) -> _native.DeviceArray:
+    """A tensor, used in the order of torch's current stream, as torch's own kernels do."""
+    if tensor.requires_grad and not tensor.is_leaf:
+        tensor = tensor.detach()
+    found = _TYPES.get(_torch_type(str(tensor.dtype).removeprefix("torch.")))
+    _check(device, tensor.get_device(), found, tensor.is_contiguous(), title, "torch tensor")
+    assert found is not None
+    stream = torch.cuda.current_stream(tensor.device).cuda_stream
+    shape = tuple(tensor.shape)
+    return _native.DeviceArray.view(device, tensor.data_ptr(), shape, found, stream, tensor, False)
+
+
+def _torch_type(name: str) -> tuple[int, int]:
+    known = {"bool": (6, 8), "bfloat16": (4, 16), "uint8": (1, 8)}
+    codes = {"float": 2, "int": 0}
+    kind = name.rstrip("0123456789")
+    bits = name[len(kind) :]
+    return known.get(name, (codes.get(kind, -1), int(bits or 0)))
+
+
+def _read_interface(
+    value: Any, device: _native.Device
+) -> tuple[int, int, tuple[int, ...], np.dtype[Any] | None, bool]:
+    """What `__cuda_array_interface__` says; Nova's stream waits for the one that it names."""
+    found = value.__cuda_array_interface__
+    stream = found.get("stream")
+    if stream is not None:
+        handle = 0 if stream == 1 else int(stream)
+        _native.DeviceArray.view(
+            device, 0, (0,), np.dtype("u1"), handle, value, False
+        ).order_before(device.stream)
+    kind = np.dtype(found["typestr"])
+    shape = tuple(found["shape"])
+    strides = found.get("strides")
+    dense = strides is None or _dense_strides(shape, kind.itemsize) == tuple(strides)
+    return found["data"][0], -1, shape, kind if kind in _TYPES.values() else None, dense
+
+
+def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides = [itemsize]
+    for extent in shape[:0:-1]:
+        strides.insert(0, strides[0] * extent)
+    return tuple(strides[: len(shape)])
+
+
+def _check(
+    device: _native.Device,
+    number: int,
+    found: np.dtype[Any] | None,
+    dense: bool,
+    title: str,
+    kind: str,
+) -> None:
+    own = int(device.name.partition(":")[2] or 0)
+    if device.name == "sim" or (number >= 0 and number != own):
+        raise DeviceError(
+            f"{title} is on cuda:{max(number, 0)}, the program runs on {device.name}",
+            hint="all arguments must be on one device",
+        )
+    if found is None:
+        raise ArgumentTypeError(
+            f"{title} is a {kind} of a type that Nova does not have", hint="cast it first"
+        )
+    if not dense:
+        raise DonationError(
+            f"{title} is not contiguous, and arrays on a device are used where they are",
+            hint="pass a contiguous copy",
+        )

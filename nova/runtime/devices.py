@@ -1,0 +1,110 @@
+"""Devices by name: `cuda`, `cuda:1` are GPUs of this machine, `sim` runs their code on the CPU.
+
+`open_device` is called when a program is loaded for a device and gives the native one, the same for
+each name as long as the process lives: its context, memory pool and streams are shared. What the
+driver reports becomes one of Nova's errors here. Needs neither MLIR nor LLVM.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+
+from nova import _native
+from nova.errors import (
+    DeviceArchitectureError,
+    DeviceCallError,
+    DeviceError,
+    DeviceFaultError,
+    DeviceMemoryError,
+    DriverMissingError,
+    NovaError,
+    PtxError,
+)
+
+_NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
+_SIMULATED = "sim"
+
+_opened: dict[str, _native.Device] = {}
+_lock = threading.Lock()
+
+
+def open_device(name: str) -> _native.Device:
+    """The device that `name` means, opened; an error of Nova where it is not there."""
+    name = _canonical(name)
+    with _lock:
+        if name not in _opened:
+            _opened[name] = make_device(_driver(name), int(name.partition(":")[2] or 0))
+        return _opened[name]
+
+
+def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
+    """A device of a driver, with a pool of its own; `open_device` keeps one for each name."""
+
+    def report(status: int, text: str) -> NovaError:
+        found = driver.last_fault() if status == _native.SIMULATED_FAULT else None
+        if found is None:
+            return device_error(status, text)
+        from nova.runtime.sim_image import fault_of  # only on the way to an error
+
+        return fault_of(found)
+
+    return _native.Device(driver, ordinal, report)
+
+
+def open_cuda(path: str | None = None) -> _native.Driver:
+    """The CUDA driver of this machine, or the library at `path`; DriverMissingError without one."""
+    try:
+        return _native.Driver.cuda(path)
+    except OSError as error:
+        raise device_error(*error.args) from None
+
+
+def local_architecture() -> str:
+    """What code for this machine's GPU is compiled for, such as "sm_90a"."""
+    major, minor = open_device("cuda").capability
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def check_device_name(name: str | None) -> None:
+    """DeviceError for what names no device; None stands for one that is chosen later."""
+    if name is not None and name not in ("cpu", _SIMULATED) and not _NAME.fullmatch(name):
+        raise DeviceError(
+            f"device {name!r} is not known", hint="devices are cpu, cuda, cuda:1, ... and sim"
+        )
+
+
+def _canonical(name: str) -> str:
+    check_device_name(name)
+    found = _NAME.fullmatch(name)
+    return name if found is None else f"cuda:{int(found[1] or 0)}"
+
+
+def _driver(name: str) -> _native.Driver:
+    return open_cuda() if name != _SIMULATED else _native.Driver.sim()
+
+
+_HERE = "compile for the CPU, or run the device code there with device='sim'"
+_ERRORS: dict[int, tuple[Callable[..., NovaError], str]] = {
+    _native.NO_DRIVER: (DriverMissingError, f"install NVIDIA's driver; or {_HERE}"),
+    _native.WRONG_DEVICE: (DriverMissingError, f"name a GPU that is there; or {_HERE}"),
+    _native.DEVICE_MEMORY: (
+        DeviceMemoryError,
+        "drop arrays, use smaller batches, or compile with max_workspace=",
+    ),
+    _native.DEVICE_CODE: (PtxError, "update the driver, or compile for an older architecture"),
+    _native.UNSUPPORTED: (DeviceArchitectureError, "compile it for the GPU that is there"),
+    _native.DEVICE_FAULT: (
+        DeviceFaultError,
+        "this process cannot use the GPU any more; device='sim' finds the kernel and its line",
+    ),
+}
+
+
+def device_error(status: int, text: str) -> NovaError:
+    """The error for a status of the native runtime."""
+    if status in _ERRORS:
+        kind, hint = _ERRORS[status]
+        return kind(text, hint=hint)
+    return DeviceCallError(text)

@@ -1,0 +1,35 @@
+"""The libcuda of this folder, built, and a device of it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from device_samples import FakeCuda
+
+from nova import _native
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fake") / "libfake_cuda.so"
+    source = Path(__file__).with_name("fake_cuda.c")
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, "-o", path, source], check=True)
+    return path
+
+
+@pytest.fixture
+def fake(library: Path) -> Iterator[FakeCuda]:
+    controls = FakeCuda(library)
+    controls.reset()
+    yield controls
+    assert controls.library.fake_depth() == 0, "a context was left on the stack"
+    controls.reset()
+
+
+@pytest.fixture
+def device(fake: FakeCuda) -> _native.Device:
+    return fake.device()

@@ -1,0 +1,27 @@
+// RUN: %nova-opt %s --call-device-intrinsics | %filecheck %s
+
+// What a device has instructions for is asked of LLVM, which knows them; upstream's conversion
+// would call a math library.
+// CHECK-LABEL: func.func @known(
+// CHECK-SAME: %[[X:.*]]: f32, %[[Y:.*]]: f32, %[[N:.*]]: i32)
+// CHECK-NOT: math.
+// CHECK: llvm.call_intrinsic "llvm.fabs"(%[[X]]) : (f32) -> f32
+// CHECK: llvm.call_intrinsic "llvm.sqrt"
+// CHECK: llvm.call_intrinsic "llvm.fma"(%{{.*}}, %{{.*}}, %[[Y]]) : (f32, f32, f32) -> f32
+// CHECK: llvm.call_intrinsic "llvm.ctpop"(%[[N]]) : (i32) -> i32
+// CHECK-NOT: math.
+func.func @known(%x: f32, %y: f32, %n: i32) -> (f32, i32) {
+  %0 = math.absf %x : f32
+  %1 = math.sqrt %0 : f32
+  %2 = math.fma %0, %1, %y : f32
+  %3 = math.ctpop %n : i32
+  return %2, %3 : f32, i32
+}
+
+// Functions that no instruction computes are the work of expand-math.
+// CHECK-LABEL: func.func @others(
+// CHECK: math.erf
+func.func @others(%x: f32) -> f32 {
+  %0 = math.erf %x : f32
+  return %0 : f32
+}
