@@ -389,8 +389,8 @@ ATOMIC = {
     "fmax": ("float", np.fmax),
     "uinc_wrap": ("i32", lambda a, b: np.where(a >= b, 0, a + 1)),
 }
-# Of two bytes only these: LLVM 22 takes the rest (fsub, fmin, fmax, max, min; fadd of bf16 for sm_80)
-# out of the loop that should compute them again.
+# Of two bytes only these: LLVM 22 takes the rest (fsub, fmin, fmax, max, min, and fadd of bf16 for
+# sm_80) out of the loop that should compute them again.
 MORE_ATOMIC = [("fadd", ("double", np.add)), ("fadd", ("half", np.add)), ("add", ("i16", np.add))]
 
 
