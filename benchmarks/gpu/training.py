@@ -90,7 +90,10 @@ def _torch(module: Any, given: Any, kind: str) -> Contender:
             for value in state.values():
                 value.zero_()
 
+    used = (step, batch, params, optimizer)  # the graph reads and writes their memory
+
     def replay() -> Any:
+        assert used
         graph.replay()
         return kept
 
