@@ -65,7 +65,12 @@ STEP = entry(
   add.f32 %f3, %f1, %f2;
   st.global.f32 [%rd2], %f3;""",
 )
-WILD = entry("wild", 2, "  mov.f32 %f1, 0f3F800000;\n  st.global.f32 [16], %f1;")
+WILD = entry(
+    "wild",
+    2,
+    """  mov.u64 %rd3, 16;
+  st.global.u64 [%rd3], %rd1;""",
+)
 PTX = HEADER + SCALE + ADD + STEP + WILD
 BLOCK = 128
 
