@@ -32,7 +32,7 @@ globals().update(FUNCTIONS)
 
 # Public names that are loaded when they are first used: module, or module:name in it.
 _LAZY = {
-    "DeviceArray": "nova._native:DeviceArray",
+    "DeviceArray": "nova.runtime.devices:DeviceArray",
     "NovaStream": "nova.runtime.streams:NovaStream",
     "data": "nova.data",
     "debug": "nova.debug",

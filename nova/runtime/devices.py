@@ -16,7 +16,6 @@ import numpy as np
 
 from nova import _native
 from nova.dlpack import as_numpy
-from nova.dtypes import dtype
 from nova.errors import (
     DeviceArchitectureError,
     DeviceCallError,
@@ -29,6 +28,7 @@ from nova.errors import (
 )
 from nova.graph.location import user_location
 
+DeviceArray = _native.DeviceArray
 _NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
 _SIMULATED = "sim"
 
@@ -45,20 +45,6 @@ def open_device(name: str) -> _native.Device:
         return _opened[name]
 
 
-def to_device(array: Any, device: str = "cuda") -> _native.DeviceArray:
-    """A copy of an array on a device: `cuda`, `cuda:1`, ... or `sim`.
-
-    Programs take it where it is, and give results that stay there too. `.numpy()` copies it back;
-    other libraries see it through DLPack or `__cuda_array_interface__`.
-    """
-    try:
-        given = as_numpy(array, "the array")
-        dtype(given.dtype.newbyteorder("="))  # TypeError for what no program takes
-        return _native.DeviceArray.of(open_device(device), np.array(given, order="C"))
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
-
-
 def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
     """A device of a driver, with a pool of its own; `open_device` keeps one for each name."""
 
@@ -71,6 +57,20 @@ def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
         return fault_of(found)
 
     return _native.Device(driver, ordinal, report)
+
+
+def to_device(array: Any, device: str = "cuda") -> DeviceArray:
+    """A copy of an array in the memory of a device, to run programs on without copying it again.
+
+    Results of runs are on the device too, then; `.numpy()` brings them back, and other libraries
+    take them through DLPack or `__cuda_array_interface__`.
+    """
+    try:
+        dense = np.asarray(as_numpy(array, "the array"), order="C")
+        native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
+        return DeviceArray.of(open_device(device), native)
+    except NovaError as error:
+        raise error.located(str(user_location())) from None
 
 
 def open_cuda(path: str | None = None) -> _native.Driver:
