@@ -20,6 +20,7 @@ from nova.mlir.clone import clone_into
 from nova.mlir.gpu_bindings import gpu
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import every_op, find_ops
+from nova.schedules.cuda.attention_kernel import find_attention_kernel
 from nova.schedules.cuda.block import BlockCode
 from nova.schedules.cuda.columns import ColumnCode, ColumnPlan, plan_columns
 from nova.schedules.cuda.hazards import Hazards
@@ -74,6 +75,7 @@ class DeviceSchedule:
         self.nests = {op: self._at_own_point(nest) for op, nest in whole.items()}
         self.points = prod(self.grid)
         self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu)
+        self.attention = find_attention_kernel(kernel, self.ops, whole, target.cpu)
         self.shared = SharedMemory()
 
     # --- analysis ---------------------------------------------------------------------------------
@@ -177,6 +179,8 @@ class DeviceSchedule:
         workers = self.points // per_thread
         if self.product:
             blocks, threads = self.product.plan.blocks, self.product.plan.shape.threads
+        elif self.attention:
+            blocks, threads = self.attention.plan.blocks, self.attention.plan.threads
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
@@ -200,6 +204,9 @@ class DeviceSchedule:
                 rank = len(self.grid)
                 self.product.emit(self.ops, self.nests, rank, flat, place)
                 self.shared.size = self.product.plan.shared_bytes
+            elif self.attention:
+                self.attention.emit(self._flat_buffers(self._private), place)
+                self.shared.size = self.attention.plan.shared_bytes
             elif self.by_points:
                 self._emit_points(place, workers)
             elif self.scatter:
