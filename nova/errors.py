@@ -259,6 +259,10 @@ class CodegenError(NovaError):
     """LLVM refused the module, or the module holds what LLVM would abort on."""
 
 
+class PtxasError(CodegenError):
+    """Cubins are asked for and there is no `ptxas`, or it refuses the code, or kernels spill."""
+
+
 class DumpError(NovaError, OSError):
     """The folder of NOVA_DUMP or --dump-stages cannot be written."""
 

@@ -119,6 +119,11 @@ def _parse_paths(value: Any) -> tuple[str, ...]:
     return tuple(os.path.expanduser(word) for word in words)
 
 
+def _parse_names(value: Any) -> tuple[str, ...]:
+    words = value.split(",") if isinstance(value, str) else value
+    return tuple(word.strip() for word in words if word.strip())
+
+
 def _parse_topics(value: Any) -> frozenset[str]:
     words = value.split(",") if isinstance(value, str) else value
     topics = frozenset(word.strip() for word in words if word.strip())
@@ -174,6 +179,8 @@ SIZE = Kind("a number of bytes, with an optional suffix K, M, G or T (512M)", _p
 LIMIT = Kind("a number of bytes, with an optional suffix K, M, G or T, or none", _parse_limit)
 SECONDS = Kind("a number of seconds, 0 or more", _parse_seconds)
 FOLDER = Kind("the path of a folder; empty for none", _parse_folder)
+PROGRAM = Kind("the name or path of a program; empty for what is found", _parse_folder)
+NAMES = Kind("a comma-separated list of names", _parse_names)
 PATHS = Kind(f"paths of files or folders, with {os.pathsep!r} between them", _parse_paths)
 TEXT = Kind("a text that is not empty", _parse_text)
 CHECK = Kind("one of off, 1, nan", _parse_check)
@@ -216,6 +223,12 @@ KNOBS: dict[str, Knob] = {
         Knob("trusted_keys", PATHS, (), "none: signatures are not looked at",
              "Public keys, as PEM files or folders of them; files not signed by one are refused."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
+        Knob("cubin", FLAG, False, "off",
+             "Put cubins beside the PTX of files for devices, which needs ptxas; see gpu.md."),
+        Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
+             "The assembler of NVIDIA that makes cubins."),
+        Knob("spills", NAMES, (), "none",
+             "Device kernels that may keep registers in memory where cubins are made."),
     )
 }  # fmt: skip
 
@@ -241,6 +254,9 @@ check: str
 progress: str
 trusted_keys: tuple[str, ...]
 target: str
+cubin: bool
+ptxas: str | None
+spills: tuple[str, ...]
 
 _assigned: dict[str, Any] = {}
 _from_environment: dict[str, Any] = {}

@@ -21,6 +21,7 @@ class Settings:
     max_workspace  bytes of scratch memory that a run may use; None for no limit.
     schedules    choices for kernels, as the pass `choose-schedules` takes them: what tuning found.
     tune         seconds that may go into trying schedules on this machine; 0 for none.
+    cubin        whether code for devices is assembled as well, which needs `ptxas`.
     """
 
     target: str = "cpu"
@@ -31,6 +32,7 @@ class Settings:
     max_workspace: int | None = None
     schedules: tuple[str, ...] = ()
     tune: float = 0.0
+    cubin: bool = False
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
@@ -51,6 +53,7 @@ class Settings:
             # Files of before there was tuning have neither.
             tuple(str(items.get("schedules", "")).split()),
             float(items.get("tune", 0.0)),
+            str(items.get("cubin", False)) == "True",
         )
 
 
@@ -59,6 +62,7 @@ def current_settings(
     fast_math: bool | None = None,
     max_workspace: int | str | None = None,
     tune: float | None = None,
+    cubin: bool | None = None,
 ) -> Settings:
     """The settings that arguments and knobs give; None takes the knob."""
     if max_workspace is None:
@@ -71,4 +75,5 @@ def current_settings(
         task_ns=knobs.get("task_ns"),
         max_workspace=knobs.KNOBS["max_workspace"].check(max_workspace, "max_workspace"),
         tune=knobs.get("tune") if tune is None else knobs.KNOBS["tune"].check(tune, "tune"),
+        cubin=knobs.get("cubin") if cubin is None else bool(cubin),
     )

@@ -118,6 +118,7 @@ def translate(
     emit: str | None = None,
     fast_math: bool | None = None,
     tune: float | None = None,
+    cubin: bool | None = None,
     recorder: Recorder | None = None,
 ) -> Translation:
     """Compile a program in MLIR (nova, StableHLO, TOSA or linalg; text or bytecode) to a file.
@@ -126,12 +127,13 @@ def translate(
     `entry` is the function to start from. `weights` are values of arguments by name, or a
     safetensors file of them: those arguments become params, which the file carries. `start_from`
     says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
-    `obj`). `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
+    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/gpu.md).
+    `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
     `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
     has more.
     """
     names = [targets] if isinstance(targets, str) else list(targets)
-    settings = _settings(names, fast_math, tune)
+    settings = _settings(names, fast_math, tune, cubin)
     emit = _checked(emit or "so", EMITS, "emit")
     start = None if start_from is None else _checked(start_from, STARTS, "start_from")
     if isinstance(source, Compiled):
@@ -154,7 +156,9 @@ def translate(
 # --- what was asked for ---------------------------------------------------------------------------
 
 
-def _settings(targets: Sequence[str], fast_math: bool | None, tune: float | None) -> list[Settings]:
+def _settings(
+    targets: Sequence[str], fast_math: bool | None, tune: float | None, cubin: bool | None
+) -> list[Settings]:
     if not targets:
         raise TargetError("no target to compile for", hint="targets=('cpu',) is this machine")
     if len(set(targets)) < len(targets):
@@ -167,7 +171,12 @@ def _settings(targets: Sequence[str], fast_math: bool | None, tune: float | None
             f"the targets of one file are of one architecture: {listed}",
             hint="translate once for each architecture",
         )
-    found = [current_settings(name, fast_math, tune=tune) for name in targets]
+    if cubin and not any(target.is_device for target in known.values()):
+        raise TargetError(
+            f"cubins are code for devices, and there is none for {', '.join(targets)}",
+            hint="give a target such as cuda:sm_90a",
+        )
+    found = [current_settings(name, fast_math, tune=tune, cubin=cubin) for name in targets]
     return [replace(own, tune=own.tune / len(targets)) for own in found]
 
 

@@ -43,9 +43,21 @@ def build_device(module: ir.Module, settings: Settings, road: Road, after: str) 
     ptx = compile_ptx(text, target)
     road.recorder.record(f"ptx{suffix}", ptx, time.perf_counter() - started)
     tables, constants = found[0]
-    image = DeviceImage("ptx", target.cpu, ptx.encode())
+    images = [DeviceImage("ptx", target.cpu, ptx.encode())]
+    if settings.cubin:
+        images.append(_assemble(ptx, target.cpu, road, suffix))
     variant = Variant(target, target.cpu, (), tables, constants, settings.items())
-    return Built(variant, (image,))
+    return Built(variant, tuple(images))
+
+
+def _assemble(ptx: str, arch: str, road: Road, suffix: str) -> DeviceImage:
+    from nova.codegen.ptxas import assemble  # only for who asks for it
+
+    road.advance(f"cubin{suffix}")
+    started = time.perf_counter()
+    cubin = assemble(ptx, arch).cubin
+    road.recorder.record_size(f"cubin{suffix}", len(cubin), time.perf_counter() - started)
+    return DeviceImage("cubin", arch, cubin)
 
 
 def read_device_tables(module: ir.Module) -> tuple[Tables, bytes]:

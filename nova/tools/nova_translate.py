@@ -91,6 +91,12 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="a safetensors file; the arguments it has values of become params of the program",
     )
+    add(
+        "--cubin",
+        action="store_const",
+        const=True,
+        help="assemble code for devices with ptxas, beside its PTX (docs/gpu.md)",
+    )
     add("--sign", metavar="KEY", help="sign the file with this private key (docs/deploying.md)")
     add("--dump-stages", metavar="DIR", help="write the text of every stage into this folder")
     add("--timing", action="store_true", help="show the time and size of every stage")
@@ -142,6 +148,7 @@ def _translate(source: Source, args: argparse.Namespace) -> Translation:
             emit=args.emit,
             fast_math=args.fast_math,
             tune=args.tune,
+            cubin=args.cubin,
             recorder=recorder,
         )
     except NovaError as error:

@@ -224,6 +224,8 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
     elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}
     elsewhere |= {errors.ArrayInUseError, errors.SubmitError}
+    # In tests/codegen/test_ptxas.py.
+    elsewhere |= {errors.PtxasError}
     # In tests/artifact/test_artifact_devices.py and tests/devices.
     elsewhere |= {errors.DriverMissingError, errors.DeviceArchitectureError}
     elsewhere |= {errors.DeviceMemoryError, errors.DeviceFaultError, errors.DeviceCallError}

@@ -135,17 +135,18 @@ def test_elementwise_work_is_by_points() -> None:
     assert schedule.points == 64 * 300 and schedule.inner == 1
 
 
-def test_sums_of_columns_are_by_points() -> None:
+def test_sums_of_columns_are_columns() -> None:
     """Neighbouring threads read neighbouring elements."""
     program = '"nova.sum"(%0) {axis = array<i64: 0>, keepdims = false} : (tensor<64x8192xf32>) -> tensor<8192xf32>'
     schedule = schedule_of(program, "64x8192xf32")
-    assert schedule.by_points and schedule.inner == 64
+    assert schedule.columns is not None and schedule.inner == 64
+    assert not schedule.by_points and schedule.product is None
 
 
-def test_rows_are_not_by_points() -> None:
+def test_rows_are_rows() -> None:
     program = '"nova.softmax"(%0) : (tensor<300x1000xf32>) -> tensor<300x1000xf32>'
     schedule = schedule_of(program, "300x1000xf32")
-    assert not schedule.by_points and schedule.product is None
+    assert schedule.rows is not None and not schedule.by_points and schedule.product is None
     assert schedule.points == 300 and schedule.inner == 1000
 
 

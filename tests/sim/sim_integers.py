@@ -1,4 +1,4 @@
-"""What integer functions of the simulator should give, by name: Python integers, no limits."""
+"""What the simulator's integer functions should give, by name: integers without limits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 // RUN: %nova-opt %s --lower-device-kernels='target=cuda:sm_80' --canonicalize --cse | %filecheck %s
 
 #id = affine_map<(d0) -> (d0)>
-#back = affine_map<(d0) -> (-d0 + 69)>
 #wide = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
 #row = affine_map<(d0, d1) -> (d0)>
 #a = affine_map<(d0, d1, d2) -> (d0, d2)>
 #b = affine_map<(d0, d1, d2) -> (d2, d1)>
@@ -92,16 +92,18 @@ func.func private @rows(%x: memref<100x1024xf32>, %y: memref<100xf32>) attribute
 // Nobody reads it behind the kernel, so it is in the memory that the block shares.
 // CHECK-LABEL: func.func private @waits(
 // CHECK: gpu.launch
-// CHECK: memref.store %{{.*}}, %[[TEMPORARY:.*]][%{{.*}}] : memref<70xf32, #gpu.address_space<workgroup>>
+// CHECK: math.exp
+// CHECK: memref.store %{{.*}}, %[[TEMPORARY:[^ ]*]][%{{.*}}] : memref<90xf32, #gpu.address_space<workgroup>>
 // CHECK: gpu.barrier
 // CHECK: memref.load %[[TEMPORARY]]
-func.func private @waits(%x: memref<70xf32>, %y: memref<70xf32>, %t: memref<70xf32>) attributes {nova.grid = array<i64>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 140 : i64} {
-  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<70xf32>) outs(%t : memref<70xf32>) {
+// CHECK: math.log
+func.func private @waits(%x: memref<9x10xf32>, %y: memref<10x9xf32>, %t: memref<9x10xf32>) attributes {nova.grid = array<i64>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 180 : i64} {
+  linalg.generic {indexing_maps = [#wide, #wide], iterator_types = ["parallel", "parallel"]} ins(%x : memref<9x10xf32>) outs(%t : memref<9x10xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = math.exp %in : f32
     linalg.yield %0 : f32
   }
-  linalg.generic {indexing_maps = [#back, #id], iterator_types = ["parallel"]} ins(%t : memref<70xf32>) outs(%y : memref<70xf32>) {
+  linalg.generic {indexing_maps = [#turned, #wide], iterator_types = ["parallel", "parallel"]} ins(%t : memref<9x10xf32>) outs(%y : memref<10x9xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = math.log %in : f32
     linalg.yield %0 : f32
