@@ -39,6 +39,7 @@ from nova.schedules.cuda.threads import (
     split,
     when,
 )
+from nova.schedules.cuda.tiles import TileCode, TilePlan, plan_tiles
 from nova.schedules.flat import flatten, flatten_root
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.positions import index
@@ -49,6 +50,8 @@ from nova.targets import Target
 _Plan = TypeVar("_Plan", ColumnPlan, RowPlan)
 _POINT_THREADS = 256
 _MOST_THREADS = 1024
+_WORTH_TILES = 4096
+"""Points of a kernel that may have tiles: fewer are read out of the cache."""
 _SHORT = 8
 """Turns behind the grid that one thread may take by itself."""
 _SHARED_LIMIT = 48 << 10
@@ -125,6 +128,13 @@ class DeviceSchedule:
         return self._scratch_bytes > _SHARED_LIMIT
 
     @cached_property
+    def tiles(self) -> TilePlan | None:
+        """How the kernel reads inputs that lie in another order, if it does."""
+        if self.points < _WORTH_TILES or any(op not in self.nests for op in self.ops):
+            return None
+        return plan_tiles(list(self.nests.values()), self.grid)
+
+    @cached_property
     def _is_empty(self) -> bool:
         """Whether no op of the kernel has anything to do."""
         return all(op in self.nests for op in self.ops) and not any(
@@ -181,6 +191,8 @@ class DeviceSchedule:
             blocks, threads = self.product.plan.blocks, self.product.plan.shape.threads
         elif self.attention:
             blocks, threads = self.attention.plan.blocks, self.attention.plan.threads
+        elif self.tiles:
+            blocks, threads = self.tiles.blocks, self.tiles.threads
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
@@ -207,6 +219,8 @@ class DeviceSchedule:
             elif self.attention:
                 self.attention.emit(self._flat_buffers(self._private), place)
                 self.shared.size = self.attention.plan.shared_bytes
+            elif self.tiles:
+                self._emit_tiles(place, self.tiles)
             elif self.by_points:
                 self._emit_points(place, workers)
             elif self.scatter:
@@ -254,6 +268,15 @@ class DeviceSchedule:
                 at_points()
         else:
             at_points()
+
+    def _emit_tiles(self, place: Place, plan: TilePlan) -> None:
+        flat = self._flat_buffers(self._private)
+        code = TileCode(plan, place, self.shared)
+        ops = [(self.nests[op], [flat(value) for value in op.operands]) for op in self.ops]
+        for nest, buffers in ops:
+            with nest.generic.op.location:
+                code.load(nest, buffers)
+        code.emit(ops, {})
 
     def _emit_scatter(self, place: Place, plan: ScatterPlan) -> None:
         flat = self._flat_buffers(self._private)
