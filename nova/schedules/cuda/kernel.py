@@ -50,6 +50,7 @@ _MOST_THREADS = 1024
 _SHORT = 8
 """Turns behind the grid that one thread may take by itself."""
 _SHARED_LIMIT = 48 << 10
+_FEW_BLOCKS = 64
 
 
 class DeviceSchedule:
@@ -194,8 +195,16 @@ class DeviceSchedule:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        resident = self.product.plan.resident if self.product else 0
-        return LaunchShape(blocks, threads, self.shared.size, resident)
+        return LaunchShape(blocks, threads, self.shared.size, self._resident(blocks))
+
+    def _resident(self, blocks: int) -> int:
+        """Blocks that a multiprocessor shall hold, which decides how many registers they get.
+
+        Of few blocks each has one to itself: the assembler need not spill to make room for two.
+        """
+        if self.product:
+            return self.product.plan.resident
+        return 1 if blocks <= _FEW_BLOCKS else 0
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
