@@ -27,8 +27,8 @@ from typing import Any
 
 import workloads
 from bars import BARS
-from harness import narrow
 from harness.machine import describe
+from harness.narrow import hold_to_avx2
 from harness.plot import draw
 from harness.pool import ROOT, Plan, Pool, environment, run_fresh, run_loop
 from harness.report import markdown
@@ -43,6 +43,8 @@ def main() -> int:
         machine["vectors"] += ", all held to AVX2"
     tables: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="nova-bench-") as folder:
+        if options.avx2 and "AVX-512" in machine["vectors"]:
+            os.environ.update(hold_to_avx2(Path(folder)))
         pool = Pool(Path(folder))
         try:
             peaks = _peaks(pool, options)
@@ -101,7 +103,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--avx2",
         action="store_true",
-        help="hold all contenders to AVX2, on a machine with more; without onnxruntime",
+        help="hold all contenders to AVX2, on a machine with more",
     )
     parser.add_argument("--rounds", type=int, default=15, help="rounds of every timed call")
     parser.add_argument("--starts", type=int, default=7, help="new processes of each start-up")
@@ -111,10 +113,9 @@ def _parse() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := set(options.workloads) - set(workloads.ORDER):
         parser.error(f"no workload {', '.join(sorted(unknown))}: {', '.join(workloads.ORDER)}")
-    if options.avx2:
-        os.environ.update(narrow.VARIABLES)
-        options.without += narrow.NOT_HELD
-    options.whole = not (options.workloads or options.only or options.without or options.quick)
+    options.whole = not (
+        options.workloads or options.only or options.without or options.quick or options.avx2
+    )
     options.workloads = options.workloads or workloads.ORDER
     options.plan = Plan(options.rounds, min(5, options.rounds), 6.0, options.starts)
     if options.quick:

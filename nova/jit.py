@@ -33,6 +33,7 @@ from nova.graph.location import user_location
 from nova.graph.tensor import Tensor, tensor
 from nova.log import log
 from nova.plan import build_plan
+from nova.runtime.device_arrays import type_on_device
 from nova.structure import Structure, flatten, unflatten
 
 if TYPE_CHECKING:
@@ -124,11 +125,11 @@ class JitFunction:
         leaves, structure = flatten((args, kwargs), sort_keys=True)
         return self._entry(leaves, structure)[0].compiled
 
-    def _entry(self, leaves: list[Any], structure: Structure) -> tuple[_Entry, list[np.ndarray]]:
+    def _entry(self, leaves: list[Any], structure: Structure) -> tuple[_Entry, list[Any]]:
         arrays = [_leaf_array(*pair) for pair in zip(leaves, structure.names(), strict=True)]
         # A Python number is no f64 array: the number takes the type of what it stands beside.
         numbers = [type(leaf) in _NUMBERS for leaf in leaves]
-        types = [TensorType(a.shape, dtype(a.dtype.newbyteorder("="))) for a in arrays]
+        types = [array_type(a) for a in arrays]
         key = (structure, tuple(zip(types, numbers, strict=True)))
         entry, found = self._entries.get(key, lambda: self._compile(key))
         with self._lock:
@@ -229,8 +230,11 @@ def jit(
     return JitFunction(function, options)
 
 
-def _leaf_array(leaf: Any, name: str) -> np.ndarray:
+def _leaf_array(leaf: Any, name: str) -> Any:
+    """An argument as an array; one that is on a device stays there."""
     try:
+        if type_on_device(leaf) is not None:
+            return leaf
         if type(leaf) in _NUMBERS:
             # Floats at full precision: they take the type of what they stand beside.
             return np.asarray(leaf, {bool: np.bool_, int: np.int64, float: np.float64}[type(leaf)])
@@ -243,6 +247,12 @@ def _leaf_array(leaf: Any, name: str) -> np.ndarray:
         ) from None
     except NovaError as error:
         raise error.located(str(user_location()), _prefix(error, name)) from None
+
+
+def array_type(array: Any) -> TensorType:
+    """The type of an array, on the host or on a device."""
+    shape, kind = type_on_device(array) or (array.shape, array.dtype)
+    return TensorType(tuple(shape), dtype(kind.newbyteorder("=")))
 
 
 def _prefix(error: NovaError, name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,15 @@ from nova.graph.gradients import gradients
 from nova.graph.location import user_location
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, as_array
+from nova.jit import array_type
 from nova.nn.module import Module, replaced
 from nova.nn.seeds import seeded
 from nova.nn.state import LoadReport, copy_into
 from nova.ops import F
 from nova.optim.optimizer import Optimizer
 from nova.optim.scaler import LossScaler, all_finite
+from nova.resident import Resident
+from nova.runtime.device_arrays import type_on_device
 from nova.structure import flatten, unflatten
 
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
@@ -52,6 +55,7 @@ def train_step(
     target: str | None = None,
     scaler: LossScaler | None = None,
     tune: float | None = None,
+    run_mode: str = "native",
 ) -> TrainStep:
     """A compiled training step of `model`: `step(*batch)` gives the loss.
 
@@ -60,7 +64,8 @@ def train_step(
     and the parameters that are trained stay as they are. "f16" scales the loss with `scaler`.
     With `accumulate=n` gradients are averaged over n calls and the n-th one updates. `seed` is
     that of dropout and other random ops. `tune` seconds of each compile may go into trying
-    schedules on this machine (docs/tuning.md).
+    schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
+    stay there between calls; `run_mode="sim"` takes the simulated one.
     """
     try:
         return TrainStep(
@@ -73,6 +78,7 @@ def train_step(
             target=target,
             scaler=scaler,
             tune=tune,
+            run_mode=run_mode,
         )
     except NovaError as error:
         raise error.located(str(user_location())) from None
@@ -80,11 +86,15 @@ def train_step(
 
 @dataclass(frozen=True)
 class _Entry:
-    """The program of one batch signature, and the arrays it gets after the batch."""
+    """The program of one batch signature, and the params and their arrays it gets after the batch.
+
+    The arrays are those of the params, or on the device that the program runs on.
+    """
 
     compiled: Compiled
     program: Any
-    arrays: tuple[np.ndarray, ...]
+    params: tuple[Tensor, ...]
+    arrays: tuple[Any, ...]
 
 
 class TrainStep:
@@ -102,6 +112,7 @@ class TrainStep:
         target: str | None,
         scaler: LossScaler | None,
         tune: float | None,
+        run_mode: str,
     ):
         if precision not in _PRECISIONS:
             raise AttributeValueError(
@@ -121,6 +132,7 @@ class TrainStep:
         self._scaler = LossScaler() if scaler is None and precision == "f16" else scaler
         self._target = target
         self._tune = tune
+        self._run_mode = run_mode
         self._params = _all_params(model, optimizer)
         self._modules = list(model.modules())
         self._leaves = {
@@ -129,20 +141,36 @@ class TrainStep:
         }
         self._entries: dict[Any, _Entry] = {}
         self._last: _Entry | None = None
+        self._resident: Resident | None = None
         self._modes: list[bool] = []
 
     # --- running --------------------------------------------------------------------------------
 
     def __call__(self, *batch: Any) -> np.ndarray:
-        """Run the step on arrays; the loss before the update, as a 0-d array."""
+        """Run the step on arrays; the loss before the update, as a 0-d array.
+
+        On a device, parameters and state stay there from call to call. The loss comes to the host
+        unless the batch is on the device as well.
+        """
         entry = self._last
+        if self._resident is not None:
+            self._resident.changed = True
         if entry is not None and self._modes == self._current_modes():
             try:
                 return entry.program(*batch, *entry.arrays)
             except SignatureError:
                 pass  # another signature, or a mistake that is reported below
         entry = self._entry(batch)
-        return entry.program(*map(as_array, batch), *entry.arrays)
+        arrays = (a if type_on_device(a) is not None else as_array(a) for a in batch)
+        return entry.program(*arrays, *entry.arrays)
+
+    def sync(self) -> None:
+        """Copy parameters and state from the device to their arrays on the host.
+
+        What reads them through the model or the step does this by itself.
+        """
+        if self._resident is not None:
+            self._resident.pull()
 
     def lower(self, *batch: Any) -> Compiled:
         """The program for these arrays, compiled but not run."""
@@ -172,6 +200,7 @@ class TrainStep:
         With weights, the file has the parameters and the state as they are now: loaded again,
         `forward(*batch)` goes on training where this step stands, without Python's model.
         """
+        self.sync()
         self.compiled.save(path, weights, key=key)
 
     def _current_modes(self) -> list[bool]:
@@ -180,8 +209,7 @@ class TrainStep:
 
     def _entry(self, batch: Sequence[Any]) -> _Entry:
         try:
-            arrays = [as_array(a) for a in batch]
-            types = tuple(TensorType(a.shape, dtype(a.dtype.newbyteorder("="))) for a in arrays)
+            types = tuple(map(_type_of, batch))
             modes = self._current_modes()
             key = (types, tuple(modes))
             if key not in self._entries:
@@ -196,6 +224,7 @@ class TrainStep:
     @property
     def state(self) -> dict[str, np.ndarray]:
         """The arrays, beside the parameters, that a run changes, by name."""
+        self.sync()
         return {name: leaf.data for name, leaf in self._leaves.items()}  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, np.ndarray]:
@@ -207,10 +236,18 @@ class TrainStep:
         """Copy values into the arrays, which stay where they are; nothing is copied on an error."""
         named = [(f"model.{n}", p) for n, p in self.model._all_parameters()]
         named += list(self._leaves.items())  # type: ignore[arg-type]
+        self.sync()
         try:
-            return copy_into(named, state, strict)
+            report = copy_into(named, state, strict)
         except NovaError as error:
             raise error.located(str(user_location())) from None
+        if self._resident is not None:
+            self._resident.push()
+            for key, entry in self._entries.items():
+                arrays = self._resident.place(entry.params)
+                self._entries[key] = replace(entry, arrays=arrays)
+            self._last = None
+        return report
 
     def _fresh_state(self, seed: int) -> dict[str, np.ndarray]:
         drawn = np.random.SeedSequence(seed).generate_state(1, np.uint64).view(np.int64)
@@ -235,7 +272,7 @@ class TrainStep:
         batch = [Tensor(t, name=f"x{i}") for i, t in enumerate(types)]
         loss = self._trace(batch)
         updates = self._updates(loss)
-        params = [*self._params, *self._leaves.values()]
+        params = (*self._params, *self._leaves.values())
         compiled = compile(
             loss,
             inputs=batch,
@@ -243,9 +280,14 @@ class TrainStep:
             updates=updates,
             target=self._target,
             tune=self._tune,
+            run_mode=self._run_mode,
         )
-        arrays = tuple(p.data for p in params)
-        return _Entry(compiled, compiled._program, arrays)  # type: ignore[arg-type]
+        device = compiled.native_device
+        if device is not None and self._resident is None:
+            self._resident = Resident(device)
+        on_device = self._resident
+        arrays = tuple(p.data for p in params) if on_device is None else on_device.place(params)
+        return _Entry(compiled, compiled._program, params, arrays)
 
     def _trace(self, batch: Sequence[Tensor]) -> Tensor:
         with ExitStack() as stack:
@@ -309,6 +351,11 @@ class TrainStep:
             updates[leaf] = F.where(last, 0.0, total)
             totals.append(total)
         return last, totals
+
+
+def _type_of(array: Any) -> TensorType:
+    """The type of one array of a batch, on the host or on a device."""
+    return array_type(array if type_on_device(array) is not None else as_array(array))
 
 
 def _select(condition: Tensor | None, new: Tensor, old: Tensor) -> Tensor:

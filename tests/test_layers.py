@@ -54,12 +54,23 @@ LAYERS: dict[str, set[str]] = {
     "compiled": {"graph.location", "plan", "artifact", "codegen", "runtime"},
     "compiler": {"graph", "plan", "artifact", "codegen", "runtime", "tuning", "compiled"},
     "translation": {"artifact", "codegen", "mlir", "frontends", "runtime", "tuning", "compiled"},
-    "jit": {"graph", "plan", "compiled", "compiler"},
+    "jit": {"graph", "plan", "runtime.device_arrays", "compiled", "compiler"},
     "loading": {"graph.location", "plan", "artifact", "runtime", "compiled", "compiler"},
     "__init__": {"graph", "compiled", "compiler", "jit", "loading"},
     "nn": {"graph", "frontends"},
     "optim": {"graph"},
-    "training": {"graph", "compiled", "compiler", "nn", "optim"},
+    # Parameters and state of a step may live on a device.
+    "resident": {"graph", "nn"},
+    "training": {
+        "graph",
+        "compiled",
+        "compiler",
+        "jit",
+        "nn",
+        "optim",
+        "resident",
+        "runtime.device_arrays",
+    },
     "data": {"graph"},
     # Not `fit`: the package of that name would hide the function `nova.fit`.
     "fitting": {"graph.location", "artifact.files", "frontends", "training", "data"},
@@ -96,7 +107,7 @@ TABLE_IMPORTS: dict[str, set[str]] = {
 
 # The extension module stands before all folders; only these reach for it.
 # A target `cpu` has the features that the loader would accept.
-NATIVE = ("nova/artifact/", "nova/runtime/", "nova/targets.py")
+NATIVE = ("nova/artifact/", "nova/runtime/", "nova/resident.py", "nova/targets.py")
 
 # Library -> where it may be imported.
 LIBRARIES = {

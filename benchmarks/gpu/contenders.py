@@ -20,6 +20,7 @@ class Contender:
     name: str
     call: Callable[[], Any]
     read: Callable[[], list[np.ndarray]]
+    wait: Callable[[], Any] = lambda: None  # for a queue of the library's own
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,14 @@ class Workload:
     tolerance: float = 1e-4
 
 
+Make = Callable[[], Contender]
+
+
 def last(
-    function: Callable[[], Any], to_numpy: Callable[[Any], list[np.ndarray]], name: str
+    function: Callable[[], Any],
+    to_numpy: Callable[[Any], list[np.ndarray]],
+    name: str,
+    wait: Callable[[Any], Any] = lambda result: None,
 ) -> Contender:
     """A contender whose call returns its results."""
     kept: list[Any] = [None]
@@ -45,7 +52,7 @@ def last(
     def call() -> None:
         kept[0] = function()
 
-    return Contender(name, call, lambda: to_numpy(kept[0]))
+    return Contender(name, call, lambda: to_numpy(kept[0]), lambda: wait(kept[0]))
 
 
 def _many(results: Any) -> list[Any]:
@@ -125,6 +132,6 @@ def jax_forward(
         kind = jnp.bfloat16 if half else None
         given = [jax.device_put(jnp.asarray(a, kind)) for a in arrays]
         compiled = jax.jit(function)
-        return last(lambda: compiled(*given), from_jax, "jax.jit")
+        return last(lambda: compiled(*given), from_jax, "jax.jit", jax.block_until_ready)
 
     return make

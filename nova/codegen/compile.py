@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from nova import knobs
 from nova.artifact.elf_runtime import runtime_object
@@ -17,31 +16,25 @@ from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, Variant, write_artifact
-from nova.codegen.collection import paused_collection
 from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
-from nova.codegen.normalise import normalise
 from nova.codegen.road import Built, Program, Road
 from nova.codegen.stages import (
     SHARED_STAGES,
     Recorder,
     copy_module,
+    module_text,
     stages_of,
     start_from_plan,
 )
 from nova.codegen.tables import read_tables, read_unpacked
+from nova.codegen.units import UnitLowering, unit_text
 from nova.log import Progress, progress
-from nova.mlir.bindings import ir, llvm
-from nova.passes.lower_kernels import SCALAR_LOOPS
+from nova.mlir.bindings import ir
+from nova.mlir.collection import paused_collection
 from nova.plan import Plan
-from nova.schedules.shared import SHARED
 from nova.settings import Settings
 from nova.targets import host_arch, llvm_cpu, parse_target
-
-_KERNELS_PER_OBJECT = 3
-# Not the number of threads: the same program gives the same bytes on every machine.
-_MOST_OBJECTS = 8
-_UNROLLED_WORK = 8_000
 
 
 @dataclass(frozen=True)
@@ -131,27 +124,30 @@ def _build_group(
 def _build_host(module: ir.Module, settings: Settings, road: Road, after: str) -> Built:
     target = parse_target(settings.target)
     recorder, suffix = road.recorder, road.suffix(settings)
+    if after != "loops":
+        road.run(module, settings, after, until="loops", suffix=suffix)
     found: list[tuple[Tables, bytes, bytes]] = []
-
-    def read(stage: str, module: ir.Module) -> None:
-        if stage == "loops":
-            found.append((*read_tables(module), read_unpacked(module)))
-
-    read(after, module)
-    road.run(module, settings, after, suffix=suffix, observe=read)
     started = time.perf_counter()
 
-    def translated() -> Iterator[Unit]:
+    def lowered() -> Iterator[Unit]:
         nonlocal started
+        text = module_text(module) if after == "loops" else recorder.texts[f"loops{suffix}"]
+        way = UnitLowering(module, text, stages_of(settings)["llvm"](settings))
         texts = []
-        for unit in translate(module):
+        for unit in way.shared():
             texts.append(unit.text)
             yield unit
-        recorder.record(f"ll{suffix}", "\n".join(texts), time.perf_counter() - started)
+        # Read while LLVM is at work, and before `main` is gone.
+        found.append((*read_tables(module), read_unpacked(module)))
+        for unit in way.kernels():
+            texts.append(unit.text)
+            yield unit
+        recorder.record(f"llvm{suffix}", module_text(module), way.lowering)
+        recorder.record(f"ll{suffix}", "\n".join(texts), way.translating)
         road.advance(f"object{suffix}")
         started = time.perf_counter()
 
-    objects = compile_objects(translated(), target, knobs.get("threads"))
+    objects = compile_objects(lowered(), target, knobs.get("threads"))
     size = sum(map(len, objects))
     recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
     tables, constants, unpacked = found[0]
@@ -162,90 +158,9 @@ def _build_host(module: ir.Module, settings: Settings, road: Road, after: str) -
     )
 
 
-def translate(module: ir.Module) -> Iterator[Unit]:
-    """LLVM IR in units that can compile side by side, the largest first.
-
-    Some have the functions that kernels share, one the tiny kernels, and others the rest: those
-    with loops that LLVM is to vectorize, and those without.
-    """
-    operations = [op.operation for op in module.body.operations]
-    shared = [op for op in operations if SHARED in op.attributes]
-    code = [op for op in operations if SHARED not in op.attributes]
-    # An entry point and its body stand next to each other and must stay together.
-    pairs = [code[i : i + 2] for i in range(0, len(code), 2)]
-    tiny = [p for p in pairs if _work(p) <= _UNROLLED_WORK]
-    rest = [p for p in pairs if _work(p) > _UNROLLED_WORK]
-    scalar = [p for p in rest if any(SCALAR_LOOPS in op.attributes for op in p)]
-    vector = [p for p in rest if not any(SCALAR_LOOPS in op.attributes for op in p)]
-    parts = [_Part(tiny, sum(map(_size, tiny)), unroll=True)] if tiny else []
-    parts += _divide([[op] for op in shared])
-    parts += _divide(scalar)
-    parts += [replace(part, vectorize=False) for part in _divide(vector)]
-    # A long one at the end would keep one thread busy alone.
-    for part in sorted(parts, key=lambda part: -part.size):
-        yield _unit(module, part, shared)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Functions that go into one unit, and how LLVM is to treat them."""
-
-    pairs: list[list[Any]]
-    size: int
-    unroll: bool = False
-    vectorize: bool = True
-
-
-def _divide(pairs: list[list[Any]]) -> list[_Part]:
-    """The pairs in parts of about the same size."""
-    count = max(1, min(_MOST_OBJECTS, len(pairs) // _KERNELS_PER_OBJECT))
-    members: list[list[list[Any]]] = [[] for _ in range(count)]
-    sizes = [0] * count
-    for size, pair in sorted(((_size(p), p) for p in pairs), key=lambda entry: -entry[0]):
-        smallest = sizes.index(min(sizes))
-        members[smallest].append(pair)
-        sizes[smallest] += size
-    return [_Part(*part) for part in zip(members, sizes, strict=True) if part[0]]
-
-
 def single_unit(module: ir.Module) -> Unit:
     """LLVM IR of all kernels in one unit, for people to read or to link elsewhere."""
-    return _unit(module, _Part([[op.operation for op in module.body.operations]], 0), ())
-
-
-def _unit(module: ir.Module, part: _Part, shared: Sequence[Any]) -> Unit:
-    """A unit of some functions; those of `shared` that it does not have are declared in it.
-
-    All of them, called or not: to look for the calls takes half as long as the translation.
-    """
-    own = [op for pair in part.pairs for op in pair]
-    elsewhere = [op for op in shared if op not in own]
-    with module.context, ir.Location.unknown():
-        cut = ir.Module.create()
-        with ir.InsertionPoint(cut.body):
-            for op in own:
-                op.clone()
-            for op in elsewhere:
-                _declare(op)
-        text = normalise(llvm.translate_module_to_llvmir(cut.operation))
-    calls = tuple(op.attributes["sym_name"].value for op in elsewhere)
-    return Unit(text, part.unroll, calls, part.vectorize)
-
-
-def _declare(function: Any) -> None:
-    """The declaration of a function that another unit has, at the insertion point."""
-    kept = ("sym_name", "function_type", "visibility_", "arg_attrs", "passthrough")
-    attributes = {name: function.attributes[name] for name in kept if name in function.attributes}
-    attributes |= {"linkage": ir.Attribute.parse("#llvm.linkage<external>")}
-    ir.Operation.create("llvm.func", attributes=attributes, regions=1)
-
-
-def _work(pair: list[Any]) -> int:
-    return max(int(op.attributes["nova.work"].value) for op in pair if "nova.work" in op.attributes)
-
-
-def _size(pair: list[Any]) -> int:
-    return sum(len(block.operations) for op in pair for block in op.regions[0].blocks)
+    return Unit(unit_text(module), unroll=False)
 
 
 def _contents(

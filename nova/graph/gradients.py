@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from nova import knobs
 from nova.errors import GradientError
+from nova.graph.accumulate import add_gradients
 from nova.graph.build import constant, require_float
 from nova.graph.checkpoint import Recompute
 from nova.graph.location import at
@@ -90,7 +91,10 @@ def gradients(
                         where=str(node.location),
                     )
                 before = adjoint.get(id(operand))
-                adjoint[id(operand)] = piece if before is None else F.add(before, piece)
+                if before is not None:
+                    # A piece whose derivation is checked stays a value of the graph.
+                    piece = F.add(before, piece) if remember else add_gradients(before, piece)
+                adjoint[id(operand)] = piece
     return [adjoint[id(s)] if id(s) in adjoint else _zeros(s) for s in sources]
 
 

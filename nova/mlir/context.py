@@ -20,17 +20,34 @@ MAX_NESTING = 500
 # Characters shown on either side of the caret: a dense constant can be one line of megabytes.
 LINE_WINDOW = 100
 
+_LOADED = (
+    *("affine", "arith", "bufferization", "cf", "func", "irdl", "linalg", "llvm", "math", "memref"),
+    *("scf", "tensor", "ub", "vector"),
+)
+
 _BRACKETS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|->|[<>=]=|([(\[{<])|([)\]}>])')
 
 
 def make_context() -> ir.Context:
-    """A context with every upstream dialect, StableHLO and nova; not shared between threads."""
-    context = ir.Context()
+    """A context that knows every upstream dialect, StableHLO and nova; not shared between threads.
+
+    Those that Nova's code makes ops of are loaded; others are when text or a pass needs them, as
+    to load all of them takes longer than to compile a small function.
+    """
+    context = ir.Context(load_on_create_dialects=[])
+    for name in _LOADED:
+        context.get_dialect_descriptor(name)
     # One compile is one thread of work; kernels are compiled in parallel at the LLVM level.
     context.enable_multithreading(False)
     load_dialect(context)
     stablehlo.register_dialect(context, load=False)
     return context
+
+
+def load_device_dialects(context: ir.Context) -> None:
+    """Load what device code is made of, before the first op of it."""
+    for name in ("gpu", "nvvm"):
+        context.get_dialect_descriptor(name)
 
 
 def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:

@@ -1,14 +1,15 @@
 """The nova dialect: one op for each primitive and composite row of the table, nova.constant, and
 the ops that carry attention to the schedules (nova/mlir/attention.py).
 
-The op classes are made from the table. One verifier serves all of them: it runs the row's own type
-rule on the operand types and attributes, so the IR is held to the same rules as the graph, and
-reports at the op's location, which is the user's line.
+The dialect is made from the table, as IRDL text. One verifier serves all rows: it runs the row's
+own type rule on the operand types and attributes, so the IR is held to the same rules as the graph,
+and reports at the op's location, which is the user's line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -16,13 +17,11 @@ from nova.dtypes import TensorType
 from nova.errors import DTypeError, NovaError
 from nova.mlir import attention
 from nova.mlir.attributes import from_attributes, to_attributes
-from nova.mlir.bindings import ext, ir
+from nova.mlir.bindings import ir, load_irdl
 from nova.mlir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
 
-
-class Nova(ext.Dialect, name="nova"):  # type: ignore[call-arg]
-    """The dialect itself."""
+DIALECT = "nova"
 
 
 def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorType, ...]]:
@@ -98,33 +97,63 @@ def _verify_constant(op: Any) -> bool:
     return True
 
 
-def _define(
-    name: str, operands: tuple[str, ...], verify: Any, results: tuple[str, ...] = ("result",)
-) -> None:
-    # One field an operand: operands that share a field would have to share their type.
-    fields: dict[str, Any] = {
-        f"{n.rstrip('?')}_": ext.Operand[Any] | None if n.endswith("?") else ext.Operand[Any]
-        for n in operands
-    }
-    namespace = {
-        "__annotations__": fields | {f"{n}_": ext.Result[Any] for n in results},
-        "verify_invariants": staticmethod(verify),
-    }
-    type(f"{name}_op", (Nova.Operation,), namespace, name=name, traits=[ext.Pure])
+@dataclass(frozen=True)
+class _Definition:
+    """An op of the dialect; operands with a `?` behind their names may be left out."""
+
+    name: str
+    operands: tuple[str, ...]
+    verify: Callable[[Any], bool]
+    results: tuple[str, ...] = ("result",)
+
+    def text(self) -> str:
+        """IRDL. One constraint a value: those that share one would have to share their type."""
+        operands = [f"{n.rstrip('?')}_:{' optional' * n.endswith('?')}" for n in self.operands]
+        values = operands + [f"{n}_:" for n in self.results]
+        lines = [f"%{i} = irdl.any" for i in range(len(values))]
+        numbered = [f"{value} %{i}" for i, value in enumerate(values)]
+        if operands:
+            lines.append(f"irdl.operands({', '.join(numbered[: len(operands)])})")
+        lines.append(f"irdl.results({', '.join(numbered[len(operands) :])})")
+        return f"irdl.operation @{self.name} {{\n{chr(10).join(lines)}\n}}"
+
+    def attach(self) -> None:
+        """What IRDL cannot say: no effects, and the verifier."""
+        name = f"{DIALECT}.{self.name}"
+        _NoEffects.attach(name)
+        _Speculatable.attach(name)
+        trait = type(self.name, (), {"verify_invariants": staticmethod(self.verify)})
+        ir.DynamicOpTrait.attach(name, trait)
 
 
-for _row in OPS.values():
-    if _row.kind != "sugar":
-        _define(_row.name, _row.operands, _verifier(_row))
-_define("constant", (), _verify_constant)
-for _name, _operands in attention.OPERANDS.items():
-    _define(
-        _name,
-        (*_operands, "mask?"),
-        attention.verify_attention(_name),
-        results=tuple(f"to_{n}" for n in attention.RESULTS[_name]),
-    )
-    _define(f"{_name}_point", (*_operands, "mask?"), lambda op: True)
+class _NoEffects(ir.MemoryEffectsOpInterface):
+    @staticmethod
+    def get_effects(op: Any, effects: Any) -> None:
+        pass
+
+
+class _Speculatable(ir.ConditionallySpeculatable):
+    @staticmethod
+    def get_speculatability(op: Any) -> Any:
+        return ir.Speculatability.Speculatable
+
+
+def _definitions() -> Iterator[_Definition]:
+    for row in OPS.values():
+        if row.kind != "sugar":
+            yield _Definition(row.name, row.operands, _verifier(row))
+    yield _Definition("constant", (), _verify_constant)
+    for name, operands in attention.OPERANDS.items():
+        given = (*operands, "mask?")
+        results = tuple(f"to_{n}" for n in attention.RESULTS[name])
+        yield _Definition(name, given, attention.verify_attention(name), results)
+        yield _Definition(f"{name}_point", given, lambda op: True)
+
+
+_DEFINITIONS = tuple(_definitions())
+_TEXT = "\n".join(
+    (f"irdl.dialect @{DIALECT} {{", *(definition.text() for definition in _DEFINITIONS), "}")
+)
 
 
 def create_op(row: Op, operands: Sequence[Any], result: TensorType, attrs: dict[str, Any]) -> Any:
@@ -147,7 +176,9 @@ _lock = Lock()
 
 def load_dialect(context: ir.Context) -> None:
     """Make the dialect known to a context, once."""
-    # The wheel registers the Python op classes globally on load, which must not race.
+    # Traits are attached through state of the wheel that is not made for several threads.
     with _lock, context:
-        if not context.is_dialect_loaded(Nova.DIALECT_NAMESPACE):
-            Nova.load()
+        if not context.is_dialect_loaded(DIALECT):
+            load_irdl(ir.Module.parse(_TEXT))
+            for definition in _DEFINITIONS:
+                definition.attach()

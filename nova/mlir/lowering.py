@@ -17,6 +17,7 @@ import numpy as np
 
 from nova.dtypes import DType, TensorType, accumulator, bool_, i64
 from nova.mlir.bindings import arith, ir, linalg, scf, tensor
+from nova.mlir.named import contract, fill
 from nova.mlir.scalar import Body, Scalar
 from nova.mlir.types import dense, element_type, tensor_type
 
@@ -55,7 +56,7 @@ class LinalgBuilder:
     def fill(self, type_: TensorType, value: Any) -> Any:
         """A destination filled with a number."""
         scalar = Body().const(value, type_.dtype)
-        return linalg.fill(scalar.value, outs=[self.empty(type_)])
+        return fill(scalar.value, self.empty(type_))
 
     # --- elementwise ------------------------------------------------------------------------
 
@@ -183,12 +184,7 @@ class LinalgBuilder:
         maps = [_map(rank, [position[c] for c in part]) for part in (a_letters, b_letters, result)]
         wide = out.with_dtype(acc)
         if acc.is_float and summed and a.dtype is b.dtype:
-            value = linalg.contract(
-                a.value,
-                b.value,
-                outs=[self.fill(wide, 0)],
-                indexing_maps=maps,
-            )
+            value = contract(a.value, b.value, self.fill(wide, 0), maps)
             return self.cast(Operand(value, wide), out.dtype).value
 
         def emit(s: Body, args: Sequence[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from nova.graph.tensor import as_array
 
 
 class Parameter(Tensor):
-    """A tensor with its own array: contiguous, writable, at one address for its whole life."""
+    """A tensor with its own array: contiguous, writable, at one address for its whole life.
 
-    __slots__ = ()
-    data: np.ndarray
+    While it is trained on a device, its values are there, and `data` fetches them when it is read.
+    """
+
+    __slots__ = ("_array", "_fetch")
 
     def __init__(
         self,
@@ -37,7 +40,23 @@ class Parameter(Tensor):
                 )
         except NovaError as error:
             raise error.located(str(user_location())) from None
+        self._fetch: Callable[[], None] | None = None
         super().__init__(type_, data=array, requires_grad=requires_grad, name=name)
+
+    @property
+    def data(self) -> np.ndarray:
+        """The array, with the values of now."""
+        if self._fetch is not None:
+            self._fetch()
+        return self._array
+
+    @data.setter
+    def data(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def follow(self, fetch: Callable[[], None]) -> None:
+        """Call `fetch` before the array is looked at: it copies newer values into it."""
+        self._fetch = fetch
 
     def __repr__(self) -> str:
         frozen = "" if self.requires_grad else " frozen"

@@ -7,6 +7,8 @@ indexing map, which fusion folds into the reader; the others read at computed, c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -306,6 +308,8 @@ def _join_lower(b: Any, out: TensorType, *parts: Any, axis: int) -> Any:
         return b.empty(out)
     if len(filled) == 1:
         return filled[0].value
+    if len({p.shape for p in filled}) == 1:
+        return _join_equal(b, out, filled, axis)
 
     def body(s: Any) -> Any:
         at = [s.index(i) for i in range(out.rank)]
@@ -319,6 +323,27 @@ def _join_lower(b: Any, out: TensorType, *parts: Any, axis: int) -> Any:
         return result
 
     return b.generic(out, [], body)
+
+
+def _join_equal(b: Any, out: TensorType, parts: Sequence[Any], axis: int) -> Any:
+    """Parts of one shape, written with an axis of its own for the part's number.
+
+    Which part it is is then the same along a row, and every part is read where it is written. The
+    parts are loaded, not operands: what makes them would otherwise be fused in, once for each part.
+    """
+    shape = parts[0].shape
+    split = out.with_shape((*shape[:axis], len(parts), *shape[axis:]))
+
+    def body(s: Any) -> Any:
+        at = [s.index(i) for i in range(split.rank)]
+        number = at.pop(axis)
+        result = s.load(parts[0].value, at, parts[0].dtype)
+        for i, part in enumerate(parts[1:], 1):
+            result = s.select(number >= i, s.load(part.value, at, part.dtype), result)
+        return result
+
+    joined = replace(parts[0], value=b.generic(split, [], body), type=split)
+    return b.reshape(out, joined)
 
 
 def _join_numpy(*arrays: np.ndarray, axis: int) -> np.ndarray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import arith, ir, linalg, tensor
+from nova.mlir.named import contract, fill
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
@@ -94,7 +95,7 @@ def _rewrite(generic: Structured) -> None:
     half = isinstance(c.type.element_type, _HALVES)
     with ir.InsertionPoint(op), op.location:
         total = _converted(c, ir.F32Type.get()) if half else c
-        value = linalg.contract(a, b, outs=[total], indexing_maps=maps)
+        value = contract(a, b, total, maps)
         if half:
             value = _converted(value, c.type.element_type)
     op.results[0].replace_all_uses_with(value)
@@ -107,7 +108,7 @@ def _converted(value: Any, element: Any) -> Any:
     empty = tensor.empty(list(type_.shape), element)
     if (number := _filled_with(value)) is not None:
         constant = arith.ConstantOp(element, ir.FloatAttr.get(element, number)).result
-        return linalg.fill(constant, outs=[empty])
+        return fill(constant, empty)
     rank = len(type_.shape)
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
     parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from nova.mlir.bindings import ir, linalg, tensor
+from nova.mlir.bindings import ir, tensor
+from nova.mlir.named import contract, fill
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
@@ -34,48 +35,48 @@ class FoldTransposes(Pass):
             _erase_unused(function)
 
 
-def _fold(contract: Any, operand: int) -> None:
+def _fold(product: Any, operand: int) -> None:
     while True:
-        value = contract.operands[operand]
+        value = product.operands[operand]
         axes = _permutation(value)
         if axes is None:
             return
-        maps = [m.value for m in contract.attributes["indexing_maps"]]
+        maps = [m.value for m in product.attributes["indexing_maps"]]
         before = list(maps[operand].results)
         # value[i0, i1, ...] is source[j0, j1, ...] with j[axes[r]] = i[r].
         after = [None] * len(axes)
         for r, axis in enumerate(axes):
             after[axis] = before[r]
         maps[operand] = ir.AffineMap.get(maps[operand].n_dims, 0, after)
-        contract.attributes["indexing_maps"] = ir.ArrayAttr.get(
+        product.attributes["indexing_maps"] = ir.ArrayAttr.get(
             [ir.AffineMapAttr.get(m) for m in maps]
         )
-        contract.operands[operand] = value.owner.operation.operands[0]
+        product.operands[operand] = value.owner.operation.operands[0]
 
 
-def _fold_result(contract: Any) -> None:
+def _fold_result(product: Any) -> None:
     """Make a matrix transposed at once where nothing else is done with it than to transpose it."""
-    result = contract.results[0]
+    result = product.results[0]
     users = [use.owner.operation for use in result.uses]
-    init = contract.operands[2]
+    init = product.operands[2]
     if result.type.rank != 2 or len(users) != 1 or not isinstance(init, ir.OpResult):
         return
-    fill = init.owner.operation
-    if fill.name != "linalg.fill" or not is_structured(users[0]):
+    filled = init.owner.operation
+    if filled.name != "linalg.fill" or not is_structured(users[0]):
         return
     transposed = users[0].results[0]
     if _permutation(transposed) != [1, 0]:
         return
-    maps = [m.value for m in contract.attributes["indexing_maps"]]
+    maps = [m.value for m in product.attributes["indexing_maps"]]
     maps[2] = ir.AffineMap.get(maps[2].n_dims, 0, list(maps[2].results)[::-1])
-    with ir.InsertionPoint(contract), contract.location:
+    with ir.InsertionPoint(product), product.location:
         empty = tensor.EmptyOp(transposed.type.shape, transposed.type.element_type).result
-        zeros = linalg.fill(fill.operands[0], outs=[empty])
-        a, b, _ = contract.operands
-        made = linalg.contract(a, b, outs=[zeros], indexing_maps=maps)
+        zeros = fill(filled.operands[0], empty)
+        a, b, _ = product.operands
+        made = contract(a, b, zeros, maps)
     transposed.replace_all_uses_with(made)
     users[0].erase()
-    contract.erase()
+    product.erase()
 
 
 def _permutation(value: Any) -> list[int] | None:

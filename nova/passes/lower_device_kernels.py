@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.mlir.context import load_device_dialects
 from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
@@ -33,6 +34,7 @@ class LowerDeviceKernels(Pass):
     def run(self, module: ir.Module) -> None:
         from nova.schedules.cuda.kernel import DeviceSchedule  # loads the device dialects
 
+        load_device_dialects(module.context)
         target = parse_target(self.target)
         main_function(module)
         require_buffers(module)

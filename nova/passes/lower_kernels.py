@@ -14,9 +14,8 @@ from nova.passes.bools import store_bools_as_bytes
 from nova.schedules.cpu import KernelSchedule
 from nova.schedules.footprint import store_footprint
 from nova.schedules.loops import index
+from nova.schedules.shared import SCALAR_LOOPS
 from nova.targets import parse_target
-
-SCALAR_LOOPS = "nova.scalar_loops"
 
 
 @dataclass(frozen=True)

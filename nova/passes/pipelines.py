@@ -34,8 +34,10 @@ from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
+from nova.passes.separate_arguments import SeparateArguments
 from nova.passes.share_kernels import ShareKernels
 from nova.passes.simplify_stablehlo import SimplifyStablehlo
+from nova.passes.split_reductions import SplitReductions
 from nova.passes.strip_host import StripHost
 from nova.passes.structure_attention import StructureAttention
 from nova.passes.structure_tensors import StructureTensors
@@ -126,7 +128,7 @@ def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
 
 def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
     """The same for a device, where every product is a kernel over rows and columns."""
-    return [FormKernels(serial_work, row_operand=-1)]
+    return [SplitReductions(), FormKernels(serial_work, row_operand=-1)]
 
 
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
@@ -162,7 +164,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         ExpandMath(native_rounding=machine.native_rounding),
         WidenConversions(),
         *([] if machine.has_f16c else [ExpandHalf()]),
-        UpstreamPass("cse"),
+        UpstreamPass("loop-invariant-code-motion,cse"),
         UpstreamPass("convert-vector-to-scf,convert-scf-to-cf"),
         UpstreamPass("expand-strided-metadata,lower-affine"),
         # bf16 conversions by integer arithmetic: LLVM would call a library for them.
@@ -173,6 +175,9 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
             "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,"
             "reconcile-unrealized-casts"
         ),
+        # What was memref descriptors folds away here, and need not be printed and parsed.
+        UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true},cse"),
+        UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true}"),
         ExportKernels(vector_bits=machine.vector_bits),
     ]
 
@@ -201,6 +206,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
         WidenConversions(),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),
+        SeparateArguments(),
         UpstreamPass(
             "gpu.module(arith-expand{include-bf16=true},convert-vector-to-scf,convert-scf-to-cf,"
             "expand-strided-metadata,lower-affine,"

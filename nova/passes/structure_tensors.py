@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from nova.errors import LoweringError
 from nova.mlir.bindings import arith, ir, linalg, tensor
 from nova.mlir.diagnostics import place_of
+from nova.mlir.named import fill
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
 
@@ -149,7 +150,7 @@ def _pad(op: Any) -> Any:
         )
     padding = _padding(op)
     if 0 in source.type.shape:
-        return linalg.fill(padding, outs=[_empty(result.type)])
+        return fill(padding, _empty(result.type))
 
     def body(_: list[Any]) -> Any:
         places = [_subtract(_loop(axis), at) for axis, at in enumerate(low)]
@@ -203,7 +204,7 @@ def _concat(op: Any) -> Any:
 
 
 def _splat(op: Any) -> Any:
-    return linalg.fill(op.operands[0], outs=[_empty(op.results[0].type)])
+    return fill(op.operands[0], _empty(op.results[0].type))
 
 
 _REWRITES: dict[str, Callable[[Any], Any]] = {

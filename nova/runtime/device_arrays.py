@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from nova._native import Device, DeviceArray, read_dlpack
+from nova import _native
 from nova.artifact.format import TensorSpec
 from nova.dtypes import dtype
 from nova.errors import (
@@ -47,7 +47,7 @@ _TYPES = {
 
 
 def make_device_converter(
-    args: Sequence[TensorSpec], outputs: Sequence[TensorSpec], device: Device
+    args: Sequence[TensorSpec], outputs: Sequence[TensorSpec], device: _native.Device
 ) -> Callable[[int, Any, bool], Any]:
     """The slow path of the arguments of a program for `device`."""
     on_host = make_converter(args, outputs)
@@ -64,9 +64,33 @@ def make_device_converter(
     return convert
 
 
+def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and element type of an array that a GPU holds; None for what is elsewhere."""
+    if isinstance(value, _native.DeviceArray):
+        return value.shape, value.dtype
+    if not _is_on_device(value):
+        return None
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        shape = tuple(value.shape)
+        found = _TYPES.get(_torch_type(str(value.dtype).removeprefix("torch.")))
+    elif hasattr(value, "__cuda_array_interface__"):
+        interface = value.__cuda_array_interface__
+        shape, found = tuple(interface["shape"]), np.dtype(interface["typestr"])
+    else:
+        _, _, shape, code, bits, _ = _native.read_dlpack(value.__dlpack__())
+        found = _TYPES.get((code, bits))
+    if found is None or found not in _TYPES.values():
+        raise ArgumentTypeError(
+            f"a {type(value).__name__} on a device is of a type that Nova does not have",
+            hint="cast it first",
+        )
+    return shape, found
+
+
 def _is_on_device(value: Any) -> bool:
     """Whether a GPU holds it; what says neither is left to the host's conversion."""
-    if isinstance(value, DeviceArray):
+    if isinstance(value, _native.DeviceArray):
         return True
     try:
         kind, _ = value.__dlpack_device__()
@@ -75,10 +99,12 @@ def _is_on_device(value: Any) -> bool:
     return int(kind) in _CUDA_KINDS
 
 
-def _take(spec: TensorSpec, value: Any, device: Device, is_output: bool) -> DeviceArray:
+def _take(
+    spec: TensorSpec, value: Any, device: _native.Device, is_output: bool
+) -> _native.DeviceArray:
     """`value` as an array that the program can use, or the error that says why not."""
     title = f"out array for {spec.name!r}" if is_output else title_of(spec)
-    array = value if isinstance(value, DeviceArray) else _view(value, device, title)
+    array = value if isinstance(value, _native.DeviceArray) else _view(value, device, title)
     if array.native_device is not device:
         raise DeviceError(
             f"{title} is on {array.device}, the program runs on {device.name}",
@@ -106,13 +132,13 @@ def _take(spec: TensorSpec, value: Any, device: Device, is_output: bool) -> Devi
     return array
 
 
-def _view(value: Any, device: Device, title: str) -> DeviceArray:
+def _view(value: Any, device: _native.Device, title: str) -> _native.DeviceArray:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(value, torch, device, title)
     if hasattr(value, "__dlpack__"):
         capsule = value.__dlpack__(stream=device.stream)
-        address, number, shape, code, bits, dense = read_dlpack(capsule)
+        address, number, shape, code, bits, dense = _native.read_dlpack(capsule)
         found = _TYPES.get((code, bits))
         owner: Any = (value, capsule)
     else:
@@ -121,10 +147,10 @@ def _view(value: Any, device: Device, title: str) -> DeviceArray:
     _check(device, number, found, dense, title, type(value).__name__)
     assert found is not None
     # Its library may write there as soon as the run has been started, so the run is waited for.
-    return DeviceArray.view(device, address, shape, found, device.stream, owner, True)
+    return _native.DeviceArray.view(device, address, shape, found, device.stream, owner, True)
 
 
-def _torch_view(tensor: Any, torch: Any, device: Device, title: str) -> DeviceArray:
+def _torch_view(tensor: Any, torch: Any, device: _native.Device, title: str) -> _native.DeviceArray:
     """A tensor, used in the order of torch's current stream, as torch's own kernels do."""
     if tensor.requires_grad and not tensor.is_leaf:
         tensor = tensor.detach()
@@ -133,7 +159,7 @@ def _torch_view(tensor: Any, torch: Any, device: Device, title: str) -> DeviceAr
     assert found is not None
     stream = torch.cuda.current_stream(tensor.device).cuda_stream
     shape = tuple(tensor.shape)
-    return DeviceArray.view(device, tensor.data_ptr(), shape, found, stream, tensor, False)
+    return _native.DeviceArray.view(device, tensor.data_ptr(), shape, found, stream, tensor, False)
 
 
 def _torch_type(name: str) -> tuple[int, int]:
@@ -145,16 +171,16 @@ def _torch_type(name: str) -> tuple[int, int]:
 
 
 def _read_interface(
-    value: Any, device: Device
+    value: Any, device: _native.Device
 ) -> tuple[int, int, tuple[int, ...], np.dtype[Any] | None, bool]:
     """What `__cuda_array_interface__` says; Nova's stream waits for the one that it names."""
     found = value.__cuda_array_interface__
     stream = found.get("stream")
     if stream is not None:
         handle = 0 if stream == 1 else int(stream)
-        DeviceArray.view(device, 0, (0,), np.dtype("u1"), handle, value, False).order_before(
-            device.stream
-        )
+        _native.DeviceArray.view(
+            device, 0, (0,), np.dtype("u1"), handle, value, False
+        ).order_before(device.stream)
     kind = np.dtype(found["typestr"])
     shape = tuple(found["shape"])
     strides = found.get("strides")
@@ -170,7 +196,12 @@ def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _check(
-    device: Device, number: int, found: np.dtype[Any] | None, dense: bool, title: str, kind: str
+    device: _native.Device,
+    number: int,
+    found: np.dtype[Any] | None,
+    dense: bool,
+    title: str,
+    kind: str,
 ) -> None:
     own = int(device.name.partition(":")[2] or 0)
     if device.name == "sim" or (number >= 0 and number != own):

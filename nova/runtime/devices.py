@@ -41,7 +41,16 @@ def open_device(name: str) -> _native.Device:
 
 def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
     """A device of a driver, with a pool of its own; `open_device` keeps one for each name."""
-    return _native.Device(driver, ordinal, device_error)
+
+    def report(status: int, text: str) -> NovaError:
+        found = driver.last_fault() if status == _native.SIMULATED_FAULT else None
+        if found is None:
+            return device_error(status, text)
+        from nova.runtime.sim_image import fault_of  # only on the way to an error
+
+        return fault_of(found)
+
+    return _native.Device(driver, ordinal, report)
 
 
 def open_cuda(path: str | None = None) -> _native.Driver:

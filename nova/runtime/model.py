@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nova import knobs
+from nova import _native, knobs
 from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, save_artifact
 from nova.artifact.manifest import WeightsSpec
@@ -233,6 +233,11 @@ class Model:
     def is_on_device(self) -> bool:
         """Whether it runs on a GPU, real or simulated."""
         return self._executable.spec.is_device
+
+    @property
+    def native_device(self) -> _native.Device | None:
+        """The device it is loaded for; None for the CPU, and for a device that is not here."""
+        return getattr(self._executable, "device", None)
 
     @property
     def workspace_size(self) -> int:

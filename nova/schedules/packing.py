@@ -84,7 +84,9 @@ def pack(
 
     numbers = (block.offset, block.lane_stride, block.k_stride, block.lanes, block.depth)
     name = f"nova_pack_{way}_{block.type}_{acc_type}_{width}"
-    call_shared(name, (block.source, buffer), [index(n) for n in numbers], 2, body)
+    values = [index(n) for n in numbers]
+    scalars = way == "scalars" or (way == "lanes" and BITS[block.type] < 32)
+    call_shared(name, (block.source, buffer), values, 2, body, scalar_loops=scalars)
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,20 @@
 
 In: a register tile (`MicroKernel`), packed operands (see packing.py), C, and where the old values
 come from. Out: a call of a shared function that loops over column panels, row panels and k.
-`contraction.py` calls `multiply`. A tile is always computed as a whole; only its store looks at how
-much of it exists.
+`contraction.py` calls `multiply`. Columns of a tile are always computed as a whole; only its store
+(tile_store.py) looks at how many exist. A last row panel of few rows has a shorter tile.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
 from nova.schedules.packing import Block, pack
 from nova.schedules.shared import call_shared, entry_alloca
+from nova.schedules.tile_store import Place, store_tile
+from nova.schedules.tiling import edge_rows
 from nova.schedules.words import (
     BITS,
     Index,
@@ -21,7 +24,6 @@ from nova.schedules.words import (
     compare,
     index,
     loop,
-    minimum,
     mul,
     splat,
     sub,
@@ -29,29 +31,12 @@ from nova.schedules.words import (
 )
 from nova.targets import Target
 
-_UNROLLED = 4
-"""Steps of k in one turn of the innermost loop."""
+_TURN = 24
+"""Multiply-adds that hide what else a turn of the innermost loop does; more only take longer to
+compile."""
 
 _AHEAD = 16
 """Steps of k that rows of an unpacked B are fetched ahead: too far apart for the hardware."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A matrix in memory: element (row, column) is at `offset + row*row_stride + ...`."""
-
-    buffer: ir.Value
-    offset: Index
-    row_stride: Index
-    column_stride: Index
-
-    @property
-    def numbers(self) -> tuple[Index, Index, Index]:
-        return self.offset, self.row_stride, self.column_stride
-
-    def at(self, row: Index, column: Index) -> Index:
-        inner = add(mul(row, self.row_stride), mul(column, self.column_stride))
-        return add(self.offset, inner)
 
 
 @dataclass(frozen=True)
@@ -70,6 +55,18 @@ class MicroKernel:
     @property
     def nr(self) -> int:
         return self.nv * self.vl
+
+    @property
+    def unrolled(self) -> int:
+        """Steps of k in one turn of the innermost loop, a power of two."""
+        steps = 1
+        while steps * self.mr * self.nv < _TURN and steps < 4:
+            steps *= 2
+        return steps
+
+    @property
+    def edge(self) -> int:
+        return edge_rows(self.mr)
 
     def multiply(
         self,
@@ -131,6 +128,18 @@ class MicroKernel:
 
 
 @dataclass(frozen=True)
+class _Panel:
+    """One tile of C: where it begins, how much of C is left from there, and its panel of B."""
+
+    i: Index
+    j: Index
+    rows: Index
+    columns: Index
+    depth: Index
+    b_at: Index
+
+
+@dataclass(frozen=True)
 class _Body:
     """The body of one multiplying function."""
 
@@ -151,20 +160,34 @@ class _Body:
         kernel = self.kernel
         scratch = entry_alloca(kernel.mr * kernel.nr, kernel.acc_type)
         with loop(0, columns, kernel.nr) as j:
-            b_at, width = add(b_offset, mul(j, depth)), sub(columns, j)
+            b_at, whole = add(b_offset, mul(j, depth)), None
             if self.source is not None:
-                b_at = 0
-                whole = self._pack_edge(self.source.part(j, 0, depth))
+                b_at, whole = 0, self._pack_edge(self.source.part(j, 0, depth))
             with loop(0, rows, kernel.mr) as i:
-                start = self.c.at(i, j)
-                self._prefetch(start)
-                if self.source is None:
-                    tile = self._multiply(mul(i, depth), b_at, depth)
-                else:
-                    copies = arith.andi(whole, compare(arith.CmpIPredicate.eq, i, 0))
-                    tile = self._multiply_or_copy(copies, i, self.source.at(j, 0), depth)
-                before = self.old.at(i, j)
-                self._store(tile, scratch, start, before, sub(rows, i), width)
+                panel = _Panel(i, j, sub(rows, i), sub(columns, j), depth, b_at)
+                tall = functools.partial(self._panel, panel, kernel.mr, whole, scratch)
+                short = functools.partial(self._panel, panel, kernel.edge, None, scratch)
+                branch(self._is_short(panel), short, tall)
+
+    def _is_short(self, p: _Panel) -> ir.Value | bool:
+        """Whether the shorter tile has all rows that are left; a first panel may have to copy B."""
+        edge = self.kernel.edge
+        if edge == self.kernel.mr:
+            return False
+        few = compare(arith.CmpIPredicate.sle, p.rows, edge)
+        return arith.andi(few, compare(arith.CmpIPredicate.sgt, p.i, 0))
+
+    def _panel(self, p: _Panel, mr: int, whole: ir.Value | None, scratch: ir.Value) -> None:
+        """A tile of `mr` rows; the first of a column panel that is `whole` copies it."""
+        start = self.c.at(p.i, p.j)
+        self._prefetch(start, mr)
+        if whole is None or self.source is None:
+            tile = self._multiply(mr, mul(p.i, p.depth), p.b_at, p.depth)
+        else:
+            copies = arith.andi(whole, compare(arith.CmpIPredicate.eq, p.i, 0))
+            tile = self._multiply_or_copy(copies, p.i, self.source.at(p.j, 0), p.depth)
+        places = (self.c, start), (self.old, self.old.at(p.i, p.j))
+        store_tile(tile, self.kernel.nv, scratch, *places, p.rows, p.columns, unit=self.unit)
 
     def _pack_edge(self, rest: Block) -> ir.Value:
         """Whether the next panel of B is whole; one that is not is packed before it is used."""
@@ -184,20 +207,23 @@ class _Body:
         op = scf.IfOp(copies, kinds, has_else=True)
         for block, at in ((op.then_block, source), (op.else_block, None)):
             with ir.InsertionPoint(block):
-                scf.YieldOp(self._multiply(mul(i, depth), 0, depth, at))
+                scf.YieldOp(self._multiply(self.kernel.mr, mul(i, depth), 0, depth, at))
         return list(op.results)
 
     def _multiply(
-        self, a_at: Index, b_at: Index, depth: Index, source: Index | None = None
+        self, mr: int, a_at: Index, b_at: Index, depth: Index, source: Index | None = None
     ) -> list[ir.Value]:
-        """The product of one row panel and one column panel, row by row.
+        """The product of the first `mr` rows of a row panel and one column panel, row by row.
 
         From `source` on, the column panel is copied to where it is read otherwise.
         """
-        whole = arith.andi(index(depth), index(-_UNROLLED))
         zero = splat(self.kind, 0.0)
-        sums = [zero] * (self.kernel.mr * self.kernel.nv)
-        sums = self._steps(sums, a_at, b_at, 0, whole, _UNROLLED, source)
+        sums = [zero] * (mr * self.kernel.nv)
+        steps = self.kernel.unrolled
+        if steps == 1:
+            return self._steps(sums, a_at, b_at, 0, depth, 1, source)
+        whole = arith.andi(index(depth), index(-steps))
+        sums = self._steps(sums, a_at, b_at, 0, whole, steps, source)
         return self._steps(sums, a_at, b_at, whole, depth, 1, source)
 
     def _steps(
@@ -250,7 +276,7 @@ class _Body:
     def _step(self, sums: list[ir.Value], a_row: Index, right: list[ir.Value]) -> list[ir.Value]:
         kernel = self.kernel
         result = []
-        for i in range(kernel.mr):
+        for i in range(len(sums) // kernel.nv):
             scalar = memref.load(self.a, [index(add(a_row, i))])
             left = vector.broadcast(self.kind, scalar)
             for v in range(kernel.nv):
@@ -261,72 +287,14 @@ class _Body:
                     result.append(arith.addf(total, arith.mulf(left, right[v])))
         return result
 
-    def _prefetch(self, start: Index) -> None:
+    def _prefetch(self, start: Index, mr: int) -> None:
         """Fetch a tile of C while it is computed; its rows are too far apart for the hardware."""
         kernel = self.kernel
         line = 512 // BITS[kernel.acc_type]
-        for i in range(kernel.mr):
+        for i in range(mr):
             row = add(start, mul(i, self.c.row_stride))
             for j in range(0, kernel.nr if self.unit else 1, line):
                 self._fetch(self.c.buffer, add(row, j), write=True)
 
     def _fetch(self, buffer: ir.Value, place: Index, write: bool) -> None:
         memref.prefetch(buffer, [index(place)], is_write=write, locality_hint=3, is_data_cache=True)
-
-    def _store(
-        self,
-        tile: list[ir.Value],
-        scratch: ir.Value,
-        start: Index,
-        before: Index,
-        rows: Index,
-        columns: Index,
-    ) -> None:
-        """Write a tile, of which only `rows` and `columns` (maybe more than it has) exist."""
-        kernel, kind = self.kernel, self.kind
-        c, old = self.c, self.old
-
-        def whole() -> None:
-            for i in range(kernel.mr):
-                into, source = (
-                    add(start, mul(i, c.row_stride)),
-                    add(before, mul(i, old.row_stride)),
-                )
-                for v in range(kernel.nv):
-                    was = vector.load(kind, old.buffer, [index(add(source, v * kernel.vl))])
-                    value = arith.addf(was, tile[i * kernel.nv + v])
-                    vector.store(value, c.buffer, [index(add(into, v * kernel.vl))])
-
-        def spill() -> None:
-            for number, value in enumerate(tile):
-                vector.store(value, scratch, [index(number * kernel.vl)])
-
-        def part() -> None:
-            spill()
-            flags = ir.VectorType.get([kernel.vl], ir.IntegerType.get_signless(1))
-            height = minimum(rows, kernel.mr)
-            with loop(0, height, 1) as i, loop(0, kernel.nr, kernel.vl) as j:
-                mask = vector.create_mask(flags, [index(sub(columns, j))])
-                into = [index(add(start, add(mul(i, c.row_stride), j)))]
-                source = [index(add(before, add(mul(i, old.row_stride), j)))]
-                was = vector.maskedload(kind, old.buffer, source, mask, splat(kind, 0.0))
-                value = vector.load(kind, scratch, [index(add(mul(i, kernel.nr), j))])
-                vector.maskedstore(c.buffer, into, mask, arith.addf(was, value))
-
-        def scattered() -> None:
-            spill()
-            height, width = minimum(rows, kernel.mr), minimum(columns, kernel.nr)
-            with loop(0, height, 1) as i, loop(0, width, 1) as j:
-                inner = [add(mul(i, p.row_stride), mul(j, p.column_stride)) for p in (c, old)]
-                was = memref.load(old.buffer, [index(add(before, inner[1]))])
-                value = memref.load(scratch, [index(add(mul(i, kernel.nr), j))])
-                memref.store(arith.addf(was, value), c.buffer, [index(add(start, inner[0]))])
-
-        if not self.unit:
-            scattered()
-            return
-        is_whole = arith.andi(
-            compare(arith.CmpIPredicate.sge, rows, kernel.mr),
-            compare(arith.CmpIPredicate.sge, columns, kernel.nr),
-        )
-        branch(is_whole, whole, part)

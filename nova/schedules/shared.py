@@ -15,6 +15,8 @@ from nova.mlir.bindings import func, ir, memref
 from nova.schedules.words import element_type
 
 SHARED = "nova.shared"
+SCALAR_LOOPS = "nova.scalar_loops"
+"""On functions with loops that LLVM is to vectorize."""
 
 _NO_END = 1 << 40
 """Elements of a buffer whose size the function does not know; bare pointers have static sizes."""
@@ -31,17 +33,21 @@ def call_shared(
     numbers: Sequence[ir.Value],
     unaliased: int,
     body: Callable[..., None],
+    *,
+    scalar_loops: bool = False,
 ) -> None:
     """Call the shared function `name`, which `body` writes if the module does not have it yet.
 
     `body` is given the arguments: the buffers, then the numbers. The first `unaliased` buffers
-    overlap with nothing that the function writes.
+    overlap with nothing that the function writes. `scalar_loops` says that LLVM is to vectorize it.
     """
     module = _enclosing("builtin.module")
     if name not in ir.SymbolTable(module):
         kinds = [buffer_type(str(b.type.element_type)) for b in buffers]
         kinds += [n.type for n in numbers]
-        _write(module, name, kinds, unaliased, body)
+        function = _write(module, name, kinds, unaliased, body)
+        if scalar_loops:
+            function.attributes[SCALAR_LOOPS] = ir.UnitAttr.get()
     operands = [without_end(buffer) for buffer in buffers] + list(numbers)
     func.CallOp([], ir.FlatSymbolRefAttr.get(name), operands)
 
@@ -72,7 +78,7 @@ def without_end(buffer: ir.Value) -> ir.Value:
 
 def _write(
     module: Any, name: str, kinds: list[ir.Type], unaliased: int, body: Callable[..., None]
-) -> None:
+) -> Any:
     with ir.InsertionPoint(module.regions[0].blocks[0]), ir.Location.name(name):
         function = func.FuncOp(name, (kinds, []), visibility="private")
         function.attributes[SHARED] = ir.UnitAttr.get()
@@ -82,3 +88,4 @@ def _write(
         with ir.InsertionPoint(function.add_entry_block()):
             body(*function.arguments)
             func.ReturnOp([])
+    return function

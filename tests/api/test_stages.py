@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nova
-from nova.codegen.compile import translate
+from nova.codegen.compile import single_unit
 from nova.codegen.llvm import compile_objects
 from nova.codegen.stages import MLIR_STAGES, Recorder, run_stages, start_from_text
 from nova.compiler import clear_memory_cache
@@ -84,7 +84,7 @@ def test_starting_from_a_stage_gives_the_same_object(compiled, stage):
         recorder = Recorder()
         run_stages(module, Settings(), recorder, after=start)
         assert list(recorder.texts) == TEXTS[TEXTS.index(start) + 1 : -1]
-        objects.append(compile_objects(translate(module), machine, 1))
+        objects.append(compile_objects([single_unit(module)], machine, 1))
     assert objects[0] == objects[1]
 
 

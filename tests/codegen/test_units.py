@@ -10,11 +10,20 @@ import pytest
 
 import nova
 from nova import knobs
-from nova.codegen.compile import build, translate
+from nova.codegen.compile import build
 from nova.codegen.llvm import Unit, compile_objects
-from nova.codegen.stages import Recorder, run_stages, start_from_plan
+from nova.codegen.stages import (
+    MLIR_STAGES,
+    Recorder,
+    copy_module,
+    module_text,
+    run_stages,
+    start_from_plan,
+)
+from nova.codegen.units import UnitLowering
 from nova.errors import CodegenError
 from nova.graph.gradients import gradients
+from nova.mlir.bindings import ir
 from nova.plan import Plan, build_plan
 from nova.settings import current_settings
 from nova.targets import parse_target
@@ -35,12 +44,50 @@ def network() -> Plan:
     return build_plan([loss, *gradients(loss, weights)], [x], weights)
 
 
-def units_of(plan: Plan, target: str) -> list[Unit]:
-    settings = current_settings(target=target)
+def lookup() -> Plan:
+    """Rows of a table, which are found by scalar loops, and a product, which has none."""
+    table = nova.tensor(np.ones((50, 96), np.float32), name="table")
+    rows = nova.tensor(np.zeros((64,), np.int64), name="rows")
+    weight = nova.tensor(np.ones((96, 128), np.float32), name="weight")
+    return build_plan([nova.take(table, rows, axis=0), table @ weight], [table, rows, weight])
+
+
+def at_loops(plan: Plan, target: str) -> ir.Module:
     recorder = Recorder()
     module = start_from_plan(plan, recorder)
-    run_stages(module, settings, recorder)
-    return list(translate(module))
+    run_stages(module, current_settings(target=target), recorder, until="loops")
+    return module
+
+
+def lower(module: ir.Module, target: str) -> list[Unit]:
+    """All units of a module at `loops`, which is at `llvm` behind this."""
+    passes = MLIR_STAGES["llvm"](current_settings(target=target))
+    way = UnitLowering(module, module_text(module), passes)
+    return [*way.shared(), *way.kernels()]
+
+
+def units_of(plan: Plan, target: str) -> list[Unit]:
+    return lower(at_loops(plan, target), target)
+
+
+@pytest.mark.parametrize("target", ["cpu", "x86_64"])
+def test_lowering_in_units_leaves_the_module_that_the_stage_makes(target):
+    module = at_loops(network(), target)
+    whole = copy_module(module)
+    run_stages(whole, current_settings(target=target), Recorder(), after="loops")
+    lower(module, target)
+    assert module_text(module) == module_text(whole)
+
+
+def test_kernels_with_odd_names_are_lowered():
+    module = at_loops(network(), "x86_64-v3")
+    text = module_text(module).replace("@kernel_0(", "@kernel.0(")
+    odd = ir.Module.parse(text, module.context)
+    units = lower(odd, "x86_64-v3")
+    assert sum("define void @kernel.0(" in unit.text for unit in units) == 1
+    assert all(
+        set(re.findall(r"^declare .*@(nova_\w+)", u.text, re.M)) <= set(u.calls) for u in units
+    )
 
 
 @pytest.mark.parametrize("target", ["cpu", "x86_64-v3", "x86_64"])
@@ -58,16 +105,13 @@ def test_every_function_is_in_one_unit_and_each_call_has_a_definition(target):
 
 
 def test_a_unit_without_the_vectorizer_has_no_kernel_with_scalar_loops():
-    settings = current_settings(target="x86_64-v3")
-    recorder = Recorder()
-    module = start_from_plan(network(), recorder)
-    run_stages(module, settings, recorder)
+    module = at_loops(lookup(), "x86_64-v3")
     scalar = set()
     for op in module.body.operations:
         if "nova.scalar_loops" in op.operation.attributes:
             scalar.add(op.operation.attributes["sym_name"].value)
     assert scalar
-    units = list(translate(module))
+    units = lower(module, "x86_64-v3")
     assert {unit.vectorize for unit in units} == {True, False}
     for unit in units:
         if not unit.vectorize:

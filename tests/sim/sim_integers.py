@@ -1,4 +1,4 @@
-"""What the simulator's integer functions should give, by name: Python's integers, without limits."""
+"""What the simulator's integer functions should give, by name: integers without limits."""
 
 from __future__ import annotations
 

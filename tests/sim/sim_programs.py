@@ -84,7 +84,7 @@ def instruction_body(opcode: str, widths: Sequence[int], last: str = "") -> str:
 def apply_instruction(
     opcode: str, widths: Sequence[int], values: Sequence[Sequence[int]], last: str = ""
 ) -> list[int]:
-    """The instruction's results for columns of raw bits; `last` is a literal operand behind them."""
+    """What an instruction gives for columns of raw bits; `last` is a literal operand."""
     out, *ins = widths
     columns = [np.array(column, UNSIGNED[bits]) for column, bits in zip(values, ins, strict=True)]
     count = len(columns[0])

@@ -1,4 +1,4 @@
-"""NVIDIA's assembler as a judge of PTX: that of the wheel `nvidia-cuda-nvcc`, which tests require."""
+"""NVIDIA's assembler as a judge of PTX: that of the wheel `nvidia-cuda-nvcc`."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ typedef struct nova_device_info {
 /* Memory of a device that a kernel may touch. */
 typedef struct nova_device_range {
     uint64_t address, size;
+    uint64_t is_read_only;
 } nova_device_range;
 
 /* One launch. `arguments` are its parameters, packed as the device takes them; `ranges` are the memory
@@ -71,6 +72,8 @@ struct nova_driver {
 
     int (*memory_take)(nova_driver *driver, uint64_t size, uint64_t *address);
     void (*memory_free)(nova_driver *driver, uint64_t address);
+    /* Says that the contents of memory mean nothing from there on; NULL where nobody wants to know. */
+    int (*memory_forget)(nova_driver *driver, uint64_t address, uint64_t size, void *stream);
     int (*pinned_take)(nova_driver *driver, uint64_t size, void **memory);
     void (*pinned_free)(nova_driver *driver, void *memory);
 

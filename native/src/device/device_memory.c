@@ -122,6 +122,10 @@ nova_status nova_device_take_inside(nova_device *device, uint64_t size, void *st
         status = make_block(device, rounded, &found, error);
     else if (found->stream != stream)
         status = nova_device_order_inside(device, found->stream, stream, error);
+    if (status == NOVA_OK && device->driver->memory_forget != NULL)
+        status = nova_device_check(
+            device, device->driver->memory_forget(device->driver, found->address, rounded, stream),
+            "memory of the device cannot be taken", error);
     if (status != NOVA_OK)
         return status; /* a block that cannot be ordered belongs to a device that is lost */
     found->stream = stream;

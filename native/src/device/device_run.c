@@ -297,15 +297,20 @@ static int by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The memory of a launch, sorted, with what overlaps as one. */
+/* The memory of a launch, sorted, with what overlaps as one. Operands that it only reads stand before the
+ * others; constants are read whatever else is known. */
 static uint32_t find_ranges(const run *r, const nova_launch_record *launch,
                             nova_device_range *ranges)
 {
     const nova_tables *tables = &r->program->tables;
     for (uint32_t k = 0; k < launch->operand_count; k++) {
         uint32_t operand = launch->first_operand + k;
-        ranges[k] = (nova_device_range){r->execution->pointers[operand],
-                                        tables->buffers[tables->operands[operand]].nbytes};
+        const nova_buffer *buffer = &tables->buffers[tables->operands[operand]];
+        ranges[k] = (nova_device_range){
+            .address = r->execution->pointers[operand],
+            .size = buffer->nbytes,
+            .is_read_only = k < launch->reads || buffer->kind == NOVA_CONSTANT,
+        };
     }
     qsort(ranges, launch->operand_count, sizeof *ranges, by_address);
     uint32_t count = 0;
@@ -315,6 +320,7 @@ static uint32_t find_ranges(const run *r, const nova_launch_record *launch,
             uint64_t end = ranges[k].address + ranges[k].size;
             if (end > last->address + last->size)
                 last->size = end - last->address;
+            last->is_read_only &= ranges[k].is_read_only;
         } else if (ranges[k].size > 0) {
             ranges[count++] = ranges[k];
         }
@@ -447,6 +453,21 @@ static nova_status launch(run *r)
                  "the graph cannot be launched");
 }
 
+/* What the run before left is not this one's: a simulator reports who reads it. */
+static nova_status forget(run *r)
+{
+    nova_driver *driver = r->device->driver;
+    const nova_device_block *workspace = r->execution->workspace, *home = r->execution->home;
+    int result = 0;
+    if (driver->memory_forget == NULL)
+        return NOVA_OK;
+    if (workspace != NULL)
+        result = driver->memory_forget(driver, workspace->address, workspace->size, r->stream);
+    if (result == 0 && r->size > 0)
+        result = driver->memory_forget(driver, home->address, r->size, r->stream);
+    return check(r, result, "the workspace cannot be prepared");
+}
+
 /* --- the whole -------------------------------------------------------------------------------- */
 
 static nova_status run_once(run *r)
@@ -465,7 +486,9 @@ static nova_status run_once(run *r)
     if (status != NOVA_OK)
         return status;
     fill_slots(r);
-    status = copy_in(r);
+    status = forget(r);
+    if (status == NOVA_OK)
+        status = copy_in(r);
     if (status == NOVA_OK)
         status = launch(r);
     if (status == NOVA_OK)

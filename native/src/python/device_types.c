@@ -1,6 +1,8 @@
 /* Driver and Device: what there is to run on, opened. */
 #include "devices.h"
 
+#include "sim/sim_driver.h"
+
 PyTypeObject *driver_type;
 PyTypeObject *device_type;
 
@@ -45,6 +47,31 @@ static PyObject *driver_cuda(PyObject *type, PyObject *args)
     return make_driver((PyTypeObject *)type, driver, nova_cuda_close);
 }
 
+static PyObject *driver_sim(PyObject *type, PyObject *unused)
+{
+    (void)unused;
+    nova_driver *driver;
+    nova_error error;
+    if (nova_sim_open(&driver, &error) != NOVA_OK)
+        return raise_driver_error(&error);
+    return make_driver((PyTypeObject *)type, driver, nova_sim_close);
+}
+
+/* (kernel, text of the line, (address, size) of the nearest operand, record) of the last launch that failed. */
+static PyObject *driver_last_fault(DriverObject *self, PyObject *unused)
+{
+    (void)unused;
+    nova_sim_report report;
+    if (self->close != nova_sim_close || !nova_sim_last_fault(self->driver, &report))
+        Py_RETURN_NONE;
+    PyObject *record = describe_fault(&report.fault);
+    if (record == NULL)
+        return NULL;
+    return Py_BuildValue("(ss(KK)N)", report.kernel, report.line,
+                         (unsigned long long)report.near_address,
+                         (unsigned long long)report.near_size, record);
+}
+
 static void driver_dealloc(DriverObject *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
@@ -76,6 +103,11 @@ static PyObject *driver_name(DriverObject *self, void *closure)
 static PyMethodDef driver_methods[] = {
     {"cuda", driver_cuda, METH_VARARGS | METH_CLASS,
      "cuda(path=None, /)\n--\n\nThe CUDA driver of this machine; OSError(status, text) without one."},
+    {"sim", driver_sim, METH_NOARGS | METH_CLASS,
+     "sim()\n--\n\nA simulator, which takes what nova.runtime.sim_image makes of PTX."},
+    {"last_fault", (PyCFunction)driver_last_fault, METH_NOARGS,
+     "last_fault()\n--\n\n(kernel, line, nearest operand, record) of a simulator's last fault, or "
+     "None."},
     {"count", (PyCFunction)driver_count, METH_NOARGS, "count()\n--\n\nHow many devices there are."},
     {0},
 };
@@ -86,7 +118,7 @@ static PyGetSetDef driver_attributes[] = {
 };
 
 static PyType_Slot driver_slots[] = {
-    {Py_tp_doc, "What devices are reached through; `cuda` makes one."},
+    {Py_tp_doc, "What devices are reached through; `cuda` and `sim` make one."},
     {Py_tp_dealloc, driver_dealloc},
     {Py_tp_methods, driver_methods},
     {Py_tp_getset, driver_attributes},
@@ -159,6 +191,12 @@ static PyObject *device_name(DeviceObject *self, void *closure)
     return PyUnicode_FromFormat("%s:%d", driver, nova_device_ordinal(self->device));
 }
 
+static PyObject *device_driver(DeviceObject *self, void *closure)
+{
+    (void)closure;
+    return Py_NewRef((PyObject *)self->driver);
+}
+
 static PyObject *device_model(DeviceObject *self, void *closure)
 {
     (void)closure;
@@ -224,6 +262,7 @@ static PyObject *device_synchronize(DeviceObject *self, PyObject *args)
 
 static PyGetSetDef device_attributes[] = {
     {"name", (getter)device_name, NULL, "Such as \"cuda:0\".", NULL},
+    {"driver", (getter)device_driver, NULL, "What it is reached through.", NULL},
     {"model", (getter)device_model, NULL, "What its maker calls it.", NULL},
     {"capability", (getter)device_capability, NULL, "(major, minor)", NULL},
     {"memory", (getter)device_memory, NULL, "Bytes in all.", NULL},

@@ -4,6 +4,8 @@
 
 #include "native.h"
 
+#include "sim/sim.h"
+
 typedef struct {
     PyObject_HEAD
     nova_driver *driver;
@@ -37,6 +39,9 @@ extern PyTypeObject *device_array_type;
 extern PyType_Spec driver_spec;
 extern PyType_Spec device_spec;
 extern PyType_Spec device_array_spec;
+
+/* A fault of the simulated GPU as a tuple; sim.c */
+PyObject *describe_fault(const sim_fault *fault);
 
 /* Raises what the device's `report` makes of an error. */
 void raise_device_error(const DeviceObject *device, const nova_error *error);

@@ -6,6 +6,8 @@
 
 #include "sim/sim.h"
 
+#include "devices.h"
+
 typedef struct {
     Py_buffer code, operands, constants, ranges, params;
 } Given;
@@ -38,7 +40,7 @@ static bool fits(const Given *given, const sim_launch *launch)
            threads <= 1024 && blocks > 0 && blocks < MOST_BLOCKS;
 }
 
-static PyObject *describe(const sim_fault *fault)
+PyObject *describe_fault(const sim_fault *fault)
 {
     return Py_BuildValue("iI(III)(III)OO(III)(III)KIiO", (int)fault->kind, fault->line, fault->block[0],
                          fault->block[1], fault->block[2], fault->thread[0], fault->thread[1], fault->thread[2],
@@ -84,7 +86,7 @@ PyObject *module_sim_run(PyObject *module, PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         failed = nova_sim_run(&kernel, &launch, &fault);
         Py_END_ALLOW_THREADS
-        PyObject *what = failed ? describe(&fault) : Py_NewRef(Py_None);
+        PyObject *what = failed ? describe_fault(&fault) : Py_NewRef(Py_None);
         if (what != NULL)
             result = Py_BuildValue("KN", (unsigned long long)steps, what);
     }

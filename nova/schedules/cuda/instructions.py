@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nova.mlir.bindings import arith, ir, llvm, memref
-from nova.mlir.gpu_bindings import gpu, nvvm
+from nova.mlir.bindings import arith, ir, memref
+from nova.mlir.gpu_bindings import gpu, llvm, nvvm
 from nova.schedules.words import Index, add, index, splat
 
 GLOBAL, SHARED = 1, 3

@@ -8,7 +8,7 @@ or a block's with the whole row in registers (rows.py), and else a block's (bloc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
@@ -27,6 +27,7 @@ from nova.schedules.cuda.points import PointCode, widest_lane
 from nova.schedules.cuda.product_kernel import find_product_kernel
 from nova.schedules.cuda.row_plan import RowPlan, plan_rows
 from nova.schedules.cuda.rows import RowCode
+from nova.schedules.cuda.scatter import ScatterCode, ScatterPlan, plan_scatter
 from nova.schedules.cuda.threads import (
     WARP,
     LaunchShape,
@@ -51,6 +52,9 @@ _SHORT = 8
 """Turns behind the grid that one thread may take by itself."""
 _SHARED_LIMIT = 48 << 10
 _FEW_BLOCKS = 64
+_PARTIALS = 1 << 10
+"""Bytes of shared memory that the reductions of a block need."""
+_BY_INDEX = ("memref.load", "memref.store")
 
 
 class DeviceSchedule:
@@ -120,6 +124,18 @@ class DeviceSchedule:
         return self._scratch_bytes > _SHARED_LIMIT
 
     @cached_property
+    def _is_empty(self) -> bool:
+        """Whether no op of the kernel has anything to do."""
+        return all(op in self.nests for op in self.ops) and not any(
+            prod(loop.size for loop in nest.loops) for nest in self.nests.values()
+        )
+
+    @cached_property
+    def scatter(self) -> ScatterPlan | None:
+        """How the kernel adds at computed positions, if it does."""
+        return None if self.scratch else plan_scatter(self.ops)
+
+    @cached_property
     def columns(self) -> ColumnPlan | None:
         """How the kernel reduces columns, if it does."""
         return None if self.inner <= _SHORT else self._plan(plan_columns)
@@ -155,7 +171,7 @@ class DeviceSchedule:
 
     def emit(self) -> LaunchShape:
         """The launch, at the insertion point; an empty grid is not launched at all."""
-        if not self.points:
+        if not self.points or self._is_empty:
             return LaunchShape(0, WARP)
         self.lane = widest_lane(list(self.nests.values()), self.grid) if self.by_points else None
         per_thread = self.lane.count if self.lane else 1
@@ -165,7 +181,7 @@ class DeviceSchedule:
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
-        elif plan := self.columns or self.rows:
+        elif plan := self.scatter or self.columns or self.rows:
             blocks, threads = plan.blocks, plan.threads
         else:
             threads = min(_MOST_THREADS, _up(ceil(self.inner / 4), WARP))
@@ -187,6 +203,8 @@ class DeviceSchedule:
                 self.shared.size = self.product.plan.shared_bytes
             elif self.by_points:
                 self._emit_points(place, workers)
+            elif self.scatter:
+                self._emit_scatter(place, self.scatter)
             elif self.columns:
                 self._emit_columns(place, self.columns)
             elif self.rows:
@@ -239,6 +257,16 @@ class DeviceSchedule:
         else:
             at_points()
 
+    def _emit_scatter(self, place: Place, plan: ScatterPlan) -> None:
+        flat = self._flat_buffers(self._private)
+        code = ScatterCode(plan, place)
+        for op in self.ops:
+            with op.location:
+                if op == plan.loop:
+                    code.add({})
+                else:
+                    code.elementwise(op, flat, {})
+
     def _emit_rows(self, place: Place, plan: RowPlan) -> None:
         flat = self._flat_buffers(lambda value: value)
         code = RowCode(plan, place, self.grid, self.shared)
@@ -277,12 +305,13 @@ class DeviceSchedule:
     def _emit_block(self, place: Place) -> None:
         code = BlockCode(place, len(self.grid), self.shared)
         flat = self._flat_buffers(
-            lambda value: self.shared.allocate(self._room(value), value.type.element_type)
+            lambda value: self.shared.allocate(self._room(value), value.type.element_type),
+            self._private_arguments(),
         )
         code.reserve(list(self.nests.values()))
         counters = split(place.block, self.grid)
         mapping: dict[Any, Any] = {}
-        hazards = Hazards(self.kernel)
+        hazards = Hazards()
         for op in self.ops:
             if hazards.conflicts(op):
                 barrier()
@@ -303,9 +332,31 @@ class DeviceSchedule:
         kind = ir.MemRefType.get([self._room(value)], value.type.element_type)
         return memref.AllocaOp(kind, [], []).result
 
-    def _flat_buffers(self, make: Any) -> Any:
-        """What flattens operands: scratch becomes what `make` gives, at the top of the launch."""
-        made = {value: make(value) for value in self.scratch}
+    def _private_arguments(self) -> list[Any]:
+        """Arguments that nobody reads behind the kernel, and one block has for itself.
+
+        Those that fit stay in its shared memory, the small ones first.
+        """
+        if self.points > 1:
+            return []
+        first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
+        private = list(self.kernel.entry_block.arguments)[first + count :]
+        loads = [inner for op in self.ops for inner in every_op(op) if inner.name in _BY_INDEX]
+        touched = {buffer_root(value) for op in loads for value in op.operands}
+        left = _SHARED_LIMIT - self._scratch_bytes - _PARTIALS
+        found = []
+        for value in sorted(private, key=lambda value: nbytes(value.type)):
+            left -= nbytes(value.type) + 16
+            if value not in touched and left >= 0:
+                found.append(value)
+        return found
+
+    def _flat_buffers(self, make: Any, more: Sequence[Any] = ()) -> Any:
+        """What flattens operands: scratch becomes what `make` gives, at the top of the launch.
+
+        So does what is in `more`.
+        """
+        made = {value: make(value) for value in (*self.scratch, *more)}
         for op in self.ops:
             for value in op.operands:
                 if isinstance(value.type, ir.MemRefType) and buffer_root(value) not in made:

@@ -88,9 +88,9 @@ class _Block:
         sums = core.zeros()
         stages = plan.stages_of_k * plan.product.outer_steps
         if stages:
-            left = self._stager(plan.left, self.a, 0, first[0], around)
-            right = self._stager(plan.right, self.b, 1, first[1], around)
-            sums = self._multiply(core, left, right, shared, stages)
+            left = self._stager(plan.left, self.a, 0, around)
+            right = self._stager(plan.right, self.b, 1, around)
+            sums = self._multiply(core, (left, right), first, shared, stages)
             # Who is still multiplying reads what the sums will overwrite.
             wait_for_copies(0)
             barrier()
@@ -133,10 +133,10 @@ class _Block:
         at_rows = mul(modulo(divide(warp, shape.warps[1]), shape.warps[0]), shape.warp[0])
         at_columns = mul(modulo(warp, shape.warps[1]), shape.warp[1])
         kind = TensorCore if plan.kind == "tensor" else PlainCore
-        return kind(plan, index(lane), at_rows, at_columns, part)
+        return kind(plan.of_tiles, index(lane), at_rows, at_columns, part)
 
     def _stager(
-        self, operand: Operand, buffer: ir.Value, which: int, first: Index, around: Sequence[Index]
+        self, operand: Operand, buffer: ir.Value, which: int, around: Sequence[Index]
     ) -> Stager:
         plan = self.plan
         number: Index = plan.product.offsets[which]
@@ -144,15 +144,15 @@ class _Block:
             number = add(number, mul(position, step))
         base = index(add(global_base(buffer), mul(number, BITS[operand.type] // 8)))
         element = "f32" if plan.element == "tf32" else plan.element
-        return Stager(operand, plan.shape.threads, self.thread, base, first, element)
+        return Stager(operand, plan.shape.threads, self.thread, base, element)
 
     # --- the loop over k ------------------------------------------------------------------------
 
     def _multiply(
         self,
         core: Core,
-        left: Stager,
-        right: Stager,
+        sides: tuple[Stager, Stager],
+        first: Sequence[Index],
         shared: ir.Value,
         stages: int,
     ) -> list[ir.Value]:
@@ -162,8 +162,9 @@ class _Block:
 
         def copy(number: Index, place: Index) -> None:
             k, extra = self._step(number)
-            left.copy(add(shared, place), k, extra[0])
-            right.copy(at(shared, place, plan.left.tile.nbytes), k, extra[1])
+            places = add(shared, place), at(shared, place, plan.left.tile.nbytes)
+            for side, to, start, further in zip(sides, places, first, extra, strict=True):
+                side.copy(to, start, k, further)
 
         for number in range(ahead):
             if number < stages:

@@ -29,7 +29,7 @@ _LIMITS = {
 """Capability -> multiprocessors, and KiB of shared memory that a block may have."""
 
 # Largest first; all are tried, and the cheapest taken. A warp of the plain kind has 4 x 8 threads.
-_TENSOR: tuple[Shape, ...] = (
+TENSOR: tuple[Shape, ...] = (
     Shape(128, 256, 64, (2, 4), 1, 4, 1, 1300),
     Shape(128, 128, 64, (2, 2), 1, 3, 2, 1250),
     Shape(64, 128, 64, (2, 2), 1, 3, 3, 950),
@@ -40,16 +40,16 @@ _TENSOR: tuple[Shape, ...] = (
     Shape(16, 64, 128, (1, 2), 2, 3, 4, 250),
     Shape(16, 32, 128, (1, 1), 4, 3, 4, 180),
 )
-_PLAIN: tuple[Shape, ...] = (
-    Shape(128, 128, 16, (4, 2), 1, 3, 2, 115),
-    Shape(64, 128, 16, (2, 2), 1, 3, 4, 105),
-    Shape(128, 64, 16, (4, 1), 1, 3, 4, 105),
-    Shape(64, 64, 16, (4, 2), 1, 3, 4, 80),
-    Shape(32, 64, 32, (2, 2), 2, 3, 4, 70),
-    Shape(32, 32, 32, (2, 1), 4, 3, 4, 60),
-    Shape(16, 32, 64, (1, 1), 8, 3, 4, 50),
-    Shape(8, 32, 64, (1, 1), 8, 3, 4, 32),
-    Shape(4, 64, 64, (1, 1), 8, 3, 4, 24),
+PLAIN: tuple[Shape, ...] = (
+    Shape(128, 128, 8, (4, 2), 1, 4, 2, 115),
+    Shape(64, 128, 16, (2, 2), 1, 3, 3, 105),
+    Shape(128, 64, 16, (4, 1), 1, 3, 3, 105),
+    Shape(64, 64, 16, (4, 2), 1, 3, 3, 80),
+    Shape(32, 64, 32, (2, 2), 2, 3, 3, 70),
+    Shape(32, 32, 32, (2, 1), 4, 3, 3, 60),
+    Shape(16, 32, 64, (1, 1), 8, 3, 3, 50),
+    Shape(8, 32, 64, (1, 1), 8, 3, 3, 32),
+    Shape(4, 64, 64, (1, 1), 8, 3, 3, 24),
 )
 
 
@@ -62,7 +62,7 @@ def plan_product(product: DeviceProduct, arch: str, *, tf32: bool = False) -> Pr
     spec = product.contraction
     element = _element(spec, tf32)
     kind = "tensor" if element in TENSOR_TYPES else "plain"
-    shapes = _TENSOR if kind == "tensor" else _PLAIN
+    shapes = TENSOR if kind == "tensor" else PLAIN
     if element == "tf32":
         # As many bytes of k in a stage as others have.
         shapes = tuple(replace(shape, depth=shape.depth // 2) for shape in shapes)

@@ -1,11 +1,12 @@
 """Products of a thread's part of a stage with ordinary multiply-adds, exact to the type.
 
-In: a plan, and which warp and lane this thread is; out: code that reads tiles from shared memory
-and adds to accumulators. `products.py` makes one `PlainCore` and calls it in its loop.
+In: a product of tiles, and which warp and lane this thread is; out: code that reads tiles from
+shared memory and adds to accumulators. `products.py` and `attention_block.py` make a `PlainCore`
+and call it in their loops.
 
 A warp is 4 x 8 threads. What a thread has of the rows (or columns) depends on how the tile lies:
-where it runs along k, every fourth row (eighth column), and 16 bytes of k are read at once; else
-groups of 16 bytes of neighbours. Both let a warp read without waiting for banks.
+where it runs along k, every fourth row (eighth column), and several steps of k are read at once;
+else groups of 16 bytes of neighbours. Both let a warp read without waiting for banks.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from dataclasses import dataclass, field
 
 from nova.mlir.bindings import ir, vector
 from nova.schedules.cuda.instructions import SHARED, at, divide, fused, load, modulo
-from nova.schedules.cuda.products_plan import ProductPlan
-from nova.schedules.cuda.products_tiles import SharedTile
+from nova.schedules.cuda.products_tiles import SharedTile, TileProduct
 from nova.schedules.words import Index, add, element_type, mul, splat, vector_type
 
 LANES = (4, 8)
@@ -34,6 +34,8 @@ class Strip:
     first: Index
     k_first: Index
     count: int
+    steps: int
+    """Steps of k that are read together."""
     start: list[Index] = field(default_factory=list)
 
     @property
@@ -46,6 +48,11 @@ class Strip:
         group, rest = divmod(number, self.together)
         return group * self.lanes * self.together + rest
 
+    def places(self) -> list[Index]:
+        """The rows (or columns) of the tile that the thread has."""
+        first = add(self.first, mul(self.lane, self.together))
+        return [add(first, self.offset(i)) for i in range(self.count)]
+
     def prepare(self) -> None:
         """The address of the thread's first element, before the loop over k."""
         tile = self.tile
@@ -54,7 +61,7 @@ class Strip:
         self.start.append(add(mul(across, tile.pitch), mul(along, tile.element)))
 
     def read(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
-        """The elements of a chunk of steps from `step` on, in the order in which they are read.
+        """The elements of some steps from `step` on, in the order in which they are read.
 
         Along k, those of all steps for a row at a time; else those of all rows for a step.
         """
@@ -62,9 +69,9 @@ class Strip:
         if tile.along_k:
             for row in range(self.count):
                 place = at(base, self.offset(row) * tile.pitch, step * tile.element)
-                yield self._load(place, tile.per_chunk)
+                yield self._load(place, self.steps)
             return
-        for k in range(step, step + tile.per_chunk):
+        for k in range(step, step + self.steps):
             values: list[ir.Value] = []
             for row in range(0, self.count, self.together):
                 place = at(base, k * tile.pitch, self.offset(row) * tile.element)
@@ -72,7 +79,7 @@ class Strip:
             yield values
 
     def by_step(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
-        """The elements of all rows, for one step of a chunk after the other."""
+        """The elements of all rows, for one step after the other."""
         if not self.tile.along_k:
             return self.read(shared, step)
         return map(list, zip(*self.read(shared, step), strict=True))
@@ -89,7 +96,7 @@ class Strip:
 class PlainCore:
     """The part of one thread: `at_rows` and `at_columns` of its warp, `part` of the steps."""
 
-    plan: ProductPlan
+    tiles: TileProduct
     lane: ir.Value
     at_rows: Index
     at_columns: Index
@@ -97,23 +104,20 @@ class PlainCore:
     strips: list[Strip] = field(default_factory=list)
 
     def prepare(self) -> None:
-        plan = self.plan
+        tiles = self.tiles
         lanes = divide(self.lane, LANES[1]), modulo(self.lane, LANES[1])
-        step = mul(self.part, self._steps)
-        sides = (plan.left.tile, self.at_rows), (plan.right.tile, self.at_columns)
+        step = mul(self.part, tiles.steps)
+        together = tiles.reach // tiles.left.element
+        sides = (tiles.left, self.at_rows), (tiles.right, self.at_columns)
         for i, (tile, first) in enumerate(sides):
-            count = plan.shape.warp[i] // LANES[i]
-            strip = Strip(tile, plan.element, lanes[i], LANES[i], first, step, count)
+            count = tiles.warp[i] // LANES[i]
+            strip = Strip(tile, tiles.element, lanes[i], LANES[i], first, step, count, together)
             strip.prepare()
             self.strips.append(strip)
 
-    @property
-    def _steps(self) -> int:
-        return self.plan.shape.depth // self.plan.shape.split
-
     def zeros(self) -> list[ir.Value]:
         rows, columns = (strip.count for strip in self.strips)
-        return [splat(element_type(self.plan.element), 0.0)] * (rows * columns)
+        return [splat(element_type(self.tiles.element), 0.0)] * (rows * columns)
 
     def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the products of a stage whose tiles are at these addresses."""
@@ -124,7 +128,7 @@ class PlainCore:
             place = row * of_columns.count + column
             sums[place] = fused(a, b, sums[place])
 
-        for step in range(0, self._steps, of_rows.tile.per_chunk):
+        for step in range(0, self.tiles.steps, of_rows.steps):
             if of_rows.tile.along_k and of_columns.tile.along_k:
                 # All rows are held, and columns pass by: both would be too many registers.
                 rows = list(of_rows.read(left, step))
@@ -140,14 +144,22 @@ class PlainCore:
                         multiply(i, j, a, b)
         return sums
 
-    def parts(self, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list[ir.Value]]]:
-        """Row and column in the tile, and neighbours in a row from there on."""
-        of_rows, of_columns = self.strips
-        rows = add(of_rows.first, mul(of_rows.lane, of_rows.together))
-        columns = add(of_columns.first, mul(of_columns.lane, of_columns.together))
-        size = of_columns.together
-        for i in range(of_rows.count):
-            for j in range(0, of_columns.count, size):
-                place = i * of_columns.count + j
-                row, column = add(rows, of_rows.offset(i)), add(columns, of_columns.offset(j))
-                yield row, column, sums[place : place + size]
+    row_lanes = LANES[1]
+    """Lanes that share a row: a group of neighbours."""
+
+    @property
+    def together(self) -> int:
+        """Neighbouring columns that a thread has."""
+        return self.strips[1].together
+
+    def rows(self) -> list[Index]:
+        """The rows of the tile that this thread has sums of."""
+        return self.strips[0].places()
+
+    def columns(self) -> list[Index]:
+        """The columns of the tile that this thread has sums of."""
+        return self.strips[1].places()
+
+    def number(self, row: int, column: int) -> int:
+        """Which sum is that of the thread's row and column with these numbers."""
+        return row * self.strips[1].count + column

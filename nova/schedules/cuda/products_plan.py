@@ -12,10 +12,11 @@ how the blocks run. Another road to the same result, such as Hopper's, is anothe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from nova.schedules.cuda.products_tiles import SharedTile
+from nova.schedules.cuda.products_tiles import SharedTile, TileProduct
 from nova.schedules.tiling import Contraction
 from nova.schedules.words import BITS
 
@@ -64,6 +65,8 @@ class Operand:
     tile: SharedTile
     copied: int
     """Bytes of an asynchronous copy; 0 where elements pass through registers."""
+    may_shift: bool = True
+    """Whether tiles may begin anywhere."""
 
     @property
     def ragged(self) -> bool:
@@ -79,7 +82,8 @@ class Operand:
         odd = (
             not self.tile.along_k and self.copied and self.size * BITS[self.type] // 8 % self.copied
         )
-        return self.ragged and self.size >= self.tile.outer and not odd
+        fits = self.size >= self.tile.outer and not odd
+        return self.may_shift and self.ragged and fits
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,8 @@ class Shape:
     """Blocks that a multiprocessor should have room for."""
     speed: float
     """Multiply-adds of a multiprocessor in a cycle when it has as many blocks as it wants."""
+    reach: int = 16
+    """Bytes of k that plain products read together."""
 
     @property
     def threads(self) -> int:
@@ -149,14 +155,21 @@ class ProductPlan:
     def resident(self) -> int:
         """Blocks that a multiprocessor shall hold: what the registers of a thread are limited by.
 
-        Plain products have none to spare where both operands run along k, which are read in larger
-        pieces, or where copies are narrow or have to ask what exists.
+        There are none to spare where copies are narrow or have to ask what exists, and in plain
+        products where both operands run along k, which are read in larger pieces.
         """
         sides = self.left, self.right
         narrow = any(side.copied != 16 or side.steps % side.tile.depth for side in sides)
-        if self.kind == "plain" and (narrow or all(side.tile.along_k for side in sides)):
-            return max(1, self.shape.blocks // 2)
+        if narrow or (self.kind == "plain" and all(side.tile.along_k for side in sides)):
+            return max(1, self.shape.blocks - 1)
         return self.shape.blocks
+
+    @property
+    def of_tiles(self) -> TileProduct:
+        """What is multiplied in a stage."""
+        shape = self.shape
+        tiles = self.left.tile, self.right.tile
+        return TileProduct(*tiles, self.element, shape.warps, shape.split, shape.reach)
 
     def steps_around(self, which: int) -> list[int]:
         """How far the loops around move in A, B or C."""
@@ -194,13 +207,11 @@ def make_plan(
         along_k = step == 1 or stride != 1
         # Single elements of tf32 are read where those of two bytes are transposed on the way.
         swizzled = 0 if kind == "plain" else 2 if element == "tf32" and not along_k else 1
-        tile = SharedTile(rows, shape.depth, size, along_k, swizzled)
-        # The direction that is walked a byte after the other, and all other distances.
-        inner = step if along_k else stride
-        others = [stride if along_k else step, product.offsets[which], *(o[which] for o in outer)]
-        unit = gcd(16, *(value * BITS[type_] // 8 for value in others))
-        fits = inner == 1 and type_ == ("f32" if element == "tf32" else element) and unit >= 4
-        return Operand(extent, spec.k, stride, step, type_, tile, unit if fits else 0)
+        padded = kind == "plain" and along_k
+        tile = SharedTile(rows, shape.depth, size, along_k, swizzled, padded)
+        others = product.offsets[which], *(o[which] for o in outer)
+        copied = copy_bytes(along_k, stride, step, type_, element, others)
+        return Operand(extent, spec.k, stride, step, type_, tile, copied)
 
     left = operand(0, spec.m, shape.rows, *_strides(spec.m, spec.k, *spec.a_strides), spec.a_type)
     (k_stride, n_stride) = spec.b_strides
@@ -210,6 +221,19 @@ def make_plan(
     width = gcd(widest, spec.n) if spec.c_strides[1] == 1 else 1
     plan = ProductPlan(kind, product, swapped, element, shape, left, right, width, 1)
     return replace(plan, group=min(_GROUP, max(1, plan.tiles[0])))
+
+
+def copy_bytes(
+    along_k: bool, stride: int, step: int, type_: str, element: str, others: Iterable[int]
+) -> int:
+    """How wide an operand of `type_` can be copied as `element`; 0 for not without registers.
+
+    `others` are distances from the start of its buffer that its rows may be at, besides `stride`.
+    """
+    inner, across = (step, stride) if along_k else (stride, step)
+    unit = gcd(16, *(value * BITS[type_] // 8 for value in (across, *others)))
+    fits = inner == 1 and type_ == ("f32" if element == "tf32" else element) and unit >= 4
+    return unit if fits else 0
 
 
 def transposed(product: DeviceProduct) -> DeviceProduct:

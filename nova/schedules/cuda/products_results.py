@@ -66,7 +66,22 @@ class Core(Protocol):
     def prepare(self) -> None: ...
     def zeros(self) -> list[ir.Value]: ...
     def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]: ...
-    def parts(self, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list[ir.Value]]]: ...
+    @property
+    def row_lanes(self) -> int: ...
+    @property
+    def together(self) -> int: ...
+    def rows(self) -> list[Index]: ...
+    def columns(self) -> list[Index]: ...
+    def number(self, row: int, column: int) -> int: ...
+
+
+def parts(core: Core, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list[ir.Value]]]:
+    """Row and column in the tile, and the sums of neighbours in a row from there on."""
+    columns = core.columns()
+    for row, place in enumerate(core.rows()):
+        for first in range(0, len(columns), core.together):
+            numbers = (core.number(row, first + i) for i in range(core.together))
+            yield place, columns[first], [sums[n] for n in numbers]
 
 
 def storing(plan: ProductPlan, c: ir.Value) -> Finish:
@@ -104,7 +119,7 @@ class Results:
         type_ = plan.product.contraction.acc_type
         size = BITS[type_] // 8
         base = add(self.shared, mul(core.part, plan.shape.rows * plan.pitch))
-        for row, column, values in core.parts(sums):
+        for row, column, values in parts(core, sums):
             address = at(base, mul(row, plan.pitch), mul(column, size))
             kind = vector_type(type_, len(values))
             value = vector.from_elements(kind, values) if len(values) > 1 else values[0]

@@ -56,8 +56,8 @@ class _Unit:
 class Stager:
     """The copies of one operand by `threads` threads, of which this one is `thread`.
 
-    `base` is the address of the operand at the first element of its first row, `first` the row that
-    the block's tile begins with. `element` is the type in shared memory.
+    `base` is the address of the operand at the first element of its first row, and `element` the
+    type in shared memory.
     """
 
     def __init__(
@@ -66,11 +66,10 @@ class Stager:
         threads: int,
         thread: ir.Value,
         base: ir.Value,
-        first: Index,
         element: str,
     ):
         self.operand, self.threads, self.element = operand, threads, element
-        self.base, self.first = base, first
+        self.base = base
         self.unit = operand.copied or CHUNK
         """Bytes in shared memory that a copy fills."""
         self.per_row = operand.tile.row_bytes // self.unit
@@ -97,42 +96,42 @@ class Stager:
             return add(tile.at(self.row, chunk), within), unit.row * tile.pitch
         return add(tile.at(add(self.row, unit.row), chunk), within), 0
 
-    def copy(self, shared: Index, k: Index, extra: Index) -> None:
-        """Start the copy of the stage that begins at step `k`; `extra` bytes further in A or B."""
+    def copy(self, shared: Index, first: Index, k: Index, extra: Index = 0) -> None:
+        """Start the copy of the tile that begins at row `first` and step `k`, `extra` bytes on."""
         rows = self.operand.tile.rows
         if self.threads // self.per_row > rows:
             only = scf.IfOp(compare(_LESS, self.row, rows))
             with ir.InsertionPoint(only.then_block):
-                self._copy(shared, k, extra)
+                self._copy(shared, first, k, extra)
                 scf.YieldOp([])
         else:
-            self._copy(shared, k, extra)
+            self._copy(shared, first, k, extra)
 
-    def _copy(self, shared: Index, k: Index, extra: Index) -> None:
+    def _copy(self, shared: Index, first: Index, k: Index, extra: Index) -> None:
         for unit, to in zip(self.units, self.to, strict=True):
             if self.operand.copied:
-                self._copy_unit(at(shared, *to), unit, k, extra)
+                self._copy_unit(at(shared, *to), unit, first, k, extra)
             else:
-                self._pass_through(at(shared, *to), unit, k, extra)
+                self._pass_through(at(shared, *to), unit, first, k, extra)
 
     # --- without passing registers --------------------------------------------------------------
 
-    def _copy_unit(self, to: Index, unit: _Unit, k: Index, extra: Index) -> None:
+    def _copy_unit(self, to: Index, unit: _Unit, first: Index, k: Index, extra: Index) -> None:
         o, size = self.operand, BITS[self.operand.type] // 8
         # Addresses: what depends on the thread, on the stage, and on the unit, in this order.
         elements = divide(self.column, size)
         outer, step = (self.row, elements) if o.tile.along_k else (elements, self.row)
-        mine = add(mul(add(outer, self.first), o.stride), mul(step, o.step))
+        mine = add(mul(add(outer, first), o.stride), mul(step, o.step))
         more = unit.column // size
         down, right = (o.stride, o.step) if o.tile.along_k else (o.step, o.stride)
         apart = (unit.row * down + more * right) * size
         source = at(self.base, mul(mine, size), extra, mul(k, o.step * size), apart)
-        copy_async(to, source, self.unit, self._valid(unit, k))
+        copy_async(to, source, self.unit, self._valid(unit, first, k))
 
-    def _valid(self, unit: _Unit, k: Index) -> ir.Value | None:
+    def _valid(self, unit: _Unit, first: Index, k: Index) -> ir.Value | None:
         """How many bytes of a unit exist; None for all."""
         o, size = self.operand, BITS[self.operand.type] // 8
-        outer_limit, k_limit = self._limits(k)
+        outer_limit, k_limit = self._limits(first, k)
         across, along = (outer_limit, k_limit) if o.tile.along_k else (k_limit, outer_limit)
         valid: ir.Value | None = None
         if along is not None:
@@ -144,24 +143,24 @@ class Stager:
             valid = arith.select(exists, word(self.unit) if valid is None else valid, word(0))
         return valid
 
-    def _limits(self, k: Index) -> tuple[Index | None, Index | None]:
+    def _limits(self, first: Index, k: Index) -> tuple[Index | None, Index | None]:
         """Rows (or columns) and steps that the tile has; None for no fewer than it has room for."""
         o = self.operand
-        rows = sub(o.size, self.first) if o.ragged and not o.shifted else None
+        rows = sub(o.size, first) if o.ragged and not o.shifted else None
         steps = sub(o.steps, k) if o.steps % o.tile.depth else None
         return rows, steps
 
     # --- through registers: elements that are apart, unaligned, or of another type --------------
 
-    def _pass_through(self, to: Index, unit: _Unit, k: Index, extra: Index) -> None:
+    def _pass_through(self, to: Index, unit: _Unit, first: Index, k: Index, extra: Index) -> None:
         o = self.operand
         tile, kind = o.tile, element_type(o.type)
         across = add(self.row, unit.row)
-        first = divide(add(self.column, unit.column), tile.element)
-        outer_limit, k_limit = self._limits(k)
+        start = divide(add(self.column, unit.column), tile.element)
+        outer_limit, k_limit = self._limits(first, k)
         values = []
         for i in range(tile.per_chunk):
-            along = add(first, i)
+            along = add(start, i)
             outer, step = (across, along) if tile.along_k else (along, across)
             exists = None
             places = []
@@ -172,7 +171,7 @@ class Stager:
                 inside = compare(_LESS, place, limit)
                 exists = inside if exists is None else arith.andi(exists, inside)
                 places.append(arith.select(inside, index(place), index(0)))
-            number = add(mul(add(places[0], self.first), o.stride), mul(add(places[1], k), o.step))
+            number = add(mul(add(places[0], first), o.stride), mul(add(places[1], k), o.step))
             size = BITS[o.type] // 8
             value = load(kind, at(self.base, mul(number, size), extra), GLOBAL, size)
             wide = element_type(self.element)

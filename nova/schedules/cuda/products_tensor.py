@@ -1,7 +1,8 @@
 """Products of a warp's part of a stage with tensor cores.
 
-In: a plan, and which warp and lane this thread is; out: code that reads swizzled tiles from shared
-memory and adds to accumulators. `products.py` makes one `TensorCore` and calls it in its loop.
+In: a product of tiles, and which warp and lane this thread is; out: code that reads swizzled tiles
+from shared memory and adds to accumulators. `products.py` and `attention_block.py` make a
+`TensorCore` and call it in their loops.
 
 A step is 32 bytes of k: 16 elements of two bytes, or 8 of tf32. An accumulator of 16 x 8 elements
 is four numbers a lane: rows lane / 4 and that + 8, columns 2 (lane % 4) and that + 1.
@@ -9,7 +10,6 @@ is four numbers a lane: rows lane / 4 and that + 8, columns 2 (lane % 4) and tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nova.mlir.bindings import arith, ir
@@ -23,8 +23,7 @@ from nova.schedules.cuda.instructions import (
     multiply,
     round_tf32,
 )
-from nova.schedules.cuda.products_plan import ProductPlan
-from nova.schedules.cuda.products_tiles import CHUNK, SharedTile
+from nova.schedules.cuda.products_tiles import CHUNK, SharedTile, TileProduct
 from nova.schedules.words import Index, add, mul, splat
 
 _STEP = 32
@@ -117,7 +116,7 @@ class Reader:
 class TensorCore:
     """The part of one warp: `at_rows` and `at_columns` of the tile, `part` of the steps."""
 
-    plan: ProductPlan
+    tiles: TileProduct
     lane: ir.Value
     at_rows: Index
     at_columns: Index
@@ -125,24 +124,23 @@ class TensorCore:
     readers: list[Reader] = field(default_factory=list)
 
     def prepare(self) -> None:
-        plan, tf32 = self.plan, self.plan.element == "tf32"
+        tiles, tf32 = self.tiles, self.tiles.element == "tf32"
         step = mul(self.part, self._steps)
-        left = Reader(plan.left.tile, self.lane, self.at_rows, step, True, tf32)
-        right = Reader(plan.right.tile, self.lane, self.at_columns, step, False, tf32)
+        left = Reader(tiles.left, self.lane, self.at_rows, step, True, tf32)
+        right = Reader(tiles.right, self.lane, self.at_columns, step, False, tf32)
         self.readers.extend((left, right))
         for reader, count in zip(self.readers, self._fragments, strict=True):
             reader.prepare(count, range(self._steps))
 
     @property
     def _fragments(self) -> tuple[int, int]:
-        rows, columns = self.plan.shape.warp
+        rows, columns = self.tiles.warp
         return rows // 16, columns // 16
 
     @property
     def _steps(self) -> int:
         """Steps of a stage that this warp does."""
-        shape = self.plan.shape
-        return shape.depth * self.plan.left.tile.element // _STEP // shape.split
+        return self.tiles.steps * self.tiles.left.element // _STEP
 
     def zeros(self) -> list[ir.Value]:
         rows, columns = self._fragments
@@ -171,16 +169,27 @@ class TensorCore:
                     place = 4 * (row * 2 * columns + column)
                     pair = b[column // 2][2 * (column % 2) : 2 * (column % 2) + 2]
                     old = sums[place : place + 4]
-                    sums[place : place + 4] = multiply(self.plan.element, a[row], pair, old)
+                    sums[place : place + 4] = multiply(self.tiles.element, a[row], pair, old)
         return sums
 
-    def parts(self, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list[ir.Value]]]:
-        """Row and column in the tile, and neighbours in a row from there on."""
-        rows, columns = self._fragments
-        group, place = divide(self.lane, 4), mul(modulo(self.lane, 4), 2)
-        for number in range(rows * columns * 4):
-            accumulator, half = divmod(number, 2)
-            row, column = divmod(accumulator, 2 * columns)
-            values = sums[2 * number : 2 * number + 2]
-            at_row = at(self.at_rows, group, row * 16 + half * 8)
-            yield at_row, at(self.at_columns, place, column * 8), values
+    row_lanes = 4
+    """Lanes that share a row: a group of neighbours."""
+
+    together = 2
+    """Neighbouring columns that a thread has."""
+
+    def rows(self) -> list[Index]:
+        """The rows of the tile that this thread has sums of."""
+        group = divide(self.lane, 4)
+        return [at(self.at_rows, group, 8 * i) for i in range(2 * self._fragments[0])]
+
+    def columns(self) -> list[Index]:
+        """The columns of the tile that this thread has sums of."""
+        place = mul(modulo(self.lane, 4), 2)
+        count = 2 * self._fragments[1]
+        return [at(self.at_columns, place, 8 * i + k) for i in range(count) for k in range(2)]
+
+    def number(self, row: int, column: int) -> int:
+        """Which sum is that of the thread's row and column with these numbers."""
+        accumulator = row // 2 * 2 * self._fragments[1] + column // 2
+        return 4 * accumulator + 2 * (row % 2) + column % 2

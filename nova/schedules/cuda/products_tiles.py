@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from nova.schedules.cuda.instructions import divide, exclusive_or, modulo
 from nova.schedules.words import Index, add, mul
@@ -21,8 +22,8 @@ class SharedTile:
 
     Its rows run along k or along the outer direction, as the operand in global memory does. Chunks
     of swizzled tiles change places within a row by the number of the row (in steps of `swizzled`
-    chunks), so that eight rows' chunks of the same number lie in different banks. Rows along k of
-    other tiles are a chunk longer, to the same end.
+    chunks), so that eight rows' chunks of the same number lie in different banks. Rows of `padded`
+    tiles are a chunk longer, to the same end.
     """
 
     outer: int
@@ -30,6 +31,7 @@ class SharedTile:
     element: int
     along_k: bool
     swizzled: int
+    padded: bool = False
 
     @property
     def rows(self) -> int:
@@ -41,11 +43,16 @@ class SharedTile:
 
     @property
     def pitch(self) -> int:
-        return self.row_bytes + (CHUNK if self.along_k and not self.swizzled else 0)
+        return self.row_bytes + (CHUNK if self.padded else 0)
 
     @property
     def nbytes(self) -> int:
         return self.rows * self.pitch
+
+    @property
+    def turned(self) -> SharedTile:
+        """The same memory for a product along the other direction."""
+        return replace(self, outer=self.depth, depth=self.outer, along_k=not self.along_k)
 
     @property
     def per_chunk(self) -> int:
@@ -65,3 +72,34 @@ class SharedTile:
         """Offset in bytes of a chunk."""
         place = exclusive_or(chunk, self.key(row))
         return add(mul(row, self.pitch), mul(place, CHUNK))
+
+
+@dataclass(frozen=True)
+class TileProduct:
+    """The product of two tiles, and how warps share it.
+
+    `warps` are those along rows and along columns; `split` groups of so many warps have a part of
+    the steps each. `element` is the type of the factors, and `reach` how many bytes of k plain
+    products read together.
+    """
+
+    left: SharedTile
+    right: SharedTile
+    element: str
+    warps: tuple[int, int]
+    split: int = 1
+    reach: int = CHUNK
+
+    @property
+    def threads(self) -> int:
+        return 32 * prod(self.warps) * self.split
+
+    @property
+    def warp(self) -> tuple[int, int]:
+        """Rows and columns of one warp."""
+        return self.left.outer // self.warps[0], self.right.outer // self.warps[1]
+
+    @property
+    def steps(self) -> int:
+        """Steps of k of one group of warps."""
+        return self.left.depth // self.split

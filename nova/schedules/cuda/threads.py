@@ -161,6 +161,22 @@ def _through_words(value: Any, move: Callable[[Any], Any]) -> Any:
     return moved if kind == plain else arith.bitcast(kind, moved)
 
 
+def ballot(condition: Any) -> Any:
+    """A word with a bit for each lane of the warp, all of which take part, where it holds."""
+    i32 = ir.IntegerType.get_signless(32)
+    everyone = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, -1)).result
+    return ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[i32],
+        operands=[everyone, condition],
+        attributes={
+            "intrin": ir.StringAttr.get("llvm.nvvm.vote.ballot.sync"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    ).results[0]
+
+
 def reduce_warp(values: Sequence[Any], combine: Combine) -> list[Any]:
     """Each of `values` combined over the lanes of a warp, in every lane."""
     return reduce_lanes(values, combine, WARP)

@@ -1,0 +1,31 @@
+/* The simulated GPU as a driver; only in the extension module, not in the runtime that files carry.
+ *
+ * It takes code that nova/runtime/sim_image.py has made of PTX. */
+#ifndef NOVA_SIM_DRIVER_H
+#define NOVA_SIM_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nova/driver.h"
+#include "sim/sim.h"
+
+/* What the last launch that failed did wrong. */
+typedef struct nova_sim_report {
+    sim_fault fault;
+    char kernel[128];
+    char line[256];         /* of the PTX */
+    uint64_t near_address;  /* the operand that is nearest to a bad address */
+    uint64_t near_size;
+} nova_sim_report;
+
+/* A simulator of its own; the caller owns *driver. Thread-safe. */
+nova_status nova_sim_open(nova_driver **driver, nova_error *error);
+
+/* Not while anything of it is in use. NULL is fine. */
+void nova_sim_close(nova_driver *driver);
+
+/* False when no launch has failed yet. Thread-safe. */
+bool nova_sim_last_fault(nova_driver *driver, nova_sim_report *report);
+
+#endif

@@ -1,0 +1,59 @@
+"""The sum of gradients that reach one value.
+
+In: what is known of a gradient, and the next contribution; out: their sum. `gradients.py` calls it.
+Contributions of slices are padded with zeros to the whole value. Those of one slice are added
+before they are padded. Where two lie side by side, as those of `split` do, their sum is the two
+joined: nothing is added, and no zeros are made.
+"""
+
+from __future__ import annotations
+
+from nova.graph.tensor import Tensor
+from nova.ops import F
+
+_MOST_PARTS = 4
+"""Operands of `join`."""
+
+
+def add_gradients(before: Tensor, piece: Tensor) -> Tensor:
+    """`before + piece`, without an addition where they are neighbouring parts of a value."""
+    if not (_is_zero_padded(before) and _is_zero_padded(piece)):
+        return F.add(before, piece)
+    if before.attrs == piece.attrs:
+        return F.pad(
+            F.add(before.inputs[0], piece.inputs[0]), piece.attrs["low"], piece.attrs["high"]
+        )
+    for first, second in ((before, piece), (piece, before)):
+        joined = _join(first, second)
+        if joined is not None:
+            return joined
+    return F.add(before, piece)
+
+
+def _join(first: Tensor, second: Tensor) -> Tensor | None:
+    """Both as one, if `second` begins where `first` ends on one axis, and they agree on others."""
+    lows, highs = ([t.attrs[end] for t in (first, second)] for end in ("low", "high"))
+    axes = [i for i in range(first.ndim) if (lows[0][i], highs[0][i]) != (lows[1][i], highs[1][i])]
+    if len(axes) != 1:
+        return None
+    axis = axes[0]
+    if lows[0][axis] + first.inputs[0].shape[axis] != lows[1][axis]:
+        return None
+    parts = [part for t in (first, second) for part in _parts(t.inputs[0], axis)]
+    if len(parts) > _MOST_PARTS:
+        parts = [t.inputs[0] for t in (first, second)]
+    whole = F.join(*parts, axis=axis)
+    low = lows[0]
+    high = (*highs[0][:axis], highs[1][axis], *highs[0][axis + 1 :])
+    return F.pad(whole, low, high) if any(low) or any(high) else whole
+
+
+def _is_zero_padded(value: Tensor) -> bool:
+    return value.op is not None and value.op.name == "pad" and value.attrs["value"] == 0
+
+
+def _parts(value: Tensor, axis: int) -> tuple[Tensor, ...]:
+    """What a value was joined of along an axis."""
+    if value.op is not None and value.op.name == "join" and value.attrs["axis"] == axis:
+        return tuple(value.inputs)
+    return (value,)
