@@ -55,6 +55,7 @@ _WORTH_TILES = 4096
 _SHORT = 8
 """Turns behind the grid that one thread may take by itself."""
 _SHARED_LIMIT = 48 << 10
+_FEW_BLOCKS = 64
 _PARTIALS = 1 << 10
 """Bytes of shared memory that the reductions of a block need."""
 _BY_INDEX = ("memref.load", "memref.store")
@@ -233,8 +234,16 @@ class DeviceSchedule:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        resident = self.product.plan.resident if self.product else 0
-        return LaunchShape(blocks, threads, self.shared.size, resident)
+        return LaunchShape(blocks, threads, self.shared.size, self._resident(blocks))
+
+    def _resident(self, blocks: int) -> int:
+        """Blocks that a multiprocessor shall hold, which decides how many registers they get.
+
+        Of few blocks each has one to itself: the assembler need not spill to make room for two.
+        """
+        if self.product:
+            return self.product.plan.resident
+        return 1 if blocks <= _FEW_BLOCKS else 0
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
