@@ -51,9 +51,8 @@ class Resident:
     def push(self) -> None:
         """Take the values of the host, which somebody has written; programs need `place` again."""
         self.changed = False
-        self._arrays = {
-            tensor: _native.DeviceArray.of(self.device, _contiguous(tensor.data)) for tensor in self._arrays
-        }
+        for tensor in self._arrays:
+            self._arrays[tensor] = _native.DeviceArray.of(self.device, _contiguous(tensor.data))
 
 
 def _contiguous(array: np.ndarray | None) -> np.ndarray:
