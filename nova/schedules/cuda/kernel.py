@@ -209,7 +209,7 @@ class DeviceSchedule:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        resident = self.product.plan.resident if self.product else 0
+        resident = self.product.plan.resident if self.product else 1 if self.attention else 0
         return LaunchShape(blocks, threads, self.shared.size, resident)
 
     def _emit_points(self, place: Place, workers: int) -> None:
