@@ -382,24 +382,26 @@ def compiler_version() -> str:
                 status = os.stat(path)
                 digest.update(f"{path[len(root) :]}:{status.st_size}:{status.st_mtime_ns}".encode())
     parts = [f"nova={digest.hexdigest()[:16]}"]
-    parts += [f"{name}={_installed_version(name)}" for name in ("torch_mlir", "llvmlite")]
-    return " ".join(parts)
+    versions = _installed_versions(("torch_mlir", "llvmlite"))
+    return " ".join(parts + [f"{name}={version}" for name, version in versions.items()])
 
 
-def _installed_version(package: str) -> str:
-    """The version in the name of the package's .dist-info folder; `unknown` without one.
+def _installed_versions(packages: Sequence[str]) -> dict[str, str]:
+    """The versions in the names of the packages' .dist-info folders; `unknown` without one.
 
-    importlib.metadata knows it too, but its import alone takes longer than a load from the cache.
+    importlib.metadata knows them too, but its import alone takes longer than a load from the cache.
     """
+    found: dict[str, str] = {}
     for folder in sys.path:
         try:
-            names = os.listdir(folder or ".")
+            names = [n for n in os.listdir(folder or ".") if n.endswith(".dist-info")]
         except OSError:
             continue
         for name in names:
-            if name.startswith(f"{package}-") and name.endswith(".dist-info"):
-                return name[len(package) + 1 : -len(".dist-info")]
-    return "unknown"
+            package, _, version = name.removesuffix(".dist-info").partition("-")
+            if package in packages:
+                found.setdefault(package, version)
+    return {package: found.get(package, "unknown") for package in packages}
 
 
 # --- immediate use --------------------------------------------------------------------------------

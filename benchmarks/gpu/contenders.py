@@ -20,6 +20,7 @@ class Contender:
     name: str
     call: Callable[[], Any]
     read: Callable[[], list[np.ndarray]]
+    wait: Callable[[], Any] = lambda: None  # for a queue of the library's own
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,10 @@ Make = Callable[[], Contender]
 
 
 def last(
-    function: Callable[[], Any], to_numpy: Callable[[Any], list[np.ndarray]], name: str
+    function: Callable[[], Any],
+    to_numpy: Callable[[Any], list[np.ndarray]],
+    name: str,
+    wait: Callable[[Any], Any] = lambda result: None,
 ) -> Contender:
     """A contender whose call returns its results."""
     kept: list[Any] = [None]
@@ -48,7 +52,7 @@ def last(
     def call() -> None:
         kept[0] = function()
 
-    return Contender(name, call, lambda: to_numpy(kept[0]))
+    return Contender(name, call, lambda: to_numpy(kept[0]), lambda: wait(kept[0]))
 
 
 def _many(results: Any) -> list[Any]:
@@ -80,7 +84,7 @@ def torch_arrays(arrays: Sequence[np.ndarray], half: bool = False) -> list[Any]:
 def nova_forward(
     function: Callable[..., Any], arrays: Sequence[np.ndarray], half: bool = False
 ) -> Callable[[], Contender]:
-    """`function` compiled for this GPU, on torch's tensors, results left on the device."""
+    """`function` compiled for this GPU, on arrays of Nova, results left on the device."""
 
     def make() -> Contender:
         import ml_dtypes
@@ -92,8 +96,8 @@ def nova_forward(
             nova.tensor(a.astype(kind) if half else a, name=f"a{i}") for i, a in enumerate(arrays)
         ]
         program = nova.compile(function(*given), inputs=given, target="cuda")
-        tensors = torch_arrays(arrays, half)
-        return last(lambda: program(*tensors), from_nova, "Nova")
+        placed = [nova.to_device(a.astype(kind)) for a in arrays]
+        return last(lambda: program(*placed), from_nova, "Nova")
 
     return make
 
@@ -128,6 +132,6 @@ def jax_forward(
         kind = jnp.bfloat16 if half else None
         given = [jax.device_put(jnp.asarray(a, kind)) for a in arrays]
         compiled = jax.jit(function)
-        return last(lambda: compiled(*given), from_jax, "jax.jit")
+        return last(lambda: compiled(*given), from_jax, "jax.jit", jax.block_until_ready)
 
     return make

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nova.codegen.ptx import compile_ptx, device_ir
 from nova.mlir.bindings import arith, func, ir
-from nova.mlir.context import make_context
+from nova.mlir.context import load_device_dialects, make_context
 from nova.mlir.gpu_bindings import gpu
 from nova.passes.base import run_pipeline
 from nova.passes.limit_registers import RESIDENT
@@ -48,7 +48,8 @@ def launch_ptx(
     arch: str = "sm_90a",
 ) -> tuple[str, list[int]]:
     """The PTX of a launch, and for each parameter of its kernel the number of a buffer."""
-    with make_context(), ir.Location.unknown():
+    with make_context() as context, ir.Location.unknown():
+        load_device_dialects(context)
         module = ir.Module.create()
         module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
         word = ir.IntegerType.get_signless(32)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.contenders import Contender, torch_arrays
+from gpu.contenders import Contender
 
 STEPS = 3
 
@@ -29,18 +29,24 @@ def training_contenders(name: str) -> list[Callable[[], Contender]]:
     ]
 
 
-def _steps(name: str, step: Callable[[], Any], read: Callable[[Any], float]) -> Contender:
+def _steps(
+    name: str,
+    step: Callable[[], Any],
+    read: Callable[[Any], float],
+    wait: Callable[[], Any] = lambda: None,
+) -> Contender:
     """A contender whose result is the losses of its first steps, taken when it is made."""
     losses = np.array([read(step()) for _ in range(STEPS)], np.float32)
-    return Contender(name, step, lambda: [losses])
+    return Contender(name, step, lambda: [losses], wait)
 
 
 def _nova(module: Any, given: Any) -> Contender:
+    import nova
+
     training = module.nova_training(given, target="cuda")
-    batch = torch_arrays(next(training.load()))
-    return _steps(
-        "Nova", lambda: training.program(*batch), lambda loss: float(np.asarray(loss.numpy()))
-    )
+    batch = [nova.to_device(a) for a in next(training.load())]
+    step = training.program
+    return _steps("Nova", lambda: step(*batch), lambda loss: float(loss.numpy()))
 
 
 def _torch(module: Any, given: Any, kind: str) -> Contender:
@@ -85,7 +91,10 @@ def _torch(module: Any, given: Any, kind: str) -> Contender:
             for value in state.values():
                 value.zero_()
 
+    used = (step, batch, params, optimizer)  # the graph reads and writes their memory
+
     def replay() -> Any:
+        assert used
         graph.replay()
         return kept
 
@@ -104,4 +113,4 @@ def _jax(module: Any, given: Any) -> Contender:
         kept[0], loss = training.compiled(kept[0], *batch)
         return loss
 
-    return _steps("jax.jit, donated", step, float)
+    return _steps("jax.jit, donated", step, float, lambda: jax.block_until_ready(kept[0]))

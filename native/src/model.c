@@ -4,9 +4,11 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "model_device.h"
 #include "nova/program.h"
 #include "nova/scheduler.h"
 #include "nova/workspace.h"
@@ -28,6 +30,7 @@ struct nova_model {
     size_t argument_count;
     size_t output_count;
     const char *weights;      /* values of params, or NULL */
+    nova_model_device *device; /* what it runs on instead of this CPU, or NULL */
     bool on_stack;            /* where the pointers of a run are, or else: */
     uint64_t pointers_offset; /* in the workspace, behind what the program needs */
     uint64_t workspace_size;
@@ -79,11 +82,55 @@ static nova_status open_file(const char *path, nova_file **file, nova_error *err
     return nova_file_adopt(&mapped, file, error);
 }
 
-/* Everything between a checked file and the first run. */
-static nova_status prepare(nova_model *model, nova_error *error)
+/* Whether `device`, or the file where that is NULL, asks for a GPU; its number. */
+static nova_status read_device(const nova_file *file, const char *device, bool *is_gpu, int *number,
+                               nova_error *error)
+{
+    *number = 0;
+    *is_gpu = false;
+    if (device == NULL) {
+        *is_gpu = nova_variant_is_device(&nova_file_variants(file)[0]); /* those come last */
+        return NOVA_OK;
+    }
+    if (strcmp(device, "cpu") == 0)
+        return NOVA_OK;
+    const char *digit = device + 5;
+    *is_gpu = strcmp(device, "cuda") == 0;
+    if (strncmp(device, "cuda:", 5) == 0 && *digit != '\0') {
+        for (; *digit >= '0' && *digit <= '9' && *number < 1000; digit++)
+            *number = 10 * *number + (*digit - '0');
+        *is_gpu = *digit == '\0';
+    }
+    return *is_gpu ? NOVA_OK
+                   : nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                               "device '%.40s' is not known: it is cpu, cuda or cuda:1", device);
+}
+
+/* The same as below on a GPU: variant, program and weights are there when it returns. */
+static nova_status prepare_device(nova_model *model, int number, nova_error *error)
 {
     size_t variant;
-    nova_status status = nova_file_choose(model->file, &variant, error);
+    nova_status status =
+        nova_model_device_open(model->file, number, &variant, &model->device, error);
+    if (status == NOVA_OK)
+        model->variant = &nova_file_variants(model->file)[variant];
+    return status;
+}
+
+/* Everything between a checked file and the first run. */
+static nova_status prepare(nova_model *model, const char *device, nova_error *error)
+{
+    size_t variant;
+    bool is_gpu;
+    int number;
+    model->arguments = nova_file_arguments(model->file);
+    model->outputs = nova_file_outputs(model->file);
+    model->argument_count = nova_file_argument_count(model->file);
+    model->output_count = nova_file_output_count(model->file);
+    nova_status status = read_device(model->file, device, &is_gpu, &number, error);
+    if (status != NOVA_OK || is_gpu)
+        return status == NOVA_OK ? prepare_device(model, number, error) : status;
+    status = nova_file_choose(model->file, &variant, error);
     if (status == NOVA_OK)
         status = nova_file_load(model->file, variant, &model->image, error);
     if (status != NOVA_OK)
@@ -94,10 +141,6 @@ static nova_status prepare(nova_model *model, nova_error *error)
     if (status != NOVA_OK)
         return status;
 
-    model->arguments = nova_file_arguments(model->file);
-    model->outputs = nova_file_outputs(model->file);
-    model->argument_count = nova_file_argument_count(model->file);
-    model->output_count = nova_file_output_count(model->file);
     const void *weights;
     size_t weights_size;
     if (nova_file_section(model->file, ".nova.weights", &weights, &weights_size))
@@ -120,6 +163,12 @@ static nova_status prepare(nova_model *model, nova_error *error)
 
 nova_status nova_open(const char *path, nova_model **model, nova_error *error)
 {
+    return nova_open_on(path, NULL, model, error);
+}
+
+nova_status nova_open_on(const char *path, const char *device, nova_model **model,
+                         nova_error *error)
+{
     if (model == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no place for the model");
     nova_model *made = calloc(1, sizeof *made);
@@ -132,7 +181,7 @@ nova_status nova_open(const char *path, nova_model **model, nova_error *error)
     if (status == NOVA_OK)
         status = open_file(path, &made->file, error);
     if (status == NOVA_OK)
-        status = prepare(made, error);
+        status = prepare(made, device, error);
     if (status != NOVA_OK) {
         nova_close(made);
         return status;
@@ -149,6 +198,7 @@ void nova_close(nova_model *model)
     const struct timespec pause = {.tv_nsec = 50000};
     while (atomic_load_explicit(&model->runs, memory_order_acquire) > 0 && getpid() == model->pid)
         (void)nanosleep(&pause, NULL);
+    nova_model_device_close(model->device);
     nova_pool_destroy(model->pool);
     nova_program_destroy(model->program);
     nova_image_destroy(model->image);
@@ -273,6 +323,8 @@ static nova_status run(nova_model *model, void *const *arguments, void *const *o
     if ((arguments == NULL && model->argument_count > 0) ||
         (outputs == NULL && model->output_count > 0))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "arguments or outputs are missing");
+    if (model->device != NULL)
+        return nova_model_device_run_host(model->device, arguments, outputs, error);
     if ((uintptr_t)workspace % WORKSPACE_ALIGNMENT != 0)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                          "the workspace is not aligned to %d bytes", WORKSPACE_ALIGNMENT);
@@ -294,6 +346,21 @@ nova_status nova_run(nova_model *model, void *const *arguments, void *const *out
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no model");
     atomic_fetch_add_explicit(&model->runs, 1, memory_order_relaxed);
     nova_status status = run(model, arguments, outputs, workspace, error);
+    atomic_fetch_sub_explicit(&model->runs, 1, memory_order_release);
+    return status;
+}
+
+nova_status nova_run_on(nova_model *model, const nova_device_value *arguments,
+                        const nova_device_value *outputs, void *stream, nova_error *error)
+{
+    if (model == NULL || (arguments == NULL && model->argument_count > 0) ||
+        (outputs == NULL && model->output_count > 0))
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "model, arguments or outputs are missing");
+    if (model->device == NULL)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                         "the model is on the CPU: run it with nova_run");
+    atomic_fetch_add_explicit(&model->runs, 1, memory_order_relaxed);
+    nova_status status = nova_model_device_run(model->device, arguments, outputs, stream, error);
     atomic_fetch_sub_explicit(&model->runs, 1, memory_order_release);
     return status;
 }

@@ -16,7 +16,6 @@ from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, Variant, write_artifact
-from nova.codegen.collection import paused_collection
 from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
 from nova.codegen.road import Built, Program, Road
@@ -32,6 +31,7 @@ from nova.codegen.tables import read_tables, read_unpacked
 from nova.codegen.units import UnitLowering, unit_text
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir
+from nova.mlir.collection import paused_collection
 from nova.plan import Plan
 from nova.settings import Settings
 from nova.targets import host_arch, llvm_cpu, parse_target

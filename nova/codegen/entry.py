@@ -42,7 +42,7 @@ run:
 def compile_entry(arch: str, arguments: int, ranks: tuple[int, ...]) -> bytes:
     """The object, for the oldest processor of the architecture: it runs before the features are
     looked at."""
-    unit = Unit(entry_text(arguments, ranks), unroll=False, calls=(RUNTIME,))
+    unit = Unit(entry_text(arguments, ranks), unroll=False, calls=(RUNTIME,), vectorize=False)
     return compile_objects([unit], parse_target(arch), 1)[0]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import string_at
+from ctypes import PyDLL, c_char_p, string_at
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -31,9 +31,11 @@ _INTRINSICS = re.compile(
     r"|get\.active\.lane\.mask|vector\.(insert|extract|interleave2|deinterleave2)"
     r"|x86\.\w+(\.\w+)*)(\.|$)"
 )
-_DECLARED = re.compile(r"^declare [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+# With a line's end before them and not `^`: so the search skips to where lines can begin.
+_DECLARED = re.compile(r"\ndeclare [^@]*@([\w.\"$-]+)\(")
 _UNITS = re.compile(r"^(?=; ModuleID = )", re.MULTILINE)
-_DEFINED = re.compile(r"^define [^@]*@([\w.\"$-]+)\(", re.MULTILINE)
+_TARGET = re.compile(r"^target (?:triple|datalayout) = .*\n", re.MULTILINE)
+_DEFINED = re.compile(r"\ndefine [^@]*@([\w.\"$-]+)\(")
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def target_machine(target: Target) -> Any:
 
 def check_text(text: str, calls: Sequence[str] = ()) -> None:
     """Refuse what LLVM would abort on, or leave undefined, but for `calls`."""
+    text = "\n" + text
     defined = {*_DEFINED.findall(text), *calls}
     unknown = [
         name
@@ -90,47 +93,67 @@ def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list
     """One object per unit, on up to `workers` threads, which begin while `units` are still made."""
     initialise()
     if workers <= 1:
-        return [_compile(unit, target) for unit in list(units)]
+        return [_Job(unit, target).run() for unit in list(units)]
+    jobs, begun = [], []
     with ThreadPoolExecutor(workers) as pool:
-        begun = [pool.submit(_compile, unit, target) for unit in units]
+        for unit in units:
+            jobs.append(_Job(unit, target))
+            begun.append(pool.submit(jobs[-1].run))
         return [future.result() for future in begun]
-
-
-def _compile(unit: Unit, target: Target) -> bytes:
-    check_text(unit.text, unit.calls)
-    machine, module = _optimised(unit, target)
-    return _emit_object(machine, module)
 
 
 def assembly(unit: Unit, target: Target) -> str:
     """The assembly of a unit, for people to read."""
-    machine, module = _optimised(unit, target)
-    return machine.emit_assembly(module)
+    job = _Job(unit, target)
+    return str(job.machine.emit_assembly(job.optimise()))
 
 
 def optimised_ir(unit: Unit, target: Target) -> str:
     """The IR after LLVM's optimizations, for people to read."""
-    return str(_optimised(unit, target)[1])
+    return str(_Job(unit, target).optimise())
 
 
-def _optimised(unit: Unit, target: Target) -> tuple[Any, Any]:
-    machine = target_machine(target)
-    context = llvm.create_context()
-    try:
+class _Job:
+    """One unit on its way through LLVM: made by the thread that makes units, run by a worker.
+
+    Each call of LLVM gives up the interpreter, and gets it back when the other thread is done with
+    what it does in MLIR, some milliseconds later. So a worker makes the three long calls, and all
+    short ones are made here or keep the interpreter. llvmlite also serialises every call with one
+    lock: a module has a context of its own, which makes the long ones safe to run beside others, so
+    they are made without.
+    """
+
+    def __init__(self, unit: Unit, target: Target):
+        check_text(unit.text, unit.calls)
+        self.machine = target_machine(target)
+        self.manager, self.builder = _pipeline(unit, self.machine)
+        self.context = llvm.create_context()
+        header = (
+            f'target datalayout = "{self.machine.target_data}"\ntarget triple = "{target.triple}"\n'
+        )
         # The text of a whole program is that of its units, one behind the other.
-        first, *others = filter(str.strip, _UNITS.split(unit.text))
-        module = llvm.parse_assembly(first, context=context)
+        text = _TARGET.sub("", unit.text) if "target triple" in unit.text else unit.text
+        parts = filter(str.strip, _UNITS.split(text))
+        self.texts = [(header + part).encode() for part in parts]
+
+    def run(self) -> bytes:
+        """The object."""
+        return _emit_object(self.machine, self.optimise())
+
+    def optimise(self) -> Any:
+        """The module behind LLVM's passes."""
+        module, *others = [self._parse(text) for text in self.texts]
         for other in others:
-            module.link_in(llvm.parse_assembly(other, context=context))
-    except RuntimeError as error:
-        raise CodegenError(f"LLVM does not take the module: {error}") from error
-    module.triple = target.triple
-    module.data_layout = str(machine.target_data)
-    manager, builder = _pipeline(unit, machine)
-    # llvmlite serialises every call with one lock. This module has a context of its own, which
-    # makes the long call safe to run beside others, so it is made without the lock.
-    _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, builder)
-    return machine, module
+            module.link_in(other)
+        _unlocked("LLVMPY_RunNewModulePassManager")(self.manager, module, self.builder)
+        return module
+
+    def _parse(self, text: bytes) -> Any:
+        error = ffi.OutputString(owned=False)
+        pointer = _unlocked("LLVMPY_ParseAssembly")(self.context, c_char_p(text), error)
+        if error:
+            raise CodegenError(f"LLVM does not take the module: {error}")
+        return llvm.ModuleRef(pointer, self.context)
 
 
 def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
@@ -157,17 +180,25 @@ def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
 
 
 def _emit_object(machine: Any, module: Any) -> bytes:
-    with ffi.OutputString() as error:
-        buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, error)
-        if not buffer:
-            raise CodegenError(f"LLVM could not emit the object: {error}")
+    error = ffi.OutputString(owned=False)
+    buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, error)
+    if not buffer:
+        raise CodegenError(f"LLVM could not emit the object: {error}")
     try:
-        return string_at(
-            ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
-        )
+        start, size = _quick("LLVMPY_GetBufferStart"), _quick("LLVMPY_GetBufferSize")
+        return string_at(start(buffer), size(buffer))
     finally:
-        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+        _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
 
 
 def _unlocked(name: str) -> Any:
     return getattr(ffi.lib, name)._cfn
+
+
+@cache
+def _quick(name: str) -> Any:
+    """A function of LLVM that takes no time, and is called without giving up the interpreter."""
+    same = _unlocked(name)
+    function = getattr(PyDLL(ffi.lib._lib._name), name)
+    function.argtypes, function.restype = same.argtypes, same.restype
+    return function

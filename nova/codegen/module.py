@@ -14,12 +14,12 @@ from dataclasses import replace
 from nova.artifact.key import cache_key
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, write_artifact
-from nova.codegen.collection import paused_collection
 from nova.codegen.compile import Build, build_module, make_contents
 from nova.codegen.road import Program
 from nova.codegen.signature import ProgramSignature, read_signature
 from nova.codegen.stages import DEVICE_STAGES, MLIR_STAGES, Recorder, start_from_text
 from nova.log import progress
+from nova.mlir.collection import paused_collection
 from nova.settings import Settings
 
 # The stages whose text is a whole program: behind them there are only kernels.

@@ -26,12 +26,23 @@ _TOKEN = re.compile(
     r"|(?<![\w.%@])(?P<decimal>[+-]?\d+\.\d*(?:e[+-]?\d+)?)(?![\w.])"
 )
 _DEVICE_NAME = re.compile(r"@llvm\.nvvm\.[\w.]*$")
-_CANDIDATE = re.compile(r"bfloat|bf16|f0x|[+-](?:inf|[qs]?nan)|\d\.\d")
+# What a line has that must change. Each begins with a letter, which is fast to find; one pattern of
+# all would not be.
+_SIGNS = [re.compile(sign) for sign in ("bfloat", "bf16", "f0x", "inf", "nan", r"\.\d")]
 
 
 def normalise(text: str) -> str:
     """The same module in the older syntax."""
-    return "\n".join(_line(line) if _CANDIDATE.search(line) else line for line in text.split("\n"))
+    places = sorted(match.start() for sign in _SIGNS for match in sign.finditer(text))
+    pieces, done = [], 0
+    for place in places:
+        if place < done:
+            continue  # of a line that has been changed
+        start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
+        end = len(text) if end < 0 else end
+        pieces += [text[done:start], _line(text[start:end])]
+        done = end
+    return "".join([*pieces, text[done:]])
 
 
 def _line(line: str) -> str:

@@ -105,18 +105,63 @@ def _layer_norm(
 ) -> Any:
     wide, w, b = widened(F, x, weight, bias)
     axes = _last_axes(x, ndim)
-    centred = wide - F.mean(wide, axis=axes, keepdims=True)
-    variance = F.mean(centred * centred, axis=axes, keepdims=True)
-    result = centred * F.rsqrt(variance + eps)
+    result, _ = _normalized(F, wide - F.mean(wide, axis=axes, keepdims=True), axes, eps)
     result = result if w is None else result * w
     return as_type(F, result if b is None else result + b, x.dtype)
 
 
+def _layer_norm_vjp(
+    F: Any, g: Any, out: Any, x: Any, weight: Any = None, bias: Any = None, *, ndim: int, eps: float
+) -> list[Any]:
+    wide_g, wide, w = widened(F, g, x, weight)
+    axes = _last_axes(x, ndim)
+    centred = wide - F.mean(wide, axis=axes, keepdims=True)
+    pieces = _norm_gradients(F, wide_g, centred, w, axes, eps, centre=True)
+    if bias is not None:
+        pieces.append(F.sum_to(wide_g, bias.shape))
+    given = [t for t in (x, weight, bias) if t is not None]
+    return [as_type(F, p, t.dtype) for p, t in zip(pieces, given, strict=True)]
+
+
 def _rms_norm(F: Any, x: Any, weight: Any = None, *, ndim: int, eps: float) -> Any:
     wide, w = widened(F, x, weight)
-    power = F.mean(wide * wide, axis=_last_axes(x, ndim), keepdims=True)
-    result = wide * F.rsqrt(power + eps)
+    result, _ = _normalized(F, wide, _last_axes(x, ndim), eps)
     return as_type(F, result if w is None else result * w, x.dtype)
+
+
+def _rms_norm_vjp(
+    F: Any, g: Any, out: Any, x: Any, weight: Any = None, *, ndim: int, eps: float
+) -> list[Any]:
+    wide_g, wide, w = widened(F, g, x, weight)
+    pieces = _norm_gradients(F, wide_g, wide, w, _last_axes(x, ndim), eps, centre=False)
+    given = [t for t in (x, weight) if t is not None]
+    return [as_type(F, p, t.dtype) for p, t in zip(pieces, given, strict=True)]
+
+
+def _normalized(F: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
+    """x divided by its root mean square, and what it was multiplied with for that."""
+    scale = F.rsqrt(F.mean(x * x, axis=axes, keepdims=True) + eps)
+    return x * scale, scale
+
+
+def _norm_gradients(
+    F: Any, g: Any, x: Any, weight: Any, axes: tuple[int, ...], eps: float, *, centre: bool
+) -> list[Any]:
+    """Gradients of what was normalized, centred before or not, and of the weight if there is one.
+
+    Written with the normalized x, which the gradient of the weight needs too: a backward pass then
+    keeps that and one number a row.
+    """
+    normal, scale = _normalized(F, x, axes, eps)
+    inner = g if weight is None else g * weight
+    if centre:
+        inner = inner - F.mean(inner, axis=axes, keepdims=True)
+    # The mean of a centred `normal` is 0, so that centring `inner` first leaves this as it is.
+    along = F.mean(inner * normal, axis=axes, keepdims=True)
+    pieces = [(inner - normal * along) * scale]
+    if weight is not None:
+        pieces.append(F.sum_to(g * normal, weight.shape))
+    return pieces
 
 
 SMOOTH = frozenset({"smooth"})
@@ -154,6 +199,7 @@ ROWS: tuple[Op, ...] = (
         cast="float",
         canon=_norm_canon,
         infer=_norm_type,
+        vjp=_layer_norm_vjp,
         compose=_layer_norm,
         tags=SMOOTH,
     ),
@@ -165,6 +211,7 @@ ROWS: tuple[Op, ...] = (
         cast="float",
         canon=_norm_canon,
         infer=_norm_type,
+        vjp=_rms_norm_vjp,
         compose=_rms_norm,
         tags=SMOOTH,
     ),

@@ -82,7 +82,8 @@ class Adam(Optimizer):
         lr = as_schedule(options.lr)(step)
         count = cast(step + 1, f64)
         first, second = (1.0 - F.pow(constant(b, f64), count) for b in options.betas)
-        return _Rates(lr / first, F.sqrt(second), 1.0 - lr * options.weight_decay)
+        # A factor: elements are then divided once, not twice.
+        return _Rates(lr / first, 1.0 / F.sqrt(second), 1.0 - lr * options.weight_decay)
 
     def update(
         self, options: Any, param: Tensor, grad: Tensor, own: dict[str, Tensor], rates: _Rates
@@ -100,7 +101,7 @@ class Adam(Optimizer):
         if options.amsgrad:
             square = F.maximum(own["max_exp_avg_sq"], square)
             changed["max_exp_avg_sq"] = square
-        scale = F.sqrt(square) / as_type(rates.correction, param.dtype) + options.eps
+        scale = F.sqrt(square) * as_type(rates.correction, param.dtype) + options.eps
         return kept - average * as_type(rates.step_size, param.dtype) / scale, changed
 
 

@@ -34,8 +34,10 @@ from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
+from nova.passes.separate_arguments import SeparateArguments
 from nova.passes.share_kernels import ShareKernels
 from nova.passes.simplify_stablehlo import SimplifyStablehlo
+from nova.passes.split_reductions import SplitReductions
 from nova.passes.strip_host import StripHost
 from nova.passes.structure_attention import StructureAttention
 from nova.passes.structure_tensors import StructureTensors
@@ -126,7 +128,7 @@ def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
 
 def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
     """The same for a device, where every product is a kernel over rows and columns."""
-    return [FormKernels(serial_work, row_operand=-1)]
+    return [SplitReductions(), FormKernels(serial_work, row_operand=-1)]
 
 
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
@@ -204,6 +206,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
         WidenConversions(),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),
+        SeparateArguments(),
         UpstreamPass(
             "gpu.module(arith-expand{include-bf16=true},convert-vector-to-scf,convert-scf-to-cf,"
             "expand-strided-metadata,lower-affine,"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
@@ -26,10 +26,10 @@ _MOST_OF_A_KERNEL = 256
 class PlanTasks(Pass):
     """Give every kernel the attribute `nova.tasks`: the tiles at which its tasks begin and end.
 
-    A task has about `task_ns` nanoseconds of estimated work, never less than a tile, and whole rows
-    of tiles where it has more than one row: what it touches is then one piece of memory. A kernel's
-    own `nova.schedule` may have another `task_ns`. The order between tasks is worked out from what
-    tiles touch when the tables are made.
+    A task has at most about `task_ns` nanoseconds of estimated work, never less than a tile, and
+    whole rows of tiles where it has more than one row: what it touches is then one piece of memory.
+    A kernel's own `nova.schedule` may have another `task_ns`. The order between tasks is worked out
+    from what tiles touch when the tables are made.
     """
 
     name: ClassVar[str] = "plan-tasks"
@@ -70,7 +70,7 @@ def cut_tiles(counts: tuple[int, ...], cost: float, task_ns: float) -> list[int]
     tiles = prod(counts)
     if not tiles:
         return [0]
-    tasks = min(max(1, round(cost / task_ns)), tiles, _MOST_OF_A_KERNEL)
+    tasks = min(max(1, ceil(cost / task_ns)), tiles, _MOST_OF_A_KERNEL)
     # The longest run of tiles, the last dimensions whole, that is no longer than a task.
     row = next(r for i in range(len(counts) + 1) if (r := prod(counts[i:])) * tasks <= tiles)
     rows = tiles // row

@@ -21,7 +21,7 @@ import numpy as np
 
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import buffer_root
-from nova.schedules.direct import is_direct
+from nova.schedules.direct_tiling import is_direct
 from nova.schedules.tiling import Contraction, choose_tiling, round_up, with_unit_columns
 from nova.targets import Target
 

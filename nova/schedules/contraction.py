@@ -22,7 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, vector
-from nova.schedules.direct import direct_tile, emit_direct, is_direct
+from nova.schedules.direct import emit_direct
+from nova.schedules.direct_tiling import direct_tile, is_direct
 from nova.schedules.packing import Block, pack
 from nova.schedules.panels import MicroKernel
 from nova.schedules.shared import entry_alloca, without_end

@@ -46,6 +46,10 @@ _SCRATCH = 256 << 10
 """Bytes of the stack that a tile keeps its intermediate values in, next to packed operands."""
 
 
+_WORTH_VECTORS = 256
+"""Points of a scalar nest from which it pays to have LLVM look for vectors in the kernel."""
+
+
 class KernelSchedule:
     """The schedule of one kernel: analysed once, emitted per tile."""
 
@@ -72,7 +76,7 @@ class KernelSchedule:
         found = {op: find_attention(nest) for op, nest in self.nests.items()}
         self.attentions = {op: attention for op, attention in found.items() if attention}
         # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
-        self.scalar_loops = bool(others or self.attentions)
+        self.scalar_loops = bool(others)
         try:
             self._check_choices()
             self.tile = self.choices.tile or self._choose_tile()
@@ -229,7 +233,7 @@ class KernelSchedule:
             ranges = [r and (index(0), arith.subi(r[1], r[0])) for r in ranges]
         inner = [None] * (len(nest.loops) - len(ranges))
         emitter = LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target)
-        self.scalar_loops |= not emitter.emit()
+        self.scalar_loops |= not emitter.emit() and nest.points >= _WORTH_VECTORS
 
     def _emit_nested(self, op: Any) -> None:
         """Write out the structured ops inside of a loop or branch, where they stand."""

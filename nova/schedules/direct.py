@@ -5,81 +5,24 @@ offsets, and the range of C. Out: a call of a shared function with sizes and str
 `contraction.py` calls `emit_direct` where copying operands into panels would not pay.
 
 C is computed by register tiles of `mr` rows and `nv` vectors, each for `chunk` steps of k at a
-time. A small product has one chunk. One with few rows goes through all columns before the next
-chunk, so that B, which is read once, is read as a few long streams. An element of C is always the
-old value, or zero, and then the products in the order of k, however the ranges are cut.
+time (direct_tiling.py). An element of C is always the old value, or zero, and then the products in
+the order of k, however the ranges are cut.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
-from nova.schedules.choices import NO_CHOICES
-from nova.schedules.lanes import has_masks
+from nova.schedules.direct_tiling import DirectTile, direct_tile
 from nova.schedules.shared import call_shared
-from nova.schedules.tiling import Contraction, rank_register_tiles, round_up
+from nova.schedules.tiling import Contraction
 from nova.schedules.words import BITS, Index, add, index, loop, mul, splat, sub, vector_type
 from nova.targets import Target
 
-_LEAST_WORK, _MOST_WORK = 256, 1 << 19
-"""Multiply-adds of a small product: plain loops do what is less, panels pay for what is more."""
-
-_FEW_ROWS = 4
-"""A right operand of any size is not copied for so many rows."""
-
-_STREAMS = 8
-"""Steps of k, and rows of B that are read side by side, of a product with few rows."""
-
-_LARGE_RIGHT = 1 << 20
-"""Bytes of B from which on a product with few rows is cut in two: memory is slow for one core."""
-
-
-@dataclass(frozen=True)
-class DirectTile:
-    """`mr` rows of `nv` vectors of `vl` elements, for `chunk` steps of k; columns of a task."""
-
-    mr: int
-    nv: int
-    vl: int
-    chunk: int
-    columns: int
-
-    @property
-    def nr(self) -> int:
-        return self.nv * self.vl
-
-
-def is_direct(target: Target, spec: Contraction) -> bool:
-    """Whether a contraction, whose C has unit columns, is computed without copies of operands."""
-    bits = BITS[spec.acc_type]
-    if not spec.a_type == spec.b_type == spec.acc_type or spec.packed:
-        return False
-    if spec.b_strides[1] != 1 or spec.c_strides[1] != 1 or spec.choices != NO_CHOICES:
-        return False
-    if spec.n < 4 or (spec.n % target.lanes(bits) and not has_masks(target, bits)):
-        return False
-    work = spec.m * spec.n * spec.k
-    return work >= _LEAST_WORK and (spec.m <= _FEW_ROWS or work <= _MOST_WORK)
-
-
-@functools.cache
-def direct_tile(target: Target, spec: Contraction) -> DirectTile:
-    """The tiles of a product that is direct."""
-    bits = BITS[spec.acc_type]
-    vl = target.lanes(bits)
-    while vl // 2 >= spec.n:
-        vl //= 2
-    if spec.m > _FEW_ROWS or spec.m * spec.n * spec.k <= _MOST_WORK // 8:
-        mr, nv = rank_register_tiles(target, spec.m, spec.n, vl)[0]
-        return DirectTile(min(mr, spec.m), nv, vl, spec.k, spec.n)
-    nv = {1: 4, 2: 3}.get(spec.m, 2)
-    columns = spec.n
-    if spec.k * spec.n * bits // 8 >= _LARGE_RIGHT:
-        columns = round_up(-(-spec.n // 2), nv * vl)
-    return DirectTile(spec.m, nv, vl, _STREAMS, columns)
+_UNROLLED = 4
+"""Steps of k in one turn of the loop of a small product."""
 
 
 def emit_direct(
@@ -214,18 +157,21 @@ class _Body:
         zero = splat(self.kind, 0.0)
         sums = [zero if fresh else self._load(self.c[0], at, flags) for at, flags in places]
 
-        def step(at: Index, sums: list[ir.Value]) -> list[ir.Value]:
-            left, right = mul(at, spec.a_strides[1]), mul(at, spec.b_strides[0])
-            return self._step(sums, add(a_at, left), add(b_at, right), shape, mask)
+        def steps(first: Index, count: int, sums: list[ir.Value]) -> list[ir.Value]:
+            for number in range(count):
+                at = add(first, number)
+                left, right = mul(at, spec.a_strides[1]), mul(at, spec.b_strides[0])
+                sums = self._step(sums, add(a_at, left), add(b_at, right), shape, mask)
+            return sums
 
-        if depth <= _STREAMS:
-            for at in range(depth):
-                sums = step(at, sums)
-        else:
-            op = scf.ForOp(index(0), index(depth), index(1), sums)
+        whole = depth - depth % _UNROLLED if depth == spec.k else 0
+        if whole > _UNROLLED:
+            op = scf.ForOp(index(0), index(whole), index(_UNROLLED), sums)
             with ir.InsertionPoint(op.body):
-                scf.YieldOp(step(op.induction_variable, list(op.inner_iter_args)))
-            sums = list(op.results)
+                scf.YieldOp(steps(op.induction_variable, _UNROLLED, list(op.inner_iter_args)))
+            sums = steps(whole, depth - whole, list(op.results))
+        else:
+            sums = steps(0, depth, sums)
         for value, (at, flags) in zip(sums, places, strict=True):
             if flags is None:
                 vector.store(value, self.c[0], [index(at)])
@@ -242,6 +188,8 @@ class _Body:
     ) -> list[ir.Value]:
         """One step of k for a tile."""
         mr, nv = shape
+        if self.tile.ahead and mask is None:
+            self._fetch(add(b_at, self.tile.chunk * self.spec.b_strides[0]), nv)
         right = [
             self._load(self.b[0], add(b_at, v * self.tile.vl), mask if v == nv - 1 else None)
             for v in range(nv)
@@ -257,6 +205,13 @@ class _Body:
                 else:
                     result.append(arith.addf(total, arith.mulf(left, right[v])))
         return result
+
+    def _fetch(self, start: Index, nv: int) -> None:
+        """Ask for `nv` vectors of B that the next chunk reads."""
+        buffer = self.b[0]
+        for lane in range(0, nv * self.tile.vl, 512 // BITS[self.spec.acc_type]):
+            place = [index(add(start, lane))]
+            memref.prefetch(buffer, place, is_write=False, locality_hint=3, is_data_cache=True)
 
     def _load(self, buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
         if mask is None:

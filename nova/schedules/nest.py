@@ -8,6 +8,7 @@ together, to choose the innermost loop, and to recognise contractions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from nova.mlir.structured import Structured, shape_of
@@ -31,6 +32,11 @@ class Nest:
     loops: tuple[Loop, ...]
     offsets: tuple[int, ...]
     indexed: frozenset[int]
+
+    @property
+    def points(self) -> int:
+        """How often the body runs for all of the op."""
+        return prod(loop.size for loop in self.loops)
 
     def mergeable(self, i: int) -> bool:
         """Whether loops i and i+1 walk every operand as one loop would."""

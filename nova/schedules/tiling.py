@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nova.errors import ScheduleError
@@ -15,15 +16,19 @@ from nova.schedules.choices import NO_CHOICES, Choices
 from nova.schedules.words import BITS
 from nova.targets import Target
 
-_B_BYTES, _MOST_A_BYTES = 1 << 20, 384 << 10
-"""The most that packed columns of B take, in the cache that cores share, and packed rows of A."""
+_B_BYTES, _MOST_A_BYTES, _MOST_ALONE = 1 << 20, 384 << 10, 768 << 10
+"""The most that packed columns of B take, in the cache that cores share, and packed rows of A, the
+last where no columns of B are packed beside them. They lie on the stack."""
 
 _MOST_ROWS, _MOST_COLUMNS = 1024, 512
 """Of a task: A is then packed for 512 columns and B for 1024 rows, at a few percent of the time."""
 
-_SMALL_TILE, _LARGE_TILE = 16_000_000, 100_000_000
+_SMALL_TILE, _LARGE_TILE = 2_000_000, 100_000_000
 """Multiply-adds of a task: one is cut in two to have two of at least half the first number, and in
 four to have four of at least half the second."""
+
+TileCost = Callable[[tuple[int, int], int, int, int], float]
+"""Of a tile (rows, vectors) for m rows and n columns of C, in vectors of so many elements."""
 
 _ODD_TILE_GAIN = 0.96
 """Another register tile than the largest must take less than this share of its time: products of a
@@ -123,7 +128,11 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     kc = max(1, -(-spec.k // k_blocks))
     rows, columns = _task_tile(spec, mr, nv * vl)
     nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
-    budget = min(target.l2_bytes * 3 // 8, _MOST_A_BYTES) // size
+    alone = _is_copied_in_use(spec) and choices.mc is choices.kc is None
+    in_l2 = target.l2_bytes * 3 // 8
+    if alone and rows * kc * size <= min(in_l2, _MOST_ALONE):
+        return Tiling(vl, mr, nv, k_blocks, kc, rows, nc, rows, columns, copying=True)
+    budget = min(in_l2, _MOST_A_BYTES) // size
     most = max(1, budget // kc // mr)
     if choices.mc is not None or choices.kc is not None:
         wanted = -(-(choices.mc or 1) // mr)
@@ -202,17 +211,19 @@ def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
     return ranked[0] if _tile_cost(ranked[0], m, n, vl) < worth else usual
 
 
-def rank_register_tiles(target: Target, m: int, n: int, vl: int) -> list[tuple[int, int]]:
+def rank_register_tiles(
+    target: Target, m: int, n: int, vl: int, cost: TileCost | None = None
+) -> list[tuple[int, int]]:
     """Rows, and vectors a row, of the tiles that fit into the registers, the best one first.
 
-    A step of k costs the larger of its multiply-adds and its loads (two of each a cycle), and no
-    less than the latency of one; the tile with the least total for the whole of C is best, so a
-    small or odd C wastes little at its edges.
+    The tile with the least `cost` for the whole of C is best, so a small or odd C wastes little at
+    its edges. By default the cost is that of packed panels.
     """
+    total = cost or _tile_cost
     tiles = [(mr, nv) for nv, mr in itertools.product(range(1, 5), range(1, 17))]
     return sorted(
         (t for t in tiles if registers_used(target, *t) <= target.vector_registers),
-        key=lambda tile: (_tile_cost(tile, m, n, vl), -tile[0] * tile[1]),
+        key=lambda tile: (total(tile, m, n, vl), -tile[0] * tile[1]),
     )
 
 
@@ -222,7 +233,11 @@ def edge_rows(mr: int) -> int:
 
 
 def step_cost(mr: int, nv: int) -> float:
-    """About the cycles of a step of k of one tile."""
+    """About the cycles of a step of k of one tile.
+
+    The larger of its multiply-adds and its loads (two of each a cycle), and no less than the
+    latency of one.
+    """
     return max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
 
 

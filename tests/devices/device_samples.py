@@ -8,11 +8,14 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+import pytest
+
 from nova import _native
 from nova.artifact.device import DeviceImage
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import Contents, Variant
+from nova.errors import DriverMissingError
 from nova.runtime import devices
 from nova.targets import parse_target
 
@@ -26,6 +29,18 @@ PTX = """.version 8.0
 SIZE = 96
 NBYTES = 4 * SIZE
 SHAPE = DeviceLaunch((3, 1, 1), (32, 1, 1))
+
+
+def has_driver() -> bool:
+    """Whether this machine has a CUDA driver of its own."""
+    try:
+        devices.open_cuda()
+    except DriverMissingError:
+        return False
+    return True
+
+
+without_driver = pytest.mark.skipif(has_driver(), reason="this machine has a CUDA driver")
 
 
 class FakeCuda:

@@ -2,6 +2,8 @@
  *
  * `fake_*` control it: devices, memory, calls that fail, and how often each call was made. A kernel that
  * fails is sticky, as on a GPU: every later call that enqueues or waits gives its number. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,11 +24,13 @@ static struct {
     uint64_t address;
     size_t size;
 } blocks[MOST_BLOCKS];
-static int devices = 1, major = 9, minor = 0, version = 13000, sticky, depth;
+static int devices = 1, major = 9, minor = 0, version = 13000;
+static atomic_int sticky, depth;
 static size_t total = (size_t)1 << 30, used;
-static uint64_t next_handle = 16;
+static atomic_ullong next_handle = 16;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards calls, history and blocks */
 
-static int note(const char *name)
+static int note_inside(const char *name)
 {
     size_t length = strlen(history);
     if (length + strlen(name) + 2 < sizeof history)
@@ -45,6 +49,14 @@ static int note(const char *name)
         break;
     }
     return OK;
+}
+
+static int note(const char *name)
+{
+    pthread_mutex_lock(&mutex);
+    int result = note_inside(name);
+    pthread_mutex_unlock(&mutex);
+    return result;
 }
 
 #define CALL(name)                                                                                 \
@@ -218,31 +230,36 @@ API int cuMemAlloc_v2(uint64_t *address, size_t size)
     CALL("cuMemAlloc");
     if (sticky)
         return sticky;
-    if (size > total - used)
-        return OUT_OF_MEMORY;
+    pthread_mutex_lock(&mutex);
     int i = 0;
     while (i < MOST_BLOCKS && blocks[i].address != 0)
         i++;
-    void *memory = aligned_alloc(256, (size + 255) / 256 * 256);
-    if (i == MOST_BLOCKS || memory == NULL)
-        return OUT_OF_MEMORY;
-    memset(memory, 0xa5, size);
-    used += size;
-    blocks[i].address = *address = (uintptr_t)memory;
-    blocks[i].size = size;
-    return OK;
+    void *memory = NULL;
+    if (i < MOST_BLOCKS && size <= total - used)
+        memory = aligned_alloc(256, (size + 255) / 256 * 256);
+    if (memory != NULL) {
+        memset(memory, 0xa5, size);
+        used += size;
+        blocks[i].address = *address = (uintptr_t)memory;
+        blocks[i].size = size;
+    }
+    pthread_mutex_unlock(&mutex);
+    return memory != NULL ? OK : OUT_OF_MEMORY;
 }
 API int cuMemFree_v2(uint64_t address)
 {
     CALL("cuMemFree");
-    for (int i = 0; i < MOST_BLOCKS; i++)
+    int result = 1;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; result != OK && i < MOST_BLOCKS; i++)
         if (blocks[i].address == address) {
             used -= blocks[i].size;
             blocks[i].address = 0;
             free((void *)(uintptr_t)address);
-            return OK;
+            result = OK;
         }
-    return 1;
+    pthread_mutex_unlock(&mutex);
+    return result;
 }
 API int cuMemHostAlloc(void **memory, size_t size, unsigned flags)
 {

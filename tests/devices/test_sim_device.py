@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device_samples import SIZE, chain_contents
+from device_samples import SIZE, chain_contents, without_driver
 
 import nova
 from nova import errors
@@ -126,8 +126,14 @@ def test_a_saved_program_with_its_weights(tmp_path: Path) -> None:
     model = nova.load(tmp_path / "m.nova", device="sim")
     np.testing.assert_array_equal(model.forward(x), program(x))
     np.testing.assert_array_equal(model.params["W"], w)
+
+
+@without_driver
+def test_a_file_for_gpus_alone_asks_for_one(tmp_path: Path) -> None:
+    path = tmp_path / "m.nova"
+    path.write_bytes(write_artifact(sim_contents()))
     with pytest.raises(errors.DriverMissingError, match="no CUDA driver"):
-        nova.load(tmp_path / "m.nova")
+        nova.load(path)
 
 
 def test_a_jitted_function() -> None:
@@ -138,6 +144,7 @@ def test_a_jitted_function() -> None:
     np.testing.assert_allclose(f(x, w), np.tanh(x @ w), rtol=1e-5, atol=1e-6)
 
 
+@without_driver
 def test_a_program_without_its_gpu(tmp_path: Path) -> None:
     """It compiles and can be saved where there is no GPU; only a run needs one."""
     output, inputs, params = forward()

@@ -24,7 +24,7 @@ CHUNK = 60
 def build_reader(compiler: str, folder: Path, sanitize: str, *sources: str) -> Path:
     """The fuzz target, as native/fuzz/README.md says."""
     program = folder / "fuzz_file"
-    folders = (NATIVE / "src", NATIVE / "src" / "scheduler")
+    folders = (NATIVE / "src", NATIVE / "src" / "scheduler", NATIVE / "src" / "device")
     found = [path for f in folders for path in f.glob("*.c")]
     reader = [path for path in found if path.name not in ("self.c", "ciface.c")]
     command = [compiler, "-std=c11", "-g", "-O1", f"-fsanitize={sanitize}"]

@@ -101,7 +101,7 @@ def compile_text(folder: Path, source: str = KERNELS) -> tuple[bytes, dict[str, 
 
 def build_runtime(folder: Path, sanitizers: str) -> Path:
     """The runtime as an archive: what a test defines itself is not taken from it."""
-    folders = (NATIVE / "src", NATIVE / "src" / "scheduler")
+    folders = (NATIVE / "src", NATIVE / "src" / "scheduler", NATIVE / "src" / "device")
     sources = [path for f in folders for path in f.glob("*.c") if path.name != "self.c"]
     command = ["gcc", *_FLAGS, f"-fsanitize={sanitizers}", "-c", *map(str, sorted(sources))]
     subprocess.run(command, cwd=folder, check=True)

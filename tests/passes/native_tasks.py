@@ -15,7 +15,7 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from nova.artifact.tables import Tables
-from nova.codegen.compile import translate
+from nova.codegen.compile import single_unit
 from nova.codegen.llvm import compile_objects, target_machine
 from nova.codegen.stages import Recorder, run_stages
 from nova.codegen.tables import read_tables
@@ -131,7 +131,7 @@ def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> L
 
     run_stages(module, settings, Recorder(), after=after, observe=observe)
     target = parse_target(settings.target)
-    engine = _load(compile_objects(translate(module), target, 1), target)
+    engine = _load(compile_objects([single_unit(module)], target, 1), target)
     tables, constants, footprints = found[0]
     entries = tuple(_KERNEL(engine.get_function_address(k.symbol)) for k in tables.kernels)
     return Loaded(tables, constants, footprints, entries, engine)

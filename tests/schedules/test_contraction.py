@@ -31,7 +31,7 @@ from nova.schedules.contraction import (
     is_worth_packing,
     tile_shape,
 )
-from nova.schedules.tiling import choose_tiling
+from nova.schedules.tiling import choose_tiling, edge_rows
 from nova.schedules.words import element_type
 from nova.targets import Target, llvm_cpu, parse_target
 
@@ -319,7 +319,7 @@ def test_columns_copied_in_use(level, accumulate):
 def test_contiguous_columns_over_k_blocks(level):
     """Copied in use where all rows are packed at once, and packed before where they are not."""
     target = parse_target(level)
-    for mc in (None, 48):
+    for mc in (None, 20):
         spec = replace(dense(100, 50, 700), choices=Choices(mc=mc))
         tiling = choose_tiling(target, spec)
         assert tiling.k_blocks > 1
@@ -403,6 +403,23 @@ def test_work_and_tiles():
     tiling = choose_tiling(target, dense(512, 512, 512))
     rows, columns = tile_shape(target, dense(512, 512, 512))
     assert rows % tiling.mr == 0 and columns % tiling.nr == 0
+
+
+@pytest.mark.parametrize("level", ("x86_64-v3", "x86_64-v4"))
+@pytest.mark.parametrize("size", (128, 256, 512))
+def test_squares_are_cut_for_two_cores(level, size):
+    rows, columns = tile_shape(parse_target(level), dense(size, size, size))
+    assert columns == size and size / 2 <= rows < size * 0.56
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_last_rows_have_a_shorter_tile(level):
+    """All heights from one row to two tiles: the tile of the last rows, and where it begins."""
+    target = parse_target(level)
+    spec = dense(40, 70, 37)
+    mr = choose_tiling(target, spec).mr
+    assert 1 < edge_rows(mr) < mr
+    check(Kernel(target, spec), [(0, rows, 0, 70) for rows in range(1, 2 * mr + 2)])
 
 
 @pytest.mark.parametrize("level", ("x86_64", "x86_64-v3", "x86_64-v4", "aarch64"))

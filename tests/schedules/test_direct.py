@@ -16,7 +16,7 @@ import nova
 from nova.schedules.choices import Choices
 from nova.schedules.constants import panels_of
 from nova.schedules.contraction import is_worth_packing, register_shape, tile_shape
-from nova.schedules.direct import direct_tile, is_direct
+from nova.schedules.direct_tiling import direct_tile, is_direct
 from nova.schedules.tiling import registers_used
 from nova.targets import parse_target
 

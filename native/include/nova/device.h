@@ -105,12 +105,6 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
 /* Waits for its runs first. NULL is fine. */
 void nova_device_program_destroy(nova_device_program *program);
 
-/* An argument or output: on the device when `address` is not 0, else at `host`. */
-typedef struct nova_device_value {
-    uint64_t address;
-    void *host;
-} nova_device_value;
-
 /* Runs once on `stream`. Values on the host are copied there and back, and the call then returns when
  * results and donated arguments are in place; without any of those it returns as soon as all is
  * enqueued, and values on the device must stay until the stream has come to its end. An output that is a

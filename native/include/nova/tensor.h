@@ -30,6 +30,12 @@ typedef struct nova_tensor_info {
     uint64_t weight; /* params: offset of the value in .nova.weights, or NOVA_NO_WEIGHT */
 } nova_tensor_info;
 
+/* An argument or output of a run on a device: there when `address` is not 0, else at `host`. */
+typedef struct nova_device_value {
+    uint64_t address;
+    void *host;
+} nova_device_value;
+
 /* Computes `nbytes` of every tensor and checks shapes, donations and aliases; `weight`, `name` and
  * `dtype` are the caller's business. Thread-safe. */
 nova_status nova_tensors_check(nova_tensor_info *arguments, size_t argument_count,

@@ -1,5 +1,5 @@
 /* Loads and stores: every access is checked for bounds, alignment, bytes that nobody has written, and races. */
-#include "state.h"
+#include "order.h"
 
 uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane)
 {
@@ -43,19 +43,30 @@ static const sim_range *find_range(sim_block *block, uint64_t address, uint32_t 
     return launch->ranges + low - 1;
 }
 
-/* Bytes that are read must have been written, and none may be the goal of a copy that is on its way. */
-static sim_fault_kind check_state(uint8_t *state, uint32_t bytes, sim_access access)
+/* Whether all bytes have been written, and none is the goal of a copy that is on its way. */
+static inline int all_written(const uint8_t *state, uint32_t bytes)
 {
-    if (access == ACCESS_WRITE) {
-        for (uint32_t i = 0; i < bytes; i++)
-            if (state[i] & STATE_PENDING)
-                return FAULT_PENDING_COPY;
-        memset(state, STATE_WRITTEN, bytes);
-        return FAULT_NONE;
+    uint64_t words[4] = {0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u};
+    switch (bytes) { /* of a known size, so that it is one comparison */
+    case 1: return state[0] == STATE_WRITTEN;
+    case 2: return memcmp(state, words, 2) == 0;
+    case 4: return memcmp(state, words, 4) == 0;
+    case 8: return memcmp(state, words, 8) == 0;
+    case 16: return memcmp(state, words, 16) == 0;
+    default: return memcmp(state, words, bytes) == 0;
     }
+}
+
+static inline sim_fault_kind check_state(uint8_t *state, uint32_t bytes, sim_access access)
+{
+    if (all_written(state, bytes))
+        return FAULT_NONE;
     for (uint32_t i = 0; i < bytes; i++)
-        if (state[i] != STATE_WRITTEN)
-            return state[i] & STATE_PENDING ? FAULT_PENDING_COPY : FAULT_UNINITIALIZED;
+        if (state[i] & STATE_PENDING)
+            return FAULT_PENDING_COPY;
+    if (access != ACCESS_WRITE)
+        return FAULT_UNINITIALIZED;
+    memset(state, STATE_WRITTEN, bytes);
     return FAULT_NONE;
 }
 
@@ -74,8 +85,19 @@ static void name_copier(sim_block *block, uint64_t address, uint32_t bytes)
         }
 }
 
-static uint8_t *reach_shared(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
-                             uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+/* Notes an access, and reports the race that it is part of. */
+static inline int check_order(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
+                              sim_space space, sim_shadow *word, uint64_t address, uint32_t bytes, sim_access access,
+                              const uint8_t *old, const uint8_t *value)
+{
+    sim_stamp with = 0;
+    int strong = access == ACCESS_ATOMIC || (at->flags & ACCESS_STRONG);
+    word = find_race(block, warp, thread, space, word, address, bytes, access, strong, old, value, &with);
+    return word != NULL && sim_report_race(block, at, thread, space, address, bytes, access, word, with);
+}
+
+static inline uint8_t *reach_shared(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
+                                    uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
 {
     sim_fault_kind kind = check_state(block->shared_state + address, bytes, access);
     if (kind != FAULT_NONE) {
@@ -86,14 +108,14 @@ static uint8_t *reach_shared(sim_block *block, sim_warp *warp, const sim_instruc
     }
     uint8_t *place = block->shared + address;
     if (block->launch->check_races &&
-        sim_check_order(block, warp, at, thread, SPACE_SHARED, block->shared_shadow + address / 4, address, bytes, access,
-                        place, value))
+        check_order(block, warp, at, thread, SPACE_SHARED, block->shared_shadow + address / 4, address, bytes, access,
+                    place, value))
         return NULL;
     return place;
 }
 
-static uint8_t *reach_global(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
-                             uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+static inline uint8_t *reach_global(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
+                                    uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
 {
     const sim_range *range = find_range(block, address, bytes);
     sim_fault_kind kind = FAULT_NONE;
@@ -110,8 +132,8 @@ static uint8_t *reach_global(sim_block *block, sim_warp *warp, const sim_instruc
     uint8_t *place = (uint8_t *)(uintptr_t)address;
     if (block->global_shadow != NULL && !range->read_only) {
         uint64_t word = address / 4 - range->start / 4 + block->range_words[range - block->launch->ranges];
-        if (sim_check_order(block, warp, at, thread, SPACE_GLOBAL, block->global_shadow + word, address, bytes, access,
-                            place, value))
+        if (check_order(block, warp, at, thread, SPACE_GLOBAL, block->global_shadow + word, address, bytes, access,
+                        place, value))
             return NULL;
     }
     return place;
@@ -127,8 +149,8 @@ static inline sim_space space_of(uint64_t *address)
     return windows[window];
 }
 
-uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
-                   uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+static inline uint8_t *reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
+                             uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
 {
     uint32_t thread = thread_of(warp, lane);
     if (space == SPACE_GENERIC)
@@ -155,6 +177,12 @@ uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, 
         return NULL;
     }
     return (uint8_t *)(uintptr_t)block->launch->params + address;
+}
+
+uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
+                   uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+{
+    return reach(block, warp, at, lane, space, address, bytes, access, value);
 }
 
 static inline uint64_t read_element(const uint8_t *from, sim_type type, uint32_t size)
@@ -187,18 +215,37 @@ static void take_element(const sim_block *block, sim_warp *warp, const sim_instr
             put_lane(warp, to, lane, read_element(from[lane] + skipped, at->type, size));
 }
 
+/* Addresses of all lanes, as sim_address. */
+static void find_addresses(const sim_block *block, const sim_warp *warp, const sim_operand *o, uint64_t *out)
+{
+    const uint64_t *wide_base = wide(block, warp, o);
+    const uint32_t *narrow_base = narrow(block, warp, o);
+    for (int lane = 0; lane < LANES; lane++) {
+        uint64_t base = o->kind == OPERAND_NONE ? 0 : o->width == 64 ? wide_base[lane] : narrow_base[lane];
+        out[lane] = base + (uint64_t)o->offset;
+    }
+}
+
 int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
-    const sim_operand *place = operand(block, at, at->count);
     uint32_t size = bytes_of(at->type) * at->count;
     const uint8_t *from[LANES];
+    uint64_t addresses[LANES];
+    find_addresses(block, warp, operand(block, at, at->count), addresses);
+    int last = -1, repeats = 0;
     for (int lane = 0; lane < LANES; lane++) {
         if (!(mask >> lane & 1))
             continue;
-        uint64_t address = sim_address(block, warp, place, lane);
-        from[lane] = sim_reach(block, warp, at, lane, at->space, address, size, ACCESS_READ, NULL);
+        /* A value that many lanes read: two readers of a warp say as much as all of them. */
+        int is_local = at->space == SPACE_LOCAL || addresses[lane] >> WINDOW_SHIFT == LOCAL_WINDOW >> WINDOW_SHIFT;
+        repeats = last >= 0 && addresses[lane] == addresses[last] && !is_local ? repeats + 1 : 0;
+        if (repeats > 1)
+            from[lane] = from[last];
+        else
+            from[lane] = reach(block, warp, at, lane, at->space, addresses[lane], size, ACCESS_READ, NULL);
         if (from[lane] == NULL)
             return 1;
+        last = lane;
     }
     for (uint32_t i = 0; i < at->count; i++)
         take_element(block, warp, at, mask, i, from);
@@ -208,22 +255,25 @@ int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32
 
 int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
-    const sim_operand *place = operand(block, at, 0);
     uint32_t size = bytes_of(at->type), bytes = size * at->count;
-    uint8_t values[32];
+    uint64_t addresses[LANES];
+    uint8_t values[LANES][32];
+    find_addresses(block, warp, operand(block, at, 0), addresses);
     sim_fence(block, at->flags & ACCESS_RELEASE);
+    for (uint32_t i = 0; i < at->count; i++) {
+        const sim_operand *o = operand(block, at, 1 + i);
+        for (int lane = 0; lane < LANES; lane++) {
+            uint64_t value = lane_value(block, warp, o, lane);
+            memcpy(values[lane] + i * size, &value, size);
+        }
+    }
     for (int lane = 0; lane < LANES; lane++) {
         if (!(mask >> lane & 1))
             continue;
-        for (uint32_t i = 0; i < at->count; i++) {
-            uint64_t value = lane_value(block, warp, operand(block, at, 1 + i), lane);
-            memcpy(values + i * size, &value, size);
-        }
-        uint64_t address = sim_address(block, warp, place, lane);
-        uint8_t *to = sim_reach(block, warp, at, lane, at->space, address, bytes, ACCESS_WRITE, values);
+        uint8_t *to = reach(block, warp, at, lane, at->space, addresses[lane], bytes, ACCESS_WRITE, values[lane]);
         if (to == NULL)
             return 1;
-        memcpy(to, values, bytes);
+        memcpy(to, values[lane], bytes);
     }
     return 0;
 }

@@ -1,9 +1,7 @@
 /* A launch: block after block, in each the warps in turns from barrier to barrier. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS and MAP_NORESERVE */
 #include <stdlib.h>
-#include <sys/mman.h>
 
-#include "state.h"
+#include "shadow.h"
 
 void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out)
 {
@@ -96,20 +94,12 @@ static int run_block(sim_block *block)
 
 /* --- what a launch needs ---------------------------------------------------------------------------- */
 
-static void *map_zeros(uint64_t bytes)
-{
-    void *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return place == MAP_FAILED ? NULL : place;
-}
-
 static void free_block(sim_block *block)
 {
     for (uint32_t w = 0; block->warps != NULL && w < block->warp_count; w++) {
         free(block->warps[w].registers);
         free(block->warps[w].copies);
     }
-    if (block->global_shadow != NULL)
-        munmap(block->global_shadow, block->global_words * sizeof *block->global_shadow);
     free(block->warps);
     free(block->shared);
     free(block->shared_state);
@@ -121,21 +111,17 @@ static void free_block(sim_block *block)
     free((void *)(uintptr_t)block->functions);
 }
 
-/* Only the parts of it that a kernel touches take memory. */
-static int prepare_shadow(sim_block *block)
+/* Where the shadow of each range begins; gives the words of all, or 0 without memory. */
+static uint64_t lay_out_shadow(sim_block *block)
 {
     const sim_launch *launch = block->launch;
     block->range_words = malloc((launch->range_count + 1) * sizeof *block->range_words);
-    if (block->range_words == NULL)
-        return 1;
     uint64_t words = 1;
-    for (uint32_t i = 0; i < launch->range_count; i++) {
+    for (uint32_t i = 0; block->range_words != NULL && i < launch->range_count; i++) {
         block->range_words[i] = words;
         words += launch->ranges[i].size / 4 + 2;
     }
-    block->global_words = words;
-    block->global_shadow = map_zeros(words * sizeof *block->global_shadow);
-    return block->global_shadow == NULL;
+    return block->range_words == NULL ? 0 : words;
 }
 
 static int prepare_code(sim_block *block)
@@ -178,7 +164,23 @@ static int prepare_block(sim_block *block)
         if (block->warps[w].registers == NULL)
             return 1;
     }
-    return prepare_code(block) || (launch->check_races && prepare_shadow(block));
+    return prepare_code(block);
+}
+
+static int run_blocks(sim_block *block, uint64_t *steps)
+{
+    const uint32_t *grid = block->launch->grid;
+    for (uint32_t z = 0; z < grid[2]; z++)
+        for (uint32_t y = 0; y < grid[1]; y++)
+            for (uint32_t x = 0; x < grid[0]; x++) {
+                block->index[0] = x, block->index[1] = y, block->index[2] = z;
+                int failed = run_block(block);
+                for (uint32_t w = 0; w < block->warp_count; w++)
+                    *steps += block->warps[w].steps;
+                if (failed)
+                    return 1;
+            }
+    return 0;
 }
 
 int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *fault)
@@ -188,18 +190,20 @@ int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *
     block.threads = launch->block[0] * launch->block[1] * launch->block[2];
     block.warp_count = (block.threads + LANES - 1) / LANES;
     block.shared_bytes = kernel->shared_bytes + launch->dynamic_shared;
-    uint64_t steps = 0;
+    uint64_t steps = 0, blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     int failed = prepare_block(&block);
+    shadow_map *map = NULL;
+    if (!failed && launch->check_races) {
+        uint64_t words = lay_out_shadow(&block);
+        map = words ? sim_take_shadow(words, blocks) : NULL;
+        failed = map == NULL;
+    }
     if (failed)
         fault->kind = FAULT_MEMORY;
-    for (uint32_t z = 0; !failed && z < launch->grid[2]; z++)
-        for (uint32_t y = 0; !failed && y < launch->grid[1]; y++)
-            for (uint32_t x = 0; !failed && x < launch->grid[0]; x++) {
-                block.index[0] = x, block.index[1] = y, block.index[2] = z;
-                failed = run_block(&block);
-                for (uint32_t w = 0; w < block.warp_count; w++)
-                    steps += block.warps[w].steps;
-            }
+    if (map != NULL)
+        block.global_shadow = map->words, block.first_serial = block.serial = map->used;
+    failed = failed || run_blocks(&block, &steps);
+    sim_give_shadow(map, blocks);
     free_block(&block);
     if (launch->steps != NULL)
         *launch->steps = steps;

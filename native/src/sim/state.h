@@ -5,7 +5,7 @@
 #include "lanes.h"
 #include "sim.h"
 
-/* Who touched a word of memory last, packed by memory_order.c: block, clock of the warp, thread, bytes. 0: nobody. */
+/* Who touched a word of memory last, packed by order.h: block, clock of the warp, thread, bytes. 0: nobody. */
 typedef uint64_t sim_stamp;
 
 typedef struct {
@@ -60,14 +60,13 @@ typedef struct {
     sim_warp *warps;
     sim_barrier barriers[BARRIERS];
     uint32_t warp_count, threads, index[3];
-    uint32_t serial; /* of the block, from 1 */
+    uint32_t serial, first_serial; /* of the block; those of the launch begin behind the second */
     uint8_t *shared, *shared_state, *local;
     uint32_t shared_bytes;
     sim_shadow *shared_shadow;
     sim_shadow *global_shadow; /* of all ranges, one behind the other; NULL: races are not looked for */
     uint64_t *range_words;     /* where a range's begins */
-    uint64_t global_words;
-    uint8_t *released; /* by serial: whether the block has published what it wrote */
+    uint8_t *released; /* by number of the block: whether it has published what it wrote */
     uint8_t acquired;  /* whether this one has asked for what others published */
     uint32_t last_range;
 } sim_block;
@@ -175,10 +174,7 @@ uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_ope
 int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread, sim_space space,
                    uint64_t address, uint32_t bytes, sim_access access);
 
-/* memory_order.c: races */
-int sim_check_order(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread, sim_space space,
-                    sim_shadow *word, uint64_t address, uint32_t bytes, sim_access access, const uint8_t *old,
-                    const uint8_t *value);
+/* order.c */
 void sim_fence(sim_block *block, uint32_t flags);
 
 /* atomics.c */

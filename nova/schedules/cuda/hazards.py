@@ -1,8 +1,8 @@
 """Which ops of a block have to wait for which: where barriers go.
 
 In: the ops of a kernel in order. Out: whether one touches what ops since the last barrier wrote, or
-writes what they touched. An output of a kernel may be one of its inputs in memory (a parameter that
-is updated in place), so writing an output waits for reads of inputs.
+writes what they touched. Arguments of a kernel do not overlap: a parameter that is updated in place
+is one argument (see `plan-workspace`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ from nova.mlir.walk import every_op
 class Hazards:
     """What was touched since the last barrier."""
 
-    def __init__(self, kernel: Any):
-        arguments = list(kernel.entry_block.arguments)
-        inputs = int(kernel.attributes["nova.inputs"].value)
-        outs = int(kernel.attributes["nova.outs"].value)
-        self._inputs = set(arguments[:inputs])
-        self._outputs = set(arguments[inputs : inputs + outs])
+    def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
@@ -40,11 +35,7 @@ class Hazards:
     def conflicts(self, op: Any) -> bool:
         """Whether a barrier has to stand before `op`."""
         reads, writes = touched(op)
-        if reads & self._written or writes & (self._read | self._written):
-            return True
-        return bool(writes & self._outputs and self._read & self._inputs) or bool(
-            reads & self._inputs and self._written & self._outputs
-        )
+        return bool(reads & self._written or writes & (self._read | self._written))
 
 
 def touched(op: Any) -> tuple[set[Any], set[Any]]:

@@ -8,7 +8,7 @@ or a block's with the whole row in registers (rows.py), and else a block's (bloc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
@@ -39,6 +39,7 @@ from nova.schedules.cuda.threads import (
     split,
     when,
 )
+from nova.schedules.cuda.tiles import TileCode, TilePlan, plan_tiles
 from nova.schedules.flat import flatten, flatten_root
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.positions import index
@@ -49,9 +50,15 @@ from nova.targets import Target
 _Plan = TypeVar("_Plan", ColumnPlan, RowPlan)
 _POINT_THREADS = 256
 _MOST_THREADS = 1024
+_WORTH_TILES = 4096
+"""Points of a kernel that may have tiles: fewer are read out of the cache."""
 _SHORT = 8
 """Turns behind the grid that one thread may take by itself."""
 _SHARED_LIMIT = 48 << 10
+_FEW_BLOCKS = 64
+_PARTIALS = 1 << 10
+"""Bytes of shared memory that the reductions of a block need."""
+_BY_INDEX = ("memref.load", "memref.store")
 
 
 class DeviceSchedule:
@@ -122,6 +129,20 @@ class DeviceSchedule:
         return self._scratch_bytes > _SHARED_LIMIT
 
     @cached_property
+    def tiles(self) -> TilePlan | None:
+        """How the kernel reads inputs that lie in another order, if it does."""
+        if self.points < _WORTH_TILES or any(op not in self.nests for op in self.ops):
+            return None
+        return plan_tiles(list(self.nests.values()), self.grid)
+
+    @cached_property
+    def _is_empty(self) -> bool:
+        """Whether no op of the kernel has anything to do."""
+        return all(op in self.nests for op in self.ops) and not any(
+            prod(loop.size for loop in nest.loops) for nest in self.nests.values()
+        )
+
+    @cached_property
     def scatter(self) -> ScatterPlan | None:
         """How the kernel adds at computed positions, if it does."""
         return None if self.scratch else plan_scatter(self.ops)
@@ -162,7 +183,7 @@ class DeviceSchedule:
 
     def emit(self) -> LaunchShape:
         """The launch, at the insertion point; an empty grid is not launched at all."""
-        if not self.points:
+        if not self.points or self._is_empty:
             return LaunchShape(0, WARP)
         self.lane = widest_lane(list(self.nests.values()), self.grid) if self.by_points else None
         per_thread = self.lane.count if self.lane else 1
@@ -171,6 +192,8 @@ class DeviceSchedule:
             blocks, threads = self.product.plan.blocks, self.product.plan.shape.threads
         elif self.attention:
             blocks, threads = self.attention.plan.blocks, self.attention.plan.threads
+        elif self.tiles:
+            blocks, threads = self.tiles.blocks, self.tiles.threads
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
@@ -197,6 +220,8 @@ class DeviceSchedule:
             elif self.attention:
                 self.attention.emit(self._flat_buffers(self._private), place)
                 self.shared.size = self.attention.plan.shared_bytes
+            elif self.tiles:
+                self._emit_tiles(place, self.tiles)
             elif self.by_points:
                 self._emit_points(place, workers)
             elif self.scatter:
@@ -209,8 +234,17 @@ class DeviceSchedule:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        resident = self.product.plan.resident if self.product else 1 if self.attention else 0
-        return LaunchShape(blocks, threads, self.shared.size, resident)
+        return LaunchShape(blocks, threads, self.shared.size, self._resident(blocks))
+
+    def _resident(self, blocks: int) -> int:
+        """Blocks that a multiprocessor shall hold, which decides how many registers they get.
+
+        Of few blocks each has one to itself: the assembler need not spill to make room for two.
+        Those of attention have as many registers as there are: shared memory is what limits them.
+        """
+        if self.product:
+            return self.product.plan.resident
+        return 1 if self.attention or blocks <= _FEW_BLOCKS else 0
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
@@ -244,6 +278,15 @@ class DeviceSchedule:
                 at_points()
         else:
             at_points()
+
+    def _emit_tiles(self, place: Place, plan: TilePlan) -> None:
+        flat = self._flat_buffers(self._private)
+        code = TileCode(plan, place, self.shared)
+        ops = [(self.nests[op], [flat(value) for value in op.operands]) for op in self.ops]
+        for nest, buffers in ops:
+            with nest.generic.op.location:
+                code.load(nest, buffers)
+        code.emit(ops, {})
 
     def _emit_scatter(self, place: Place, plan: ScatterPlan) -> None:
         flat = self._flat_buffers(self._private)
@@ -293,12 +336,13 @@ class DeviceSchedule:
     def _emit_block(self, place: Place) -> None:
         code = BlockCode(place, len(self.grid), self.shared)
         flat = self._flat_buffers(
-            lambda value: self.shared.allocate(self._room(value), value.type.element_type)
+            lambda value: self.shared.allocate(self._room(value), value.type.element_type),
+            self._private_arguments(),
         )
         code.reserve(list(self.nests.values()))
         counters = split(place.block, self.grid)
         mapping: dict[Any, Any] = {}
-        hazards = Hazards(self.kernel)
+        hazards = Hazards()
         for op in self.ops:
             if hazards.conflicts(op):
                 barrier()
@@ -319,9 +363,31 @@ class DeviceSchedule:
         kind = ir.MemRefType.get([self._room(value)], value.type.element_type)
         return memref.AllocaOp(kind, [], []).result
 
-    def _flat_buffers(self, make: Any) -> Any:
-        """What flattens operands: scratch becomes what `make` gives, at the top of the launch."""
-        made = {value: make(value) for value in self.scratch}
+    def _private_arguments(self) -> list[Any]:
+        """Arguments that nobody reads behind the kernel, and one block has for itself.
+
+        Those that fit stay in its shared memory, the small ones first.
+        """
+        if self.points > 1:
+            return []
+        first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
+        private = list(self.kernel.entry_block.arguments)[first + count :]
+        loads = [inner for op in self.ops for inner in every_op(op) if inner.name in _BY_INDEX]
+        touched = {buffer_root(value) for op in loads for value in op.operands}
+        left = _SHARED_LIMIT - self._scratch_bytes - _PARTIALS
+        found = []
+        for value in sorted(private, key=lambda value: nbytes(value.type)):
+            left -= nbytes(value.type) + 16
+            if value not in touched and left >= 0:
+                found.append(value)
+        return found
+
+    def _flat_buffers(self, make: Any, more: Sequence[Any] = ()) -> Any:
+        """What flattens operands: scratch becomes what `make` gives, at the top of the launch.
+
+        So does what is in `more`.
+        """
+        made = {value: make(value) for value in (*self.scratch, *more)}
         for op in self.ops:
             for value in op.operands:
                 if isinstance(value.type, ir.MemRefType) and buffer_root(value) not in made:

@@ -317,7 +317,8 @@ class ScatterCode:
         return [*own[: self.plan.axis], position, *own[self.plan.axis :]]
 
     def _inside(self, part: Any) -> Any:
-        return is_less(part, index(self.plan.part))
+        inside = is_less(part, index(self.plan.part))
+        return inside if self.exists is None else arith.andi(inside, self.exists)
 
     def _owns(self, part: Any, position: Any) -> Any:
         return arith.andi(

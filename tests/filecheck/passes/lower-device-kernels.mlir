@@ -64,12 +64,16 @@ func.func private @bools(%x: memref<64xf32>, %y: memref<64xi1>) attributes {nova
   return
 }
 
-// The threads of a block share a row, and lanes of a warp exchange their sums by shuffles.
+// Threads share a row, of which each has its elements in registers, and exchange their sums by
+// shuffles. Nothing is stored but the result.
 // CHECK-LABEL: func.func private @rows(
 // CHECK: gpu.launch
+// CHECK: vector.load
 // CHECK: arith.addf
 // CHECK: gpu.shuffle
 // CHECK: memref.store %{{.*}}, %{{.*}}[%{{.*}}] : memref<100xf32>
+// CHECK-NOT: memref.store
+// CHECK: gpu.terminator
 func.func private @rows(%x: memref<100x1024xf32>, %y: memref<100xf32>) attributes {nova.grid = array<i64: 100>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 102400 : i64} {
   %zero = arith.constant 0.0 : f32
   linalg.generic {indexing_maps = [affine_map<(d0) -> ()>, #id], iterator_types = ["parallel"]} ins(%zero : f32) outs(%y : memref<100xf32>) {
@@ -85,10 +89,11 @@ func.func private @rows(%x: memref<100x1024xf32>, %y: memref<100xf32>) attribute
 }
 
 // What the second op reads, other threads of the block have written: a barrier stands between.
+// Nobody reads it behind the kernel, so it is in the memory that the block shares.
 // CHECK-LABEL: func.func private @waits(
 // CHECK: gpu.launch
 // CHECK: math.exp
-// CHECK: memref.store %{{.*}}, %[[TEMPORARY:[^ ]*]][%{{.*}}]
+// CHECK: memref.store %{{.*}}, %[[TEMPORARY:[^ ]*]][%{{.*}}] : memref<90xf32, #gpu.address_space<workgroup>>
 // CHECK: gpu.barrier
 // CHECK: memref.load %[[TEMPORARY]]
 // CHECK: math.log

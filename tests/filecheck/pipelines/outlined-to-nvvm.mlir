@@ -5,7 +5,7 @@
 // CHECK-LABEL: func.func private @kernel_0(
 // CHECK: gpu.launch_func @kernel_0_kernel::@kernel_0_kernel
 // CHECK: gpu.module @kernel_0_kernel {
-// CHECK-NEXT: llvm.func @kernel_0_kernel(%{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr)
+// CHECK-NEXT: llvm.func @kernel_0_kernel(%{{.*}}: !llvm.ptr {llvm.noalias}, %{{.*}}: !llvm.ptr {llvm.noalias})
 // CHECK-SAME: nvvm.kernel
 // CHECK: nvvm.read.ptx.sreg.tid.x
 // CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<8xbf16>
