@@ -16,6 +16,8 @@ from nova.codegen.road import Built, Road
 from nova.codegen.tables import HostReader, location_text
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.mlir.buffers import buffer_root
+from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import find_ops, kernels
 from nova.passes.lower_device_kernels import LAUNCH
 from nova.passes.plan_tasks import moved_bytes
@@ -123,4 +125,11 @@ def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
         location=location_text(function.location),
         device=DeviceLaunch((blocks, 1, 1), (threads, 1, 1), shared),
     )
-    return spec, [position[value] for value in operands]
+    roots = [buffer_root(value) for value in operands]
+    if foreign := [root for root in roots if root not in position]:
+        what = foreign[0].owner.operation.name
+        raise LoweringError(
+            f"@{function.name.value} launches a kernel on the result of {what}",
+            where=place_of(launch.location),
+        )
+    return spec, [position[root] for root in roots]

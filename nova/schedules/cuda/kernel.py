@@ -20,6 +20,7 @@ from nova.mlir.clone import clone_into
 from nova.mlir.gpu_bindings import gpu
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import every_op, find_ops
+from nova.schedules.cuda.attention_kernel import find_attention_kernel
 from nova.schedules.cuda.block import BlockCode
 from nova.schedules.cuda.columns import ColumnCode, ColumnPlan, plan_columns
 from nova.schedules.cuda.hazards import Hazards
@@ -54,6 +55,7 @@ _WORTH_TILES = 4096
 _SHORT = 8
 """Turns behind the grid that one thread may take by itself."""
 _SHARED_LIMIT = 48 << 10
+_FEW_BLOCKS = 64
 _PARTIALS = 1 << 10
 """Bytes of shared memory that the reductions of a block need."""
 _BY_INDEX = ("memref.load", "memref.store")
@@ -77,6 +79,7 @@ class DeviceSchedule:
         self.nests = {op: self._at_own_point(nest) for op, nest in whole.items()}
         self.points = prod(self.grid)
         self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu)
+        self.attention = find_attention_kernel(kernel, self.ops, whole, target.cpu)
         self.shared = SharedMemory()
 
     # --- analysis ---------------------------------------------------------------------------------
@@ -187,6 +190,8 @@ class DeviceSchedule:
         workers = self.points // per_thread
         if self.product:
             blocks, threads = self.product.plan.blocks, self.product.plan.shape.threads
+        elif self.attention:
+            blocks, threads = self.attention.plan.blocks, self.attention.plan.threads
         elif self.tiles:
             blocks, threads = self.tiles.blocks, self.tiles.threads
         elif self.by_points:
@@ -212,6 +217,9 @@ class DeviceSchedule:
                 rank = len(self.grid)
                 self.product.emit(self.ops, self.nests, rank, flat, place)
                 self.shared.size = self.product.plan.shared_bytes
+            elif self.attention:
+                self.attention.emit(self._flat_buffers(self._private), place)
+                self.shared.size = self.attention.plan.shared_bytes
             elif self.tiles:
                 self._emit_tiles(place, self.tiles)
             elif self.by_points:
@@ -226,8 +234,16 @@ class DeviceSchedule:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        resident = self.product.plan.resident if self.product else 0
-        return LaunchShape(blocks, threads, self.shared.size, resident)
+        return LaunchShape(blocks, threads, self.shared.size, self._resident(blocks))
+
+    def _resident(self, blocks: int) -> int:
+        """Blocks that a multiprocessor shall hold, which decides how many registers they get.
+
+        Of few blocks each has one to itself: the assembler need not spill to make room for two.
+        """
+        if self.product:
+            return self.product.plan.resident
+        return 1 if blocks <= _FEW_BLOCKS else 0
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
