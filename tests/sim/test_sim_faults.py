@@ -206,6 +206,16 @@ def test_atomics_do_not_race_with_each_other_but_with_the_rest():
     assert fault_of(f"{body}\nld.shared.u32 %r6, [tile]; // here", block=(64,)).kind == "race"
 
 
+def test_the_first_guess_of_a_swap_is_no_race():
+    body = """
+    ld.global.u32 %r3, [%d0];
+    LOOP: add.s32 %r4, %r3, 1; mov.u32 %r5, %r3; atom.global.cas.b32 %r3, [%d0], %r5, %r4;
+    setp.ne.u32 %p1, %r3, %r5; @%p1 bra LOOP;"""
+    assert launch(make_kernel(body), [np.zeros(1, "u4")], grid=(3,))[0] == 96
+    other = body.replace("[%d0];", "[%d1];", 1)
+    assert fault_of(f"mov.u64 %d1, %d0; {other}".replace("%r4;", "%r4; // here")).kind == "race"
+
+
 def test_blocks_that_write_the_same_place():
     fault = fault_of(
         "mov.u32 %r3, %ctaid.x;\nst.global.u32 [%d0], %r3; // here", grid=(3,), block=(1,)

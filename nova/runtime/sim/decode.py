@@ -7,6 +7,7 @@ driver that runs embedded PTX.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,16 @@ import numpy as np
 from nova.runtime.sim import arithmetic, cooperation, transfers
 from nova.runtime.sim.operands import Operands
 from nova.runtime.sim.ptx import PtxKernel, Statement
-from nova.runtime.sim.records import INSTRUCTION, LOGIC, OP, OPERAND, SPACE, TYPE, Parts
+from nova.runtime.sim.records import (
+    INSTRUCTION,
+    LOGIC,
+    OP,
+    OPERAND,
+    SPACE,
+    STRONG,
+    TYPE,
+    Parts,
+)
 
 Form = Callable[[Statement, list[str], Operands], Parts]
 
@@ -77,9 +87,12 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
     operands = Operands(kernel, addresses)
     code = np.zeros(len(kernel.statements) + 1, INSTRUCTION)
     rows: list[tuple[int, ...]] = []
+    swapped = {s.operands[1] for s in kernel.statements if re.match(r"atom\..*cas", s.opcode)}
     for number, statement in enumerate(kernel.statements):
         operands.statement = statement
         parts = _decode(statement, operands)
+        if parts.op == "load" and statement.operands[1] in swapped:
+            parts.flags |= STRONG  # the first guess of a loop that compares and swaps: no race
         guard = -1 if statement.guard is None else operands.predicate(statement.guard)[3]
         code[number] = (
             OP[parts.op],
