@@ -100,10 +100,11 @@ class LoggedProgram:
         params: Sequence[Any] = (),
         out: Any = None,
         timeout: float | None = None,
+        *,
         outputs: str | None = None,
     ) -> Any:
         started = time.perf_counter()
-        result = self._program.run(inputs, params, out, timeout, outputs)
+        result = self._program.run(inputs, params, out, timeout, outputs=outputs)
         self._log(started)
         return result
 
