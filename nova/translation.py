@@ -43,7 +43,7 @@ from nova.frontends.source import Source, parse_source, read_source
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir
 from nova.mlir.walk import every_op
-from nova.runtime.executor import Executable
+from nova.runtime.device_executor import load_anywhere
 from nova.runtime.model import Model
 from nova.runtime.weights import bytes_of, choose_values, read_values
 from nova.settings import Settings, current_settings
@@ -98,7 +98,7 @@ class Translation:
     @cached_property
     def _model(self) -> Model:
         artifact = read_artifact(self.data)
-        return Model(Executable(artifact), "compiled", values=read_values(artifact, None, None))
+        return Model(load_anywhere(artifact), "compiled", values=read_values(artifact, None, None))
 
     def _require_file(self, what: str) -> None:
         if self.emit != "so":

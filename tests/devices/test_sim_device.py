@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,6 +157,27 @@ def test_a_program_without_its_gpu(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         nova.load(tmp_path / "m.nova", device="sim").run([x], [w]).sum(axis=1), 1, rtol=1e-5
     )
+
+
+def test_a_pickled_program() -> None:
+    output, inputs, params = forward()
+    options = {"inputs": inputs, "params": params, "target": "cuda:sm_80"}
+    program = nova.compile(output, **options, run_mode="sim")
+    again = pickle.loads(pickle.dumps(program))
+    assert again.why.endswith("on sim")
+    np.testing.assert_array_equal(again.run([x], [w]), program.run([x], [w]))
+
+
+@without_driver
+def test_a_translation_for_a_gpu() -> None:
+    """It has its file and its signature; what is missing is said by a run."""
+    output, inputs, params = forward()
+    source = nova.compile(output, inputs=inputs, params=params).mlir_source
+    model = nova.translate(source, targets="cuda:sm_80").load()
+    assert model.target == "cuda:sm_80"
+    assert "which is not here" in model.why
+    with pytest.raises(errors.DriverMissingError):
+        model(x, w)
 
 
 def test_results_for_numpy() -> None:
