@@ -259,6 +259,8 @@ class _Road:
             if start == "ll":
                 return self._from_llvm_text()
             module, stage, signature = self._begin(start, entry)
+            if start is None:
+                self._check_begin(stage)
             self._tune(module, stage, bar)
             if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
                 return self._stop_at(module, stage, signature)
@@ -305,6 +307,20 @@ class _Road:
             self.recorder.record(name, imported.text, 0.0)
         self.recorder.record(imported.stage, module_text(imported.module), seconds)
         return imported.module, imported.stage, imported.signature
+
+    def _check_begin(self, stage: str) -> None:
+        """Refuse what lies before the stage that an imported program begins at."""
+        for own in self.settings:
+            road = _DEVICE_EMITS if parse_target(own.target).is_device else _HOST_EMITS
+            if stage not in road:
+                raise PipelineError(
+                    f"the program launches device code, which {own.target} cannot run",
+                    hint="give a target such as cuda:sm_90a, and no others",
+                )
+            if stage in _SCHEDULED and own.tune:
+                raise PipelineError("tune is given to choose schedules, and launches have them")
+            if self.emit != "nova" and road.index(self.emit) < road.index(stage):
+                raise PipelineError(f"the program begins at {stage}, and {self.emit} is before it")
 
     def _weights(self, signature: ProgramSignature) -> dict[int, memoryview] | WeightsSpec:
         """The values that go into the file, by the index of their param."""
