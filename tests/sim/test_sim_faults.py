@@ -288,6 +288,7 @@ def test_loads_may_be_wider_than_what_is_looked_at():
     """LLVM joins loads, and reads bytes beside those that the program asked for."""
     bytes_of_a_word = f"{SHARED}\nst.shared.u16 [%r4], 1;\nld.shared.u32 %r5, [%r4];"
     part_of_a_vector = f"{SHARED}\nst.shared.u32 [%r4], 1;\nld.shared.v2.u32 {{%r5, %r6}}, [%r4];"
+    part_of_a_vector += " add.u32 %r7, %r5, 1;"
     for body in (bytes_of_a_word, part_of_a_vector):
         launch(make_kernel(body), [np.zeros(64, "u4")], block=(1,))
 
