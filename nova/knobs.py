@@ -224,7 +224,7 @@ KNOBS: dict[str, Knob] = {
              "Public keys, as PEM files or folders of them; files not signed by one are refused."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
         Knob("cubin", FLAG, False, "off",
-             "Put cubins beside the PTX of files for devices, which needs ptxas; see gpu.md."),
+             "Put cubins beside the PTX of files for devices, which needs ptxas; see devices.md."),
         Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
              "The assembler of NVIDIA that makes cubins."),
         Knob("spills", NAMES, (), "none",
