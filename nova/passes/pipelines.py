@@ -36,6 +36,7 @@ from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
 from nova.passes.separate_arguments import SeparateArguments
 from nova.passes.share_kernels import ShareKernels
+from nova.passes.share_reciprocals import ShareReciprocals
 from nova.passes.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.split_reductions import SplitReductions
 from nova.passes.strip_host import StripHost
@@ -203,6 +204,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
     return [
         *([RelaxMath()] if fast_math else []),
         ExpandMath(),
+        ShareReciprocals(),
         WidenConversions(),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),

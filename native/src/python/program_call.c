@@ -94,7 +94,11 @@ static void ask_to_raise(ProgramObject *self, Py_ssize_t index, Py_ssize_t value
 
 static bool convert_argument(ProgramObject *self, Call *call, Py_ssize_t index)
 {
-    PyObject *array = ask(self, index, call->given[index], false);
+    PyObject *array = NULL;
+    if (self->device != NULL)
+        array = device_exchange(self, &self->args[index], call->given[index]);
+    if (array == NULL && !PyErr_Occurred())
+        array = ask(self, index, call->given[index], false);
     if (array == NULL)
         return false;
     call->arrays[index] = array;

@@ -15,7 +15,7 @@ OPERAND.names = ("kind", "width", "negated", "unused", "at", "offset")
 INSTRUCTION = np.dtype("u2, u2, u1, u1, u1, u1, u4, i4, u1, u1, u2, u4, u4, u4, u4")
 INSTRUCTION.names = (
     *("op", "detail", "type", "from", "space", "count", "flags", "guard", "unless", "results"),
-    *("unused", "first", "operands", "target", "line"),
+    *("ignored", "first", "operands", "target", "line"),
 )
 RANGE = np.dtype([("start", "u8"), ("size", "u8"), ("state", "u8"), ("read_only", "u8")])
 

@@ -240,10 +240,11 @@ class DeviceSchedule:
         """Blocks that a multiprocessor shall hold, which decides how many registers they get.
 
         Of few blocks each has one to itself: the assembler need not spill to make room for two.
+        Those of attention have as many registers as there are: shared memory is what limits them.
         """
         if self.product:
             return self.product.plan.resident
-        return 1 if blocks <= _FEW_BLOCKS else 0
+        return 1 if self.attention or blocks <= _FEW_BLOCKS else 0
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
