@@ -226,7 +226,7 @@ KNOBS: dict[str, Knob] = {
         Knob("tf32", FLAG, False, "off",
              "Let devices round the factors of f32 products to 11 bits, for tensor cores."),
         Knob("cubin", FLAG, False, "off",
-             "Put cubins beside the PTX of files for devices, which needs ptxas; see gpu.md."),
+             "Put cubins beside the PTX of files for devices, which needs ptxas; see devices.md."),
         Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
              "The assembler of NVIDIA that makes cubins."),
         Knob("spills", NAMES, (), "none",

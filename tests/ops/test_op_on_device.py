@@ -7,8 +7,9 @@ it rounds the probabilities to that type before they are multiplied with the val
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from device import OPTIONS
 from op_cases import Built
 from op_programs import interpret, run, run_all
 from op_reference import TOLERANCE, check
@@ -19,8 +20,6 @@ from test_op_gradient import CLOSE, DIFFERENTIABLE, all_weighted
 import nova
 from nova.dtypes import bf16, dtype, f16
 from nova.graph.interpret import evaluate
-
-pytestmark = pytest.mark.device
 
 _ATTENTION = {"scaled_dot_product_attention", "attention_gradient"}
 
@@ -33,9 +32,9 @@ def _tolerance(built: Built, kind: object) -> tuple[float, float] | None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_forward(name: str) -> None:
+def test_forward(name: str, on_device: dict[str, Any]) -> None:
     built = builds(name, SAMPLES[name])
-    for case, results in zip(built, run_all(built, **OPTIONS), strict=True):
+    for case, results in zip(built, run_all(built, **on_device), strict=True):
         for got, want in zip(results, interpret(case), strict=True):
             tolerance = _tolerance(case, dtype(got.dtype))
             rounds = SAMPLES[name].rounds
@@ -43,13 +42,13 @@ def test_forward(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_gradient(name: str) -> None:
+def test_gradient(name: str, on_device: dict[str, Any]) -> None:
     items = all_weighted(name)
     inputs = [t for w in items for t in w.inputs]
     outputs = [t for w in items for t in w.grads]
     arrays = [a for w in items for a in w.arrays]
     wanted = evaluate(outputs, dict(zip(inputs, arrays, strict=True)))
-    results = run(nova.compile(outputs, inputs=inputs, **OPTIONS), arrays)
+    results = run(nova.compile(outputs, inputs=inputs, **on_device), arrays)
     titles = [w.built for w in items for _ in w.grads]
     for got, want, built in zip(results, wanted, titles, strict=True):
         check(got, want, f"gradient of {built.title} on the device", tolerance=CLOSE[built.type])
