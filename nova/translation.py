@@ -43,7 +43,7 @@ from nova.frontends.source import Source, parse_source, read_source
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir
 from nova.mlir.walk import every_op
-from nova.runtime.executor import Executable
+from nova.runtime.device_executor import load_anywhere
 from nova.runtime.model import Model
 from nova.runtime.weights import bytes_of, choose_values, read_values
 from nova.settings import Settings, current_settings
@@ -98,7 +98,7 @@ class Translation:
     @cached_property
     def _model(self) -> Model:
         artifact = read_artifact(self.data)
-        return Model(Executable(artifact), "compiled", values=read_values(artifact, None, None))
+        return Model(load_anywhere(artifact), "compiled", values=read_values(artifact, None, None))
 
     def _require_file(self, what: str) -> None:
         if self.emit != "so":
@@ -127,7 +127,7 @@ def translate(
     `entry` is the function to start from. `weights` are values of arguments by name, or a
     safetensors file of them: those arguments become params, which the file carries. `start_from`
     says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
-    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/gpu.md).
+    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/devices.md).
     `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
     `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
     has more.
