@@ -221,6 +221,7 @@ class Program:
         params: Sequence[Any] = (),
         out: Any = None,
         timeout: float | None = None,
+        *,
         outputs: str | None = None,
     ) -> Any: ...
     def submit(

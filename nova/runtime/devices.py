@@ -16,6 +16,7 @@ import numpy as np
 
 from nova import _native
 from nova.dlpack import as_numpy
+from nova.dtypes import dtype
 from nova.errors import (
     DeviceArchitectureError,
     DeviceCallError,
@@ -67,8 +68,8 @@ def to_device(array: Any, device: str = "cuda") -> DeviceArray:
     """
     try:
         dense = np.asarray(as_numpy(array, "the array"), order="C")
-        native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
-        return DeviceArray.of(open_device(device), native)
+        known = dtype(dense.dtype.newbyteorder("=")).numpy
+        return DeviceArray.of(open_device(device), dense.astype(known, copy=False))
     except NovaError as error:
         raise error.located(str(user_location())) from None
 

@@ -274,11 +274,23 @@ def test_races_can_be_left_out():
 def test_shared_memory_begins_without_values():
     fault = fault_of(f"{SHARED}\nld.shared.u32 %r5, [%r4]; // here")
     assert (fault.kind, fault.space, fault.thread) == ("uninitialized", "shared", (0, 0, 0))
-    half = f"{SHARED}\nst.shared.u16 [%r4], 1;\nld.shared.u32 %r5, [%r4]; // here"
-    assert fault_of(half).kind == "uninitialized"
+    other = f"""{SHARED}
+    st.shared.u32 [%r4], 1;
+    ld.shared.v2.u32 {{%r5, %r6}}, [%r4]; // here
+    add.u32 %r7, %r5, %r6;"""
+    assert fault_of(other, block=(1,)).kind == "uninitialized"
     assert (
         fault_of(f"{SHARED}\natom.shared.add.u32 %r5, [tile], 1; // here").kind == "uninitialized"
     )
+
+
+def test_loads_may_be_wider_than_what_is_looked_at():
+    """LLVM joins loads, and reads bytes beside those that the program asked for."""
+    bytes_of_a_word = f"{SHARED}\nst.shared.u16 [%r4], 1;\nld.shared.u32 %r5, [%r4];"
+    part_of_a_vector = f"{SHARED}\nst.shared.u32 [%r4], 1;\nld.shared.v2.u32 {{%r5, %r6}}, [%r4];"
+    part_of_a_vector += " add.u32 %r7, %r5, 1;"
+    for body in (bytes_of_a_word, part_of_a_vector):
+        launch(make_kernel(body), [np.zeros(64, "u4")], block=(1,))
 
 
 def test_every_block_begins_anew():

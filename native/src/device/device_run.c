@@ -85,6 +85,17 @@ static nova_status find_places(run *r)
     return NOVA_OK;
 }
 
+/* Waits until the device has read the pinned memory; nothing to do after most runs. */
+static nova_status free_pinned(run *r)
+{
+    nova_device_execution *execution = r->execution;
+    if (!execution->pinned_is_busy)
+        return NOVA_OK;
+    execution->pinned_is_busy = false;
+    return check(r, r->device->driver->event_synchronize(r->device->driver, execution->copied),
+                 "the arguments of the run before cannot be waited for");
+}
+
 /* Makes the home large enough, and as much pinned memory where that is not too much. */
 static nova_status prepare_home(run *r)
 {
@@ -103,12 +114,15 @@ static nova_status prepare_home(run *r)
     execution->home->stream = r->stream;
     if (r->size > MOST_PINNED || execution->pinned_size >= r->size)
         return NOVA_OK;
+    nova_status status = free_pinned(r);
+    if (status != NOVA_OK)
+        return status;
     if (execution->pinned != NULL)
         driver->pinned_free(driver, execution->pinned);
     execution->pinned = NULL;
     execution->pinned_size = 0;
     void *memory;
-    nova_status status = nova_device_pin(r->device, execution->home->size, &memory, r->error);
+    status = nova_device_pin(r->device, execution->home->size, &memory, r->error);
     if (status == NOVA_OK) {
         execution->pinned = memory;
         execution->pinned_size = execution->home->size;
@@ -147,16 +161,14 @@ static nova_status copy_in_small(run *r)
 {
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
-    int result = 0;
-    if (execution->pinned_is_busy)
-        result = driver->event_synchronize(driver, execution->copied);
-    execution->pinned_is_busy = false;
-    for (size_t i = 0; result == 0 && i < r->program->argument_count; i++)
+    nova_status status = free_pinned(r);
+    if (status != NOVA_OK)
+        return status;
+    for (size_t i = 0; i < r->program->argument_count; i++)
         if (execution->homes[i] != NO_HOME && r->arguments[i].address == 0)
             memcpy(execution->pinned + execution->homes[i], r->arguments[i].host,
                    (size_t)r->program->nbytes[i]);
-    if (result == 0)
-        result = driver->copy_in(driver, execution->home->address, execution->pinned,
+    int result = driver->copy_in(driver, execution->home->address, execution->pinned,
                                  r->inputs_end, r->stream);
     if (result == 0 && !r->has_host_results) { /* nobody will wait for the run */
         result = driver->event_record(driver, execution->copied, r->stream);

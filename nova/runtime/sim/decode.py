@@ -8,6 +8,7 @@ driver that runs embedded PTX.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,9 @@ _FORMS: dict[str, Form] = {
 }
 
 
+_NAME = re.compile(r"%[\w$]+")
+
+
 @dataclass(frozen=True)
 class Decoded:
     """A kernel for the simulator: arrays of records, and what a block needs."""
@@ -88,6 +92,9 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
     code = np.zeros(len(kernel.statements) + 1, INSTRUCTION)
     rows: list[tuple[int, ...]] = []
     swapped = {s.operands[1] for s in kernel.statements if re.match(r"atom\..*cas", s.opcode)}
+    named = Counter(
+        n for s in kernel.statements for text in s.operands for n in _NAME.findall(text)
+    )
     for number, statement in enumerate(kernel.statements):
         operands.statement = statement
         parts = _decode(statement, operands)
@@ -105,7 +112,7 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
             guard,
             statement.unless,
             parts.results,
-            0,
+            _ignored(statement, named) if parts.op == "load" and parts.count > 1 else 0,
             len(rows),
             len(parts.operands),
             parts.target,
@@ -126,6 +133,16 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
         kernel.required,
         frozenset(statement.opcode for statement in kernel.statements),
     )
+
+
+def _ignored(statement: Statement, named: Counter[str]) -> int:
+    """A bit for each element of a vector that is loaded into a register that nobody reads.
+
+    LLVM loads whole aligned vectors where a program reads most of one: what is beside may be
+    anything, and need not be there.
+    """
+    names = _NAME.findall(statement.operands[0])
+    return sum(1 << i for i, name in enumerate(names) if named[name] == 1)
 
 
 def _decode(statement: Statement, operands: Operands) -> Parts:

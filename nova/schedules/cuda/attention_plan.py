@@ -20,6 +20,8 @@ from nova.schedules.tiling import round_up
 from nova.schedules.words import BITS
 
 _TENSOR_TYPES = ("bf16", "f16")
+_MOST_SUMS = 144
+"""Of the registers of a thread, so many may hold sums."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,18 @@ class AttentionPlan:
         return self.pair(role) + self.stages * self.pair(other) + kept * self.weights
 
     @property
+    def sums(self) -> int:
+        """The most numbers of 32 bits that a thread has in registers from one turn to the next."""
+        counts = []
+        for role in self.roles:
+            columns = {"q": "e", "k": "e", "v": "f"}
+            mine = [columns[n] for n in self.results if n in ("kv" if role == "j" else "q")]
+            rows = self.extent(role) * sum(map(self.extent, ["f"] if self.is_forward else mine))
+            scores = self.rows * self.keys * (1 if self.is_forward else 2)
+            counts.append((rows + scores) // self.threads)
+        return max(counts) * (2 if self.element == "f64" else 1)
+
+    @property
     def shared_bytes(self) -> int:
         return max(self.shared_of(role) for role in self.roles)
 
@@ -133,11 +147,10 @@ def plan_attention(
             if plan.shared_bytes <= shared << 10:
                 found.append(plan)
                 break
+    light = [plan for plan in found if plan.sums <= _MOST_SUMS] or found[-1:]
     # Half as many rows where all blocks would not give every multiprocessor one.
-    for plan in found:
-        if plan.blocks >= processors:
-            return plan
-    return found[min(1, len(found) - 1)] if found else None
+    full = [plan for plan in light if plan.blocks >= processors] or light[1:2] or light
+    return full[0] if full else None
 
 
 def _warps(kind: str, rows: int, keys: int, forward: bool, wide: bool) -> tuple[int, int]:

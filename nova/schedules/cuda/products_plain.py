@@ -134,11 +134,10 @@ class PlainCore:
             return self._some(left, right, sums, steps)
         loop = scf.ForOp(index(0), index(steps), index(_AT_ONCE), list(sums))
         with ir.InsertionPoint(loop.body):
-            starts = (
-                add(base, mul(loop.induction_variable, strip.apart))
-                for base, strip in zip((left, right), self.strips, strict=True)
-            )
-            scf.YieldOp(self._some(*starts, list(loop.inner_iter_args), _AT_ONCE))
+            of_rows, of_columns = self.strips
+            left = add(left, mul(loop.induction_variable, of_rows.apart))
+            right = add(right, mul(loop.induction_variable, of_columns.apart))
+            scf.YieldOp(self._some(left, right, list(loop.inner_iter_args), _AT_ONCE))
         return list(loop.results)
 
     def _some(self, left: Index, right: Index, sums: list[ir.Value], steps: int) -> list[ir.Value]:
