@@ -1,4 +1,6 @@
 /* A run: values on the host are copied to the device, the launches are enqueued, results are copied back. */
+#include <string.h>
+
 #include "device_run.h"
 
 /* Kernels may use accesses of so many bytes on everything. */
@@ -82,11 +84,19 @@ static nova_status prepare_home(nova_device_run *r)
     execution->pinned_size = 0;
     void *memory;
     status = nova_device_pin(r->device, execution->home->size, &memory, r->error);
-    if (status == NOVA_OK) {
-        execution->pinned = memory;
-        execution->pinned_size = execution->home->size;
-    }
-    return status;
+    if (status != NOVA_OK)
+        return status;
+    execution->pinned = memory;
+    execution->pinned_size = execution->home->size;
+    /* Results are copied in one piece, with what lies between them: that has to hold something. The simulated
+     * device looks at who reads it, and is not told that it was written. */
+    if (driver->checks_ranges)
+        return NOVA_OK;
+    memset(memory, 0, execution->pinned_size);
+    int result = driver->copy_in(driver, execution->home->address, memory, execution->pinned_size, r->stream);
+    if (result == 0)
+        result = driver->stream_synchronize(driver, r->stream);
+    return nova_run_check(r, result, "memory cannot be cleared");
 }
 
 static uint64_t address_of(const nova_device_run *r, const nova_device_value *value, size_t slot)
