@@ -93,9 +93,8 @@ static nova_status prepare_home(nova_device_run *r)
     if (driver->checks_ranges)
         return NOVA_OK;
     memset(memory, 0, execution->pinned_size);
+    /* Nobody waits: what is written there meanwhile is copied again behind this. */
     int result = driver->copy_in(driver, execution->home->address, memory, execution->pinned_size, r->stream);
-    if (result == 0)
-        result = driver->stream_synchronize(driver, r->stream);
     return nova_run_check(r, result, "memory cannot be cleared");
 }
 
