@@ -127,7 +127,7 @@ def translate(
     `entry` is the function to start from. `weights` are values of arguments by name, or a
     safetensors file of them: those arguments become params, which the file carries. `start_from`
     says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
-    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/gpu.md).
+    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/devices.md).
     `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
     `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
     has more.

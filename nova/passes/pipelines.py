@@ -183,10 +183,10 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     ]
 
 
-def buffers_to_device(target: str = "cuda:sm_80") -> list[Pass]:
+def buffers_to_device(target: str = "cuda:sm_80", tf32: bool = False) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target),
+        LowerDeviceKernels(target, tf32),
         UpstreamPass("canonicalize,cse"),
     ]
 

@@ -266,3 +266,12 @@ def test_a_wide_grid() -> None:
     tables = replace(variant.tables, kernels=(wide, add))
     with pytest.raises(errors.SimulationError, match="block \\(3, 0, 0\\)"):
         loaded(replace(contents, variants=(replace(variant, tables=tables),)))(np.ones(SIZE, "f4"))
+
+
+def test_arguments_that_are_copied_in_pieces() -> None:
+    """Large ones go through a stream of their own, behind what the run before left there."""
+    big = rng.standard_normal(300_000).astype("f4")
+    a, b = nova.tensor(big, name="a"), nova.tensor(big, name="b")
+    program = nova.compile(a + b, inputs=[a, b], target="cuda:sm_80", run_mode="sim")
+    for factor in (1, 2):
+        np.testing.assert_array_equal(program.run([big, factor * big]), (1 + factor) * big)

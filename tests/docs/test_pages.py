@@ -82,6 +82,12 @@ def test_debugging_page() -> None:
     run_python("docs/debugging.md")
 
 
+def test_simulator_page() -> None:
+    done = run_python("docs/simulator.md")
+    (shown,) = read_blocks("docs/simulator.md", "text")
+    assert str(done["message"]) == shown.text.rstrip()
+
+
 def test_tracing_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,10 @@ def has_gpu() -> bool:
     return True
 
 
-pytestmark = pytest.mark.skipif(not has_gpu(), reason="there is no GPU")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu(), reason="there is no GPU"),
+]
 
 x = np.arange(SIZE, dtype="f4")
 

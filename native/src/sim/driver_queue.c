@@ -94,6 +94,16 @@ static int launch_now(simulator *s, const work *w)
 
 static int drain(simulator *s, stream *in, const event *until, uint64_t ticket);
 
+/* Whether a stream has come to where `of` was recorded with `ticket`. An event may be recorded anew, also in another
+ * stream, before that. */
+static bool is_recorded(const stream *in, const event *of, uint64_t ticket)
+{
+    for (const work *w = in != NULL ? in->first : NULL; w != NULL; w = w->next)
+        if (w->what == RECORD && w->event == of && w->ticket == ticket)
+            return false;
+    return true;
+}
+
 static int do_work(simulator *s, const work *w)
 {
     block *in;
@@ -101,10 +111,10 @@ static int do_work(simulator *s, const work *w)
     case LAUNCH:
         return launch_now(s, w);
     case WAIT:
-        return w->event->done < w->ticket ? drain(s, w->event->in, w->event, w->ticket) : SIM_OK;
+        return is_recorded(w->recorded, w->event, w->ticket) ? SIM_OK
+                                                             : drain(s, w->recorded, w->event, w->ticket);
     case RECORD:
-        w->event->done = w->ticket > w->event->done ? w->ticket : w->event->done;
-        return SIM_OK;
+        return SIM_OK; /* it is no more in its stream */
     case FORGET:
         in = sim_find_block(s, w->to, w->size);
         if (in != NULL)
@@ -120,7 +130,7 @@ static int do_work(simulator *s, const work *w)
 static int drain(simulator *s, stream *in, const event *until, uint64_t ticket)
 {
     int result = SIM_OK;
-    while (in->first != NULL && (result != SIM_OK || until == NULL || until->done < ticket)) {
+    while (in->first != NULL && (result != SIM_OK || until == NULL || !is_recorded(in, until, ticket))) {
         work *w = in->first;
         in->first = w->next;
         if (in->first == NULL)
@@ -162,6 +172,7 @@ static int push(simulator *s, void *handle, work *w)
         w->event->in = in;
     } else if (w->what == WAIT) {
         w->ticket = w->event->ticket;
+        w->recorded = w->event->in;
     }
     w->next = NULL;
     if (in->last != NULL)
@@ -368,7 +379,7 @@ int nova_sim_event_synchronize(nova_driver *driver, void *given)
     simulator *s = sim_of(driver);
     event *e = given;
     pthread_mutex_lock(&s->mutex);
-    int result = e->done < e->ticket ? drain(s, e->in, e, e->ticket) : SIM_OK;
+    int result = is_recorded(e->in, e, e->ticket) ? SIM_OK : drain(s, e->in, e, e->ticket);
     pthread_mutex_unlock(&s->mutex);
     return result;
 }

@@ -49,6 +49,7 @@ typedef struct work {
     uint64_t to, from, size, ticket;
     void *host;
     event *event;
+    stream *recorded; /* of a wait: where its event was recorded when it was asked for */
     const function *function;
     nova_device_launch shape;
     uint32_t argument_count, range_count;
@@ -60,9 +61,9 @@ struct stream {
     stream *next;
 };
 
-/* `ticket` counts how often it was recorded; `done` how far that has come. */
+/* `ticket` counts how often it was recorded, the last time in the stream `in`. */
 struct event {
-    uint64_t ticket, done;
+    uint64_t ticket;
     stream *in;
 };
 

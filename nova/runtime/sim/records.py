@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -62,6 +63,7 @@ MOVE_PREDICATE = 4
 Operand = tuple[int, int, int, int, int]
 
 
+@cache
 def bits_of(type_: str) -> int:
     """Bits of a type, also of a pair: 32 for f16x2."""
     if type_ == "pred":

@@ -64,7 +64,7 @@ _BY_INDEX = ("memref.load", "memref.store")
 class DeviceSchedule:
     """The schedule of one kernel: analysed once, emitted once."""
 
-    def __init__(self, kernel: Any, ops: list[Any], target: Target):
+    def __init__(self, kernel: Any, ops: list[Any], target: Target, *, tf32: bool = False):
         self.kernel = kernel
         self.target = target
         self.ops = [op for op in ops if op.name not in VIEWS and not _is_free(op)]
@@ -78,7 +78,7 @@ class DeviceSchedule:
         whole = dict(zip(structured, nests, strict=True))
         self.nests = {op: self._at_own_point(nest) for op, nest in whole.items()}
         self.points = prod(self.grid)
-        self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu)
+        self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu, tf32)
         self.attention = find_attention_kernel(kernel, self.ops, whole, target.cpu)
         self.shared = SharedMemory()
 
