@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import tempfile
-
 from typing import Any
 
 import pytest
