@@ -7,8 +7,9 @@ several targets. Knows nothing of caches, arguments or running.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from nova import knobs
 from nova.artifact.elf_runtime import runtime_object
@@ -18,7 +19,7 @@ from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, Variant, write_artifact
 from nova.codegen.entry import compile_entry
 from nova.codegen.llvm import Unit, compile_objects
-from nova.codegen.road import Built, Program, Road
+from nova.codegen.road import Built, Program, Road, beside
 from nova.codegen.stages import (
     SHARED_STAGES,
     Recorder,
@@ -35,6 +36,8 @@ from nova.mlir.collection import paused_collection
 from nova.plan import Plan
 from nova.settings import Settings
 from nova.targets import host_arch, llvm_cpu, parse_target
+
+_KINDS = ("cuda", "cpu")
 
 
 @dataclass(frozen=True)
@@ -81,13 +84,16 @@ def build_module(
     recorded as `stage@target`. `module` is used up.
     """
     steps = bar or Progress("compiling", None)
-    built: list[Built] = []
     groups = _by_kind(settings)
-    for number, (kind, group) in enumerate(groups.items()):
-        own = module if number == len(groups) - 1 else copy_module(module)
-        mark = f"@{kind}" if len(groups) > 1 and kind == "cuda" else ""
-        road = Road(recorder, steps, mark, several=len(settings) > 1)
-        built += _build_group(own, group, road, after)
+    waiting: dict[str, list[Callable[[], Built]]] = {}
+    with beside(knobs.get("threads")) as start:
+        # Devices first: LLVM makes their code while that for CPUs is lowered and compiled.
+        for number, kind in enumerate(sorted(groups, key=_KINDS.index)):
+            own = module if number == len(groups) - 1 else copy_module(module)
+            mark = f"@{kind}" if len(groups) > 1 and kind == "cuda" else ""
+            road = Road(recorder, steps, start, mark, several=len(settings) > 1)
+            waiting[kind] = _begin_group(own, groups[kind], road, after)
+        built = [finish() for kind in groups for finish in waiting[kind]]
     images = tuple(image for part in built for image in part.images)
     return Program(tuple(part.variant for part in built), images)
 
@@ -101,24 +107,28 @@ def _by_kind(settings: Sequence[Settings]) -> dict[str, list[Settings]]:
     return groups
 
 
-def _build_group(
+def _begin_group(
     module: ir.Module, settings: Sequence[Settings], road: Road, after: str
-) -> list[Built]:
-    """Compile for targets of one kind."""
+) -> list[Callable[[], Built]]:
+    """Compile for targets of one kind; each result waits for what still goes on."""
     if after in SHARED_STAGES:
         last = SHARED_STAGES[-1]
         road.run(module, settings[0], after, until=last, suffix=road.mark)
         after = last
-    found = []
+    found: list[Callable[[], Built]] = []
     for number, own in enumerate(settings):
         copy = module if number == len(settings) - 1 else copy_module(module)
         if parse_target(own.target).is_device:
-            from nova.codegen.device import build_device  # loads what only devices need
+            from nova.codegen.device import begin_device  # loads what only devices need
 
-            found.append(build_device(copy, own, road, after))
+            found.append(begin_device(copy, own, road, after))
         else:
-            found.append(_build_host(copy, own, road, after))
+            found.append(partial(_same, _build_host(copy, own, road, after)))
     return found
+
+
+def _same(built: Built) -> Built:
+    return built
 
 
 def _build_host(module: ir.Module, settings: Settings, road: Road, after: str) -> Built:

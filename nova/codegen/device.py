@@ -1,11 +1,14 @@
 """The device half of a compile: from a module at a stage up to `nvvm` to tables and images.
 
-`compile.py` calls `build_device`, once for each device target.
+`compile.py` calls `begin_device`, once for each device target.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nova.artifact.device import DeviceImage
@@ -25,9 +28,14 @@ from nova.settings import Settings
 from nova.targets import parse_target
 
 
-def build_device(module: ir.Module, settings: Settings, road: Road, after: str) -> Built:
-    """Compile `module`, at the stage `after`, for the device target of `settings`."""
-    target = parse_target(settings.target)
+def begin_device(
+    module: ir.Module, settings: Settings, road: Road, after: str
+) -> Callable[[], Built]:
+    """Compile `module`, at the stage `after`, for the device target of `settings`.
+
+    Its stages in MLIR are run now; what LLVM and the assembler do is begun, and goes on beside the
+    caller. The result waits for them.
+    """
     suffix = road.suffix(settings)
     found: list[tuple[Tables, bytes]] = []
 
@@ -41,25 +49,44 @@ def build_device(module: ir.Module, settings: Settings, road: Road, after: str) 
     text = device_ir(module)
     road.recorder.record(f"ll{suffix}", text, time.perf_counter() - started)
     road.advance(f"ptx{suffix}")
+    waiting = road.start(partial(_compile, text, settings))
+
+    def finish() -> Built:
+        code = waiting()
+        road.recorder.record(f"ptx{suffix}", code.ptx, code.ptx_seconds)
+        target = parse_target(settings.target)
+        images = [DeviceImage("ptx", target.cpu, code.ptx.encode())]
+        if code.cubin is not None:
+            road.recorder.record_size(f"cubin{suffix}", len(code.cubin), code.cubin_seconds)
+            images.append(DeviceImage("cubin", target.cpu, code.cubin))
+        tables, constants = found[0]
+        variant = Variant(target, target.cpu, (), tables, constants, settings.items())
+        return Built(variant, tuple(images))
+
+    return finish
+
+
+@dataclass(frozen=True)
+class _Code:
+    """Device code, and how long it took."""
+
+    ptx: str
+    ptx_seconds: float
+    cubin: bytes | None
+    cubin_seconds: float
+
+
+def _compile(text: str, settings: Settings) -> _Code:
     started = time.perf_counter()
+    target = parse_target(settings.target)
     ptx = compile_ptx(text, target)
-    road.recorder.record(f"ptx{suffix}", ptx, time.perf_counter() - started)
-    tables, constants = found[0]
-    images = [DeviceImage("ptx", target.cpu, ptx.encode())]
+    between = time.perf_counter()
+    cubin = None
     if settings.cubin:
-        images.append(_assemble(ptx, target.cpu, road, suffix))
-    variant = Variant(target, target.cpu, (), tables, constants, settings.items())
-    return Built(variant, tuple(images))
+        from nova.codegen.ptxas import assemble  # only for who asks for it
 
-
-def _assemble(ptx: str, arch: str, road: Road, suffix: str) -> DeviceImage:
-    from nova.codegen.ptxas import assemble  # only for who asks for it
-
-    road.advance(f"cubin{suffix}")
-    started = time.perf_counter()
-    cubin = assemble(ptx, arch).cubin
-    road.recorder.record_size(f"cubin{suffix}", len(cubin), time.perf_counter() - started)
-    return DeviceImage("cubin", arch, cubin)
+        cubin = assemble(ptx, target.cpu).cubin
+    return _Code(ptx, between - started, cubin, time.perf_counter() - between)
 
 
 def read_device_tables(module: ir.Module) -> tuple[Tables, bytes]:
