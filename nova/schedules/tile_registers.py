@@ -112,6 +112,7 @@ class _Body:
         c_at, old_at = starts
 
         def whole() -> None:
+            self._prefetch(count, c_at)
             self._move(x86.load_tile, count, self.old, old_at)
             self._multiply(count, a_at, b_at, words)
             self._move(x86.store_tile_register, count, self.c, c_at)
@@ -133,6 +134,17 @@ class _Body:
             compare(arith.CmpIPredicate.sge, columns, _SIDE),
         )
         branch(is_whole, whole, part)
+
+    def _prefetch(self, count: int, start: Index) -> None:
+        """Fetch the tiles of C while they are computed; their rows are too far apart for the
+        hardware."""
+        for row in range(count * TILE):
+            begin = add(start, mul(self.c.row_stride, row))
+            for column in range(2):
+                at = [index(add(begin, column * TILE))]
+                memref.prefetch(
+                    self.c.buffer, at, is_write=True, locality_hint=3, is_data_cache=True
+                )
 
     def _multiply(self, count: int, a_at: Index, b_at: Index, words: Index) -> None:
         with loop(0, words, TILE) as word:

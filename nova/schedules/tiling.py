@@ -21,6 +21,10 @@ _B_BYTES, _MOST_A_BYTES, _MOST_ALONE = 1 << 20, 384 << 10, 768 << 10
 """The most that packed columns of B take, in the cache that cores share, and packed rows of A, the
 last where no columns of B are packed beside them. They lie on the stack."""
 
+_TILE_WORDS, _TILE_A_BYTES = 512, 256 << 10
+"""The depth of panels for tile registers, and the most that rows of A take then. Tiles are loaded
+from L2 fast enough, but not as fast as they are multiplied: deep panels move C less often."""
+
 _MOST_ROWS, _MOST_COLUMNS = 1024, 512
 """Of a task: A is then packed for 512 columns and B for 1024 rows, at a few percent of the time."""
 
@@ -130,6 +134,7 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
         _check_registers(target, mr, nv)
     # A column panel takes most of L1, next to one row panel that streams through.
     depth = min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
+    depth = _TILE_WORDS if tiles else depth
     depth = -(-choices.kc // form.per_word) if choices.kc else depth
     cuts, most_cuts = -(-spec.k // form.per_cut), max(1, depth // form.words_per_cut)
     k_blocks = max(1, -(-cuts // most_cuts))
@@ -140,7 +145,7 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     in_l2 = target.l2_bytes * 3 // 8
     if alone and rows * kc * size <= min(in_l2, _MOST_ALONE):
         return Tiling(vl, mr, nv, k_blocks, kc, rows, nc, rows, columns, copying=True)
-    budget = min(in_l2, _MOST_A_BYTES) // size
+    budget = min(in_l2, _TILE_A_BYTES if tiles else _MOST_A_BYTES) // size
     most = max(1, budget // kc // mr)
     if choices.mc is not None or choices.kc is not None:
         wanted = -(-(choices.mc or 1) // mr)
