@@ -185,7 +185,7 @@ nova_status nova_device_program_run(nova_device_program *program,
         return status;
     status = nova_device_execution_take(program, &r.execution, error);
     if (status == NOVA_OK) {
-        r.stream = stream == NOVA_OWN_STREAM ? r.execution->stream : stream;
+        r.stream = stream == NOVA_OWN_STREAM ? r.execution->lane->stream : stream;
         status = run_once(&r);
         nova_device_execution_give(program, r.execution, &r.counts);
     }
