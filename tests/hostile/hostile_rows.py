@@ -101,7 +101,7 @@ LINKING = [
     Row("DT_JMPREL", "dynamic-tag", by.tag(23, 0x1000)),
     Row("other relocations", "dynamic-tables", by.edit(lambda f: f.put("Q", f.tag(7) + 8, 4096))),
     Row("import of system", "symbol-import", by.rename("strlen", "system")),
-    Row("import of dlopen", "symbol-import", by.rename("malloc", "dlopen")),
+    Row("import of execve", "symbol-import", by.rename("malloc", "execve")),
     Row(
         "indirect function",
         "symbol-kind",
