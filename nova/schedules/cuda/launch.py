@@ -58,7 +58,7 @@ class LaunchCode:
     def _room(self, value: Any) -> int:
         """Elements of a scratch buffer that one point of the grid has."""
         count = prod(value.type.shape)
-        own = is_scratch(value.owner.operation)
+        own = isinstance(value, ir.OpResult) and is_scratch(value.owner.operation)
         return count // max(1, prod(self.grid)) if own else count
 
     def points(self, place: Place, lane: Lane | None, workers: int) -> None:
