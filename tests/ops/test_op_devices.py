@@ -52,7 +52,7 @@ def test_forward_large(name: str, on_device: dict[str, Any]) -> None:
     check_all(name, [build(name, c, f32) for c in SAMPLES[name].large], on_device)
 
 
-# Wrong in one element where many programs are one: (5, 13) beside the other cases; alone it is right.
+# (5, 13) beside the other cases is wrong in one element; alone it is right.
 WRONG = pytest.mark.xfail(reason="the last element of a scan beside other kernels is wrong")
 GRADIENTS = [pytest.param(n, marks=WRONG) if n == "prod" else n for n in DIFFERENTIABLE]
 
