@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.mlir.buffers import VIEWS, buffer_root, view_as
 from nova.mlir.context import load_device_dialects
 from nova.mlir.diagnostics import place_of
-from nova.mlir.walk import kernels, main_function, require_buffers
+from nova.mlir.walk import every_op, find_ops, kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.bools import store_bools_as_bytes
 from nova.passes.limit_registers import RESIDENT
@@ -50,12 +51,31 @@ class LowerDeviceKernels(Pass):
             schedule = DeviceSchedule(kernel, old, target, tf32=self.tf32)
             with ir.InsertionPoint(returned), kernel.location:
                 shape = schedule.emit()
+            _sink_views(kernel, old)
             _erase_unused(old)
             numbers = [shape.blocks, shape.threads, shape.shared]
             kernel.attributes[LAUNCH] = ir.DenseI64ArrayAttr.get(numbers)
             if shape.resident:
                 number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shape.resident)
                 kernel.attributes[RESIDENT] = number
+
+
+def _sink_views(kernel: Any, ops: list[Any]) -> None:
+    """Make views that a launch uses inside of it: outlined, each would be an argument of its own.
+
+    Arguments of a device function do not overlap (`separate-arguments`).
+    """
+    outside = {op.results[0] for op in ops if op.name in VIEWS}
+    for launch in find_ops(kernel, "gpu.launch"):
+        first = launch.regions[0].blocks[0].operations[0]
+        inside: dict[Any, Any] = {}
+        for op in every_op(launch)[:-1]:
+            for i, value in enumerate(op.operands):
+                if value in outside:
+                    if value not in inside:
+                        with ir.InsertionPoint(first), op.location:
+                            inside[value] = view_as(buffer_root(value), value.type)
+                    op.operands[i] = inside[value]
 
 
 def _erase_unused(ops: list[Any]) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from nova.mlir.bindings import ir
 from nova.mlir.walk import find_ops, kernels
 from nova.passes.base import Pass
+from nova.passes.lower_device_kernels import LAUNCH
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class SeparateArguments(Pass):
         launched = {
             tuple(launch.attributes["kernel"].value)
             for kernel in kernels(module)
+            if LAUNCH in kernel.attributes  # launches that somebody wrote may share buffers
             for launch in find_ops(kernel, "gpu.launch_func")
         }
         with module.context:

@@ -1,7 +1,7 @@
 // RUN: %nova-opt %s --separate-arguments | %filecheck %s
 
 module attributes {gpu.container_module} {
-  func.func private @kernel_0(%x: memref<4xf32>, %y: memref<4xf32>, %n: index) attributes {nova.kernel} {
+  func.func private @kernel_0(%x: memref<4xf32>, %y: memref<4xf32>, %n: index) attributes {nova.kernel, nova.launch = array<i64: 1, 1, 0>} {
     %c1 = arith.constant 1 : index
     gpu.launch_func @kernel_0_kernel::@kernel_0_kernel blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xf32>, %y : memref<4xf32>, %n : index)
     return
