@@ -153,6 +153,11 @@ class Target:
         return self.vector_bits == 512 and "avx512bf16" in self.features
 
     @property
+    def has_fast_bf16_dot(self) -> bool:
+        """That instruction beats widening to f32: on Intel's processors it takes twice as long."""
+        return self.has_bf16_dot and not self.model.startswith("GenuineIntel")
+
+    @property
     def has_bf16_tiles(self) -> bool:
         """The same of whole tiles, by processes that may use tile registers."""
         return self.has_bf16_dot and {"amx-tile", "amx-bf16"} <= set(self.features)

@@ -54,8 +54,10 @@ def choose_form(target: Target, spec: Contraction) -> Form:
     register tile gets one of vectors.
     """
     types = spec.a_type, spec.b_type, spec.acc_type
-    if types != ("bf16", "bf16", "f32") or not target.has_bf16_dot:
+    if types != ("bf16", "bf16", "f32"):
         return ELEMENTS
     chosen = spec.choices.mr is not None or spec.choices.nv is not None
     small = min(spec.m, spec.n, spec.k // 2) < TILE // 2
-    return TILES if target.has_bf16_tiles and not chosen and not small else PAIRS
+    if target.has_bf16_tiles and not chosen and not small:
+        return TILES
+    return PAIRS if target.has_fast_bf16_dot else ELEMENTS

@@ -66,6 +66,11 @@ def test_choice_of_the_form():
     assert choose_form(tiles, replace(large, choices=Choices(mr=4))) is PAIRS
     for types in (("bf16", "f32", "f32"), ("f16", "f16", "f32"), ("bf16", "bf16", "f64")):
         assert choose_form(tiles, dense(64, 64, 64, types=types)) is ELEMENTS
+    # Intel's dot product takes longer than multiply-adds of what is widened.
+    intel = replace(tiles, model="GenuineIntel/6/207")
+    assert choose_form(intel, large) is TILES
+    assert choose_form(intel, product(4, 64, 64)) is ELEMENTS
+    assert choose_form(replace(pairs, model="GenuineIntel/6/207"), large) is ELEMENTS
     # AMX of a processor is nothing without the vectors that pack for it.
     assert choose_form(with_features(*AMX), large) is ELEMENTS
 
