@@ -36,12 +36,16 @@ class Program:
 
 @dataclass(frozen=True)
 class Road:
-    """Where stages are recorded: with `mark` those that targets share, if `several` are there."""
+    """Where stages are recorded: with `mark` those that targets share, if `several` are there.
+
+    `host` is the architecture of the CPU that runs the file.
+    """
 
     recorder: Recorder
     bar: Progress
     mark: str = ""
     several: bool = False
+    host: str = ""
 
     def suffix(self, settings: Settings) -> str:
         """What is put behind the names of stages that are one target's own."""

@@ -25,7 +25,8 @@ _CONSTANTS = {"arith.constant", "tensor.empty"}
 class Group:
     """Ops that become one kernel; `grid` is the sizes of the shared leading dimensions.
 
-    A product inside may not lose the first `least` of them: see `_least_grid`.
+    A product inside may not lose the first `least` of them: see `_least_grid`. One that is `formed`
+    is a call of a kernel that is there already: nothing joins it.
     """
 
     index: int
@@ -33,6 +34,7 @@ class Group:
     least: int = 0
     work: int = 0
     tiled: bool = True
+    formed: bool = False
     ops: list[Any] = field(default_factory=list)
 
 
@@ -76,6 +78,8 @@ class Grouping:
         return max((self.made_by[v].index for v in values if v in self.made_by), default=-1)
 
     def _choose(self, structured: Structured | None, op: Any, work: int, after: int) -> Group:
+        if op.name == "func.call":
+            return self._new(None, formed=True)
         last = self.groups[-1] if self.groups else None
         if last is not None and self._fits(last) and work + last.work <= self.serial_work:
             # Order inside of an untiled kernel is program order, so anything may join.
@@ -91,14 +95,14 @@ class Grouping:
         return self._new(structured)
 
     def _fits(self, group: Group) -> bool:
-        return len(group.ops) < self.max_ops
+        return len(group.ops) < self.max_ops and not group.formed
 
-    def _new(self, structured: Structured | None) -> Group:
+    def _new(self, structured: Structured | None, formed: bool = False) -> Group:
         grid = _own_grid(structured) if structured else ()
         least = _least_grid(structured, self.row_operand) if structured else 0
         # The grid of what is computed whole need not be the leading dimensions of its results.
         tiled = structured is not None and not structured.is_whole
-        group = Group(len(self.groups), grid, least, tiled=tiled)
+        group = Group(len(self.groups), grid, least, tiled=tiled, formed=formed)
         self.groups.append(group)
         return group
 

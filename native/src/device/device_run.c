@@ -1,7 +1,8 @@
 /* A run: values on the host are copied to the device, the launches are enqueued, results are copied back.
  *
  * The first run of an execution launches kernel by kernel. From the second on they are one graph; other
- * pointers than last time change the graph's launches, which costs much less than a new one. */
+ * pointers than last time change the graph's launches, which costs much less than a new one. A program with
+ * kernels of the host (device_mixed.c) always goes launch by launch. */
 #include "device_state.h"
 
 #include <stdlib.h>
@@ -435,6 +436,11 @@ static nova_status launch_each(run *r)
 static nova_status launch(run *r)
 {
     nova_device_execution *execution = r->execution;
+    if (r->program->mixture.is_mixed) {
+        bind(r);
+        r->counts.launches += r->program->launch_count;
+        return nova_device_run_mixed(r->program, execution, r->stream, r->error);
+    }
     nova_device_graph *graph = find_graph(r);
     nova_status status = NOVA_OK;
     if (graph == NULL) {
