@@ -11,7 +11,7 @@ NATIVE := $(shell find native/CMakeLists.txt native/include native/src -type f)
 SETUP := $(VENV)/.setup-done
 BENCH := $(VENV)/.bench-done
 
-.PHONY: setup demo test nightly lint types bench clean
+.PHONY: setup demo test nightly test-gpu lint types bench bench-gpu clean
 
 setup: $(SETUP)
 
@@ -36,10 +36,14 @@ demo: $(SETUP)
 	$(BIN)/python examples/demo.py
 
 test: $(SETUP)
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow and not gpu'
 
 nightly: $(SETUP)
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu'
+
+# Where a GPU is: in one process, which has its memory to itself.
+test-gpu: $(SETUP)
+	$(BIN)/python -m pytest -m gpu
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
@@ -50,6 +54,10 @@ types: $(SETUP)
 
 bench: $(BENCH)
 	$(BIN)/python benchmarks/run.py
+
+# Where a GPU is, and torch and jax that know it.
+bench-gpu: $(BENCH)
+	$(BIN)/python benchmarks/gpu/run.py
 
 clean:
 	rm -rf $(VENV) build dist

@@ -33,6 +33,7 @@ globals().update(FUNCTIONS)
 
 # Public names that are loaded when they are first used: module, or module:name in it.
 _LAZY = {
+    "DeviceArray": "nova.runtime.devices:DeviceArray",
     "NovaStream": "nova.runtime.streams:NovaStream",
     "data": "nova.data",
     "debug": "nova.debug",
@@ -41,6 +42,7 @@ _LAZY = {
     "nn": "nova.nn",
     "optim": "nova.optim",
     "output_pool": "nova.runtime.output_pool",
+    "to_device": "nova.runtime.devices:to_device",
     "trace": "nova.runtime.trace.collect:trace",
     "train_step": "nova.training:train_step",
     "translate": "nova.translation:translate",

@@ -222,6 +222,7 @@ class Program:
         params: Sequence[Any] = (),
         out: Any = None,
         timeout: float | None = None,
+        *,
         outputs: str | None = None,
     ) -> Any: ...
     def submit(

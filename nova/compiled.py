@@ -17,6 +17,7 @@ from nova.artifact.format import read_artifact
 from nova.errors import GraphError, WeightsError
 from nova.graph.location import user_location
 from nova.plan import Plan, parse_plan
+from nova.runtime.device_executor import load_anywhere
 from nova.runtime.executor import Executable, in_order
 from nova.runtime.model import Model, Weights
 from nova.runtime.weights import ParamValues, read_values
@@ -120,7 +121,9 @@ class Compiled(Model):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its file: values of params go along only where they are inside of it."""
         plan = None if self._given_plan is None else str(self._given_plan)
-        return (_unpickle, (bytes(self._executable.artifact.data), plan, self.name))
+        executable = self._executable
+        data = bytes(executable.artifact.data)
+        return (_unpickle, (data, plan, self.name, executable.device_name))
 
     def _relink(self, weights: Weights) -> bytes:
         from nova.artifact.write import write_artifact  # the linker, which a run does not need
@@ -180,11 +183,11 @@ def set_checker(make: Callable[..., Any]) -> None:
     _checker[:] = [make]
 
 
-def _unpickle(data: bytes, plan: str | None, name: str) -> Compiled:
+def _unpickle(data: bytes, plan: str | None, name: str, device: str | None = None) -> Compiled:
     artifact = read_artifact(data)
     inside = artifact.manifest.weights.kind == "embedded"
     return Compiled(
-        Executable(artifact),
+        load_anywhere(artifact, device),
         None if plan is None else parse_plan(plan),
         "file",
         name=name,

@@ -223,8 +223,10 @@ KNOBS: dict[str, Knob] = {
         Knob("trusted_keys", PATHS, (), "none: signatures are not looked at",
              "Public keys, as PEM files or folders of them; files not signed by one are refused."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
+        Knob("tf32", FLAG, False, "off",
+             "Let devices round the factors of f32 products to 11 bits, for tensor cores."),
         Knob("cubin", FLAG, False, "off",
-             "Put cubins beside the PTX of files for devices, which needs ptxas; see gpu.md."),
+             "Put cubins beside the PTX of files for devices, which needs ptxas; see devices.md."),
         Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
              "The assembler of NVIDIA that makes cubins."),
         Knob("spills", NAMES, (), "none",
@@ -254,6 +256,7 @@ check: str
 progress: str
 trusted_keys: tuple[str, ...]
 target: str
+tf32: bool
 cubin: bool
 ptxas: str | None
 spills: tuple[str, ...]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova._native import Device, DeviceArray
+from nova import _native
 from nova.graph.tensor import Tensor
 from nova.nn.parameter import Parameter
 
@@ -23,18 +23,18 @@ class Resident:
     A parameter asks for a pull whenever its array is looked at.
     """
 
-    def __init__(self, device: Device):
+    def __init__(self, device: _native.Device):
         self.device = device
         self.changed = False
-        self._arrays: dict[Tensor, DeviceArray] = {}
+        self._arrays: dict[Tensor, _native.DeviceArray] = {}
 
     def place(self, tensors: Iterable[Tensor]) -> tuple[Any, ...]:
         """The arrays of `tensors` on the device; those that are not there are copied."""
         return tuple(self._placed(tensor) for tensor in tensors)
 
-    def _placed(self, tensor: Tensor) -> DeviceArray:
+    def _placed(self, tensor: Tensor) -> _native.DeviceArray:
         if tensor not in self._arrays:
-            self._arrays[tensor] = DeviceArray.of(self.device, _contiguous(tensor.data))
+            self._arrays[tensor] = _native.DeviceArray.of(self.device, _contiguous(tensor.data))
             if isinstance(tensor, Parameter):
                 tensor.follow(self.pull)
         return self._arrays[tensor]
@@ -51,9 +51,8 @@ class Resident:
     def push(self) -> None:
         """Take the values of the host, which somebody has written; programs need `place` again."""
         self.changed = False
-        self._arrays = {
-            tensor: DeviceArray.of(self.device, _contiguous(tensor.data)) for tensor in self._arrays
-        }
+        for tensor in self._arrays:
+            self._arrays[tensor] = _native.DeviceArray.of(self.device, _contiguous(tensor.data))
 
 
 def _contiguous(array: np.ndarray | None) -> np.ndarray:

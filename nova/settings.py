@@ -21,6 +21,7 @@ class Settings:
     max_workspace  bytes of scratch memory that a run may use; None for no limit.
     schedules    choices for kernels, as the pass `choose-schedules` takes them: what tuning found.
     tune         seconds that may go into trying schedules on this machine; 0 for none.
+    tf32         whether devices may round the factors of f32 products to 11 bits.
     cubin        whether code for devices is assembled as well, which needs `ptxas`.
     """
 
@@ -33,6 +34,7 @@ class Settings:
     schedules: tuple[str, ...] = ()
     tune: float = 0.0
     cubin: bool = False
+    tf32: bool = False
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
@@ -54,6 +56,7 @@ class Settings:
             tuple(str(items.get("schedules", "")).split()),
             float(items.get("tune", 0.0)),
             str(items.get("cubin", False)) == "True",
+            str(items.get("tf32", False)) == "True",
         )
 
 
@@ -76,4 +79,5 @@ def current_settings(
         max_workspace=knobs.KNOBS["max_workspace"].check(max_workspace, "max_workspace"),
         tune=knobs.get("tune") if tune is None else knobs.KNOBS["tune"].check(tune, "tune"),
         cubin=knobs.get("cubin") if cubin is None else bool(cubin),
+        tf32=knobs.get("tf32"),
     )

@@ -153,16 +153,18 @@ class TrainStep:
         unless the batch is on the device as well.
         """
         entry = self._last
-        if self._resident is not None:
-            self._resident.changed = True
         if entry is not None and self._modes == self._current_modes():
             try:
-                return entry.program(*batch, *entry.arrays)
+                return self._run(entry, batch)
             except SignatureError:
                 pass  # another signature, or a mistake that is reported below
-        entry = self._entry(batch)
-        arrays = (a if type_on_device(a) is not None else as_array(a) for a in batch)
-        return entry.program(*arrays, *entry.arrays)
+        arrays = [a if type_on_device(a) is not None else as_array(a) for a in batch]
+        return self._run(self._entry(batch), arrays)
+
+    def _run(self, entry: _Entry, batch: Sequence[Any]) -> Any:
+        if self._resident is not None:
+            self._resident.changed = True
+        return entry.program(*batch, *entry.arrays)
 
     def sync(self) -> None:
         """Copy parameters and state from the device to their arrays on the host.

@@ -43,7 +43,7 @@ from nova.frontends.source import Source, parse_source, read_source
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir
 from nova.mlir.walk import every_op
-from nova.runtime.executor import Executable
+from nova.runtime.device_executor import load_anywhere
 from nova.runtime.model import Model
 from nova.runtime.weights import bytes_of, choose_values, read_values
 from nova.settings import Settings, current_settings
@@ -98,7 +98,7 @@ class Translation:
     @cached_property
     def _model(self) -> Model:
         artifact = read_artifact(self.data)
-        return Model(Executable(artifact), "compiled", values=read_values(artifact, None, None))
+        return Model(load_anywhere(artifact), "compiled", values=read_values(artifact, None, None))
 
     def _require_file(self, what: str) -> None:
         if self.emit != "so":
@@ -127,7 +127,7 @@ def translate(
     `entry` is the function to start from. `weights` are values of arguments by name, or a
     safetensors file of them: those arguments become params, which the file carries. `start_from`
     says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
-    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/gpu.md).
+    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/devices.md).
     `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
     `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
     has more.
@@ -259,6 +259,8 @@ class _Road:
             if start == "ll":
                 return self._from_llvm_text()
             module, stage, signature = self._begin(start, entry)
+            if start is None:
+                self._check_begin(stage)
             self._tune(module, stage, bar)
             if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
                 return self._stop_at(module, stage, signature)
@@ -305,6 +307,20 @@ class _Road:
             self.recorder.record(name, imported.text, 0.0)
         self.recorder.record(imported.stage, module_text(imported.module), seconds)
         return imported.module, imported.stage, imported.signature
+
+    def _check_begin(self, stage: str) -> None:
+        """Refuse what lies before the stage that an imported program begins at."""
+        for own in self.settings:
+            road = _DEVICE_EMITS if parse_target(own.target).is_device else _HOST_EMITS
+            if stage not in road:
+                raise PipelineError(
+                    f"the program launches device code, which {own.target} cannot run",
+                    hint="give a target such as cuda:sm_90a, and no others",
+                )
+            if stage in _SCHEDULED and own.tune:
+                raise PipelineError("tune is given to choose schedules, and launches have them")
+            if self.emit != "nova" and road.index(self.emit) < road.index(stage):
+                raise PipelineError(f"the program begins at {stage}, and {self.emit} is before it")
 
     def _weights(self, signature: ProgramSignature) -> dict[int, memoryview] | WeightsSpec:
         """The values that go into the file, by the index of their param."""

@@ -60,7 +60,7 @@ LAYERS: dict[str, set[str]] = {
     "nn": {"graph", "frontends"},
     "optim": {"graph"},
     # Parameters and state of a step may live on a device.
-    "resident": {"graph", "nn"},
+    "resident": {"graph", "nn", "runtime.device_arrays"},
     "training": {
         "graph",
         "compiled",

@@ -84,7 +84,7 @@ def torch_arrays(arrays: Sequence[np.ndarray], half: bool = False) -> list[Any]:
 def nova_forward(
     function: Callable[..., Any], arrays: Sequence[np.ndarray], half: bool = False
 ) -> Callable[[], Contender]:
-    """`function` compiled for this GPU, on torch's tensors, results left on the device."""
+    """`function` compiled for this GPU, on arrays of Nova, results left on the device."""
 
     def make() -> Contender:
         import ml_dtypes
@@ -96,8 +96,8 @@ def nova_forward(
             nova.tensor(a.astype(kind) if half else a, name=f"a{i}") for i, a in enumerate(arrays)
         ]
         program = nova.compile(function(*given), inputs=given, target="cuda")
-        tensors = torch_arrays(arrays, half)
-        return last(lambda: program(*tensors), from_nova, "Nova")
+        placed = [nova.to_device(a.astype(kind)) for a in arrays]
+        return last(lambda: program(*placed), from_nova, "Nova")
 
     return make
 

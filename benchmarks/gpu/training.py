@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.contenders import Contender, torch_arrays
+from gpu.contenders import Contender
 
 STEPS = 3
 
@@ -41,11 +41,12 @@ def _steps(
 
 
 def _nova(module: Any, given: Any) -> Contender:
+    import nova
+
     training = module.nova_training(given, target="cuda")
-    batch = torch_arrays(next(training.load()))
-    return _steps(
-        "Nova", lambda: training.program(*batch), lambda loss: float(np.asarray(loss.numpy()))
-    )
+    batch = [nova.to_device(a) for a in next(training.load())]
+    step = training.program
+    return _steps("Nova", lambda: step(*batch), lambda loss: float(loss.numpy()))
 
 
 def _torch(module: Any, given: Any, kind: str) -> Contender:

@@ -91,6 +91,32 @@ def product(n: int) -> Callable[[], list[Make]]:
     return make
 
 
+def attention(features: int, half: bool) -> Callable[[], list[Make]]:
+    """Causal, 4 x 16 heads of 2048 rows."""
+
+    def make() -> list[Make]:
+        import jax
+        import torch.nn.functional as f
+
+        import nova
+
+        def swapped(q: Any, k: Any, v: Any) -> Any:  # jax has the heads behind the rows
+            q, k, v = (jax.numpy.swapaxes(x, 1, 2) for x in (q, k, v))
+            out = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+            return jax.numpy.swapaxes(out, 1, 2)
+
+        return _forward(
+            _draw(*[(4, 16, 2048, features)] * 3),
+            lambda q, k, v: nova.scaled_dot_product_attention(q, k, v, causal=True),
+            lambda q, k, v: f.scaled_dot_product_attention(q, k, v, is_causal=True),
+            swapped,
+            (None,),
+            half=half,
+        )
+
+    return make
+
+
 def gpt_block() -> list[Make]:
     from workloads import gpt_block as block
 
@@ -122,6 +148,16 @@ WORKLOADS = {
     "train_gpt": Workload(
         "tiny GPT AdamW step f32", training("train_gpt"), most_us=1500, tolerance=1e-3
     ),
+    **{
+        f"attention_{kind}_{features}": Workload(
+            f"causal attention {kind}, 4x16 heads, 2048x{features}",
+            attention(features, kind == "bf16"),
+            flops=2.0 * 4 * 16 * 2048 * 2048 * features,
+            tolerance=2e-2 if kind == "bf16" else 1e-4,
+        )
+        for kind in ("bf16", "f32")
+        for features in (64, 128)
+    },
     **{
         f"matmul_{n}": Workload(
             f"matmul bf16 {n}",

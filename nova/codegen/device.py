@@ -20,8 +20,10 @@ from nova.codegen.stages import SHARED_STAGES
 from nova.codegen.tables import HostReader, location_text
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.mlir.buffers import buffer_root
+from nova.mlir.diagnostics import place_of
+from nova.mlir.launches import read_launch
 from nova.mlir.walk import find_ops, kernels
-from nova.passes.lower_device_kernels import LAUNCH
 from nova.passes.plan_tasks import moved_bytes
 from nova.settings import Settings
 from nova.targets import parse_target
@@ -138,26 +140,28 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
 
 def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
     """The kernel that a function launches, and which of its arguments that kernel is given."""
-    blocks, threads, shared = function.attributes[LAUNCH]
-    if not blocks:
-        return None
     launches = find_ops(function, "gpu.launch_func")
-    if len(launches) != 1:
+    if not launches:
+        return None
+    if len(launches) > 1:
         raise LoweringError(f"@{function.name.value} has {len(launches)} launches, not one")
-    launch = launches[0]
+    launch = read_launch(launches[0])
     position = {a: i for i, a in enumerate(function.entry_block.arguments)}
-    sizes = list(launch.attributes["operandSegmentSizes"])
-    first = sum(sizes[:-2])
-    operands = list(launch.operands)[first : first + sizes[-2]]
-    symbol = list(launch.attributes["kernel"].value)[-1]
     spec = KernelSpec(
         name=function.name.value,
-        symbol=symbol,
+        symbol=launch.symbols[1],
         grid=1,
         core="device",
         flops=int(function.attributes["nova.work"].value),
         bytes=moved_bytes(function),
         location=location_text(function.location),
-        device=DeviceLaunch((blocks, 1, 1), (threads, 1, 1), shared),
+        device=DeviceLaunch(launch.grid, launch.block, launch.shared),
     )
-    return spec, [position[value] for value in operands]
+    roots = [buffer_root(value) for value in launch.operands]
+    if foreign := [root for root in roots if root not in position]:
+        what = foreign[0].owner.operation.name
+        raise LoweringError(
+            f"@{function.name.value} launches a kernel on the result of {what}",
+            where=place_of(launches[0].location),
+        )
+    return spec, [position[root] for root in roots]

@@ -16,6 +16,8 @@ from nova.codegen.llvm import initialise
 from nova.codegen.normalise import normalise
 from nova.errors import CodegenError
 from nova.mlir.bindings import ir, llvm
+from nova.mlir.diagnostics import place_of
+from nova.mlir.walk import every_op
 from nova.targets import Target
 
 _SHARED = "__dynamic_shmem__"
@@ -31,12 +33,20 @@ def device_ir(module: ir.Module) -> str:
             for outer in module.body.operations:
                 if outer.operation.name != "gpu.module":
                     continue
+                _check_lowered(outer.operation)
                 for op in outer.operation.regions[0].blocks[0].operations:
                     if op.operation.name == "llvm.mlir.global":
                         _clone_variable(op.operation, known)
                     else:
                         op.operation.clone()
         return normalise(llvm.translate_module_to_llvmir(part.operation))
+
+
+def _check_lowered(device: Any) -> None:
+    """Refuse ops that no pass has lowered, on which MLIR's translation ends the process."""
+    for op in every_op(device)[:-1]:
+        if not op.name.startswith(("llvm.", "nvvm.")):
+            raise CodegenError(f"{op.name} is left in the device code", where=place_of(op.location))
 
 
 def _clone_variable(op: Any, known: set[str]) -> None:

@@ -44,10 +44,10 @@ MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
 }
 DEVICE_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "nova": lambda s: [],
-    "linalg": lambda s: pipelines.nova_to_linalg(attention=False, islands=True),
+    "linalg": lambda s: pipelines.nova_to_linalg(islands=True),
     "kernels": lambda s: pipelines.linalg_to_device_kernels(s.serial_work),
     "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
-    "device": lambda s: pipelines.buffers_to_device(s.target),
+    "device": lambda s: pipelines.buffers_to_device(s.target, s.tf32),
     "outlined": lambda s: pipelines.device_to_outlined(),
     "nvvm": lambda s: pipelines.outlined_to_nvvm(s.fast_math),
 }

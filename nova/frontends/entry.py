@@ -47,7 +47,7 @@ def take_entry(
                 f"{op.operation.name} beside the functions of the program",
                 where=place(op.operation, filename),
             )
-    main = _find(module, entry, filename)
+    main = find_entry(module, entry, filename)
     _rename(module, main)
     for function in functions(module):
         function.attributes["sym_visibility"] = ir.StringAttr.get(
@@ -64,7 +64,8 @@ def take_entry(
     return signature
 
 
-def _find(module: ir.Module, entry: str, filename: str) -> Any:
+def find_entry(module: ir.Module, entry: str, filename: str) -> Any:
+    """The function to start from, which has one block; EntryError when there is none."""
     entry = entry.removeprefix("@")
     found = find_function(module, entry)
     if found is None:
@@ -118,7 +119,7 @@ def _read_signature(main: Any, filename: str) -> ProgramSignature:
     args = []
     names: set[str] = set()
     for i, (type_, argument) in enumerate(zip(given, main.entry_block.arguments, strict=True)):
-        name = _unique(_name_of(attributes[i], _NAMES) or _located(argument) or f"arg{i}", names)
+        name = argument_name(main, i, names)
         kind = _nova_type(type_, f"argument {name!r}", place(argument, filename))
         role = "input" if i < inputs else "param"
         args.append(
@@ -138,6 +139,13 @@ def _read_signature(main: Any, filename: str) -> ProgramSignature:
     if updates:  # a program of Nova's own
         args = [replace(a, donated=i in updates) for i, a in enumerate(args)]
     return ProgramSignature(tuple(args), tuple(outputs))
+
+
+def argument_name(main: Any, number: int, taken: set[str]) -> str:
+    """What an argument is called: by an attribute, its location or its number; unlike `taken`."""
+    attributes = _dictionaries(main, "arg_attrs", len(main.type.inputs))[number]
+    found = _name_of(attributes, _NAMES) or _located(main.entry_block.arguments[number])
+    return _unique(found or f"arg{number}", taken)
 
 
 def _nova_type(type_: Any, what: str, at: str) -> TensorType:

@@ -1,7 +1,8 @@
 """Programs of other compilers: from MLIR in any of four dialects to the stages of Nova.
 
-In: MLIR text or bytecode in the nova dialect, StableHLO, TOSA or linalg on tensors. Out: a module
-at the stage `nova` or `linalg`, checked, with its signature. Called by `nova.translation`.
+In: MLIR text or bytecode in the nova dialect, StableHLO, TOSA or linalg on tensors, or launches of
+device code on memrefs. Out: a module at the stage `nova`, `linalg` or `outlined`, checked, with its
+signature. Called by `nova.translation`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from nova.codegen.signature import ProgramSignature, keep_signature, read_signat
 from nova.errors import LoweringError, NovaError, PassError, UnsupportedOpError
 from nova.frontends.checks import at_file, check_lowered, check_ops, find_frontend
 from nova.frontends.entry import take_entry
+from nova.frontends.launches import has_launches, import_launches
 from nova.frontends.resources import inline_resources
 from nova.frontends.source import Source, parse_source
 from nova.mlir.bindings import ir
@@ -47,6 +49,11 @@ def import_program(source: Source, entry: str = "main", params: Collection[str] 
     """
     module = parse_source(source)
     try:
+        if has_launches(module):
+            text = str(module)
+            signature = import_launches(module, entry, source.name, params)
+            _keep(module, signature)
+            return Imported(module, "outlined", signature, "gpu", text)
         frontend = find_frontend(module, source.name)
         signature = take_entry(module, entry, source.name, params)
         inline_resources(module, source.name)

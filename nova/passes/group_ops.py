@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from nova.mlir.attention import find_point
 from nova.mlir.bindings import ir
 from nova.mlir.structured import Structured, is_structured
 from nova.schedules.nest import make_nest
@@ -80,6 +81,8 @@ class Grouping:
     def _choose(self, structured: Structured | None, op: Any, work: int, after: int) -> Group:
         if op.name == "func.call":
             return self._new(None, formed=True)
+        if self._stands_alone(op):
+            return self._new(structured)
         last = self.groups[-1] if self.groups else None
         if last is not None and self._fits(last) and work + last.work <= self.serial_work:
             # Order inside of an untiled kernel is program order, so anything may join.
@@ -95,7 +98,12 @@ class Grouping:
         return self._new(structured)
 
     def _fits(self, group: Group) -> bool:
-        return len(group.ops) < self.max_ops and not group.formed
+        alone = group.formed or any(self._stands_alone(op) for op in group.ops)
+        return len(group.ops) < self.max_ops and not alone
+
+    def _stands_alone(self, op: Any) -> bool:
+        """Whether an op is a kernel by itself: attention on a device, whose blocks do it all."""
+        return self.row_operand < 0 and op.name == "linalg.generic" and find_point(op) is not None
 
     def _new(self, structured: Structured | None, formed: bool = False) -> Group:
         grid = _own_grid(structured) if structured else ()

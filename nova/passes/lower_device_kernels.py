@@ -25,11 +25,12 @@ class LowerDeviceKernels(Pass):
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
     shared memory; a kernel without work has no launch, and 0 blocks. `nova.resident` says how many
     blocks a multiprocessor shall hold, where that matters (see `limit-registers`). Bools are bytes
-    in memory from here on.
+    in memory from here on. With `tf32`, products of f32 round their factors, for tensor cores.
     """
 
     name: ClassVar[str] = "lower-device-kernels"
     target: str = "cuda:sm_80"
+    tf32: bool = False
 
     def run(self, module: ir.Module) -> None:
         from nova.schedules.cuda.kernel import DeviceSchedule  # loads the device dialects
@@ -46,7 +47,7 @@ class LowerDeviceKernels(Pass):
         for kernel in kernels(module):
             old = [op.operation for op in kernel.entry_block.operations]
             returned = old.pop()
-            schedule = DeviceSchedule(kernel, old, target)
+            schedule = DeviceSchedule(kernel, old, target, tf32=self.tf32)
             with ir.InsertionPoint(returned), kernel.location:
                 shape = schedule.emit()
             _erase_unused(old)

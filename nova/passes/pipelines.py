@@ -37,6 +37,7 @@ from nova.passes.plan_workspace import PlanWorkspace
 from nova.passes.relax_math import RelaxMath
 from nova.passes.separate_arguments import SeparateArguments
 from nova.passes.share_kernels import ShareKernels
+from nova.passes.share_reciprocals import ShareReciprocals
 from nova.passes.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.split_reductions import SplitReductions
 from nova.passes.strip_host import StripHost
@@ -188,10 +189,10 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     ]
 
 
-def buffers_to_device(target: str = "cuda:sm_80") -> list[Pass]:
+def buffers_to_device(target: str = "cuda:sm_80", tf32: bool = False) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target),
+        LowerDeviceKernels(target, tf32),
         UpstreamPass("canonicalize,cse"),
     ]
 
@@ -209,6 +210,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
     return [
         *([RelaxMath()] if fast_math else []),
         ExpandMath(),
+        ShareReciprocals(),
         WidenConversions(),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),

@@ -42,6 +42,7 @@ PASS_MODULES: dict[str, str] = {
     "relax-math": "nova.passes.relax_math",
     "separate-arguments": "nova.passes.separate_arguments",
     "share-kernels": "nova.passes.share_kernels",
+    "share-reciprocals": "nova.passes.share_reciprocals",
     "simplify-stablehlo": "nova.passes.simplify_stablehlo",
     "split-reductions": "nova.passes.split_reductions",
     "strip-host": "nova.passes.strip_host",

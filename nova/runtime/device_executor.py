@@ -34,6 +34,7 @@ class DeviceExecutable(Executable):
         self.artifact = artifact
         self.manifest = artifact.manifest
         self.device = device
+        self.device_name = device.name
         self.choice = _choose(artifact, device)
         self.variant = self.choice.variant
         if enabled("load"):
@@ -68,8 +69,9 @@ class DeviceExecutable(Executable):
 class AbsentDevice(Executable):
     """A file for a device that is not here: it can be looked at and saved; a run says why not."""
 
-    def __init__(self, artifact: Artifact, variant: int, error: NovaError):
+    def __init__(self, artifact: Artifact, variant: int, error: NovaError, device: str):
         self.artifact = artifact
+        self.device_name = device
         self.manifest = artifact.manifest
         self.variant = variant
         self.workspace_size, _ = read_header(artifact.file.tables(variant))
@@ -108,7 +110,17 @@ def load_for(artifact: Artifact, device: str, *, needed: bool = True) -> Executa
         own = [n for n, spec in enumerate(variants) if spec.is_device]
         if needed or not own:
             raise
-        return AbsentDevice(artifact, own[0], error)
+        return AbsentDevice(artifact, own[0], error, device)
+
+
+def load_anywhere(artifact: Artifact, device: str | None = None) -> Executable:
+    """The program of a file on the device that it ran on, or on the one that it has code for.
+
+    A device that is missing is one only when it is run.
+    """
+    if device is None and all(spec.is_device for spec in artifact.manifest.variants):
+        device = "cuda"
+    return Executable(artifact) if device is None else load_for(artifact, device, needed=False)
 
 
 def _read_code(artifact: Artifact, image: DeviceSpec, device: _native.Device) -> Buffer:

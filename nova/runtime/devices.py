@@ -10,8 +10,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from nova import _native
+from nova.dlpack import as_numpy
+from nova.dtypes import dtype
 from nova.errors import (
     DeviceArchitectureError,
     DeviceCallError,
@@ -22,7 +27,9 @@ from nova.errors import (
     NovaError,
     PtxError,
 )
+from nova.graph.location import user_location
 
+DeviceArray = _native.DeviceArray
 _NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
 _SIMULATED = "sim"
 
@@ -51,6 +58,20 @@ def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
         return fault_of(found)
 
     return _native.Device(driver, ordinal, report)
+
+
+def to_device(array: Any, device: str = "cuda") -> DeviceArray:
+    """A copy of an array in the memory of a device, to run programs on without copying it again.
+
+    Results of runs are on the device too, then; `.numpy()` brings them back, and other libraries
+    take them through DLPack or `__cuda_array_interface__`.
+    """
+    try:
+        dense = np.asarray(as_numpy(array, "the array"), order="C")
+        known = dtype(dense.dtype.newbyteorder("=")).numpy
+        return DeviceArray.of(open_device(device), dense.astype(known, copy=False))
+    except NovaError as error:
+        raise error.located(str(user_location())) from None
 
 
 def open_cuda(path: str | None = None) -> _native.Driver:

@@ -26,7 +26,9 @@ _KEEP_GIL_WORK = 200_000
 
 
 class Executable:
-    """A loaded artifact: `variant` is the index of the one that runs."""
+    """A loaded artifact: `variant` is the index of the one that runs, `device_name` where."""
+
+    device_name: str | None = None  # that of a device; None for the CPU
 
     def __init__(self, artifact: Artifact):
         manifest, file = artifact.manifest, artifact.file
@@ -104,10 +106,11 @@ class LoggedProgram:
         params: Sequence[Any] = (),
         out: Any = None,
         timeout: float | None = None,
+        *,
         outputs: str | None = None,
     ) -> Any:
         started = time.perf_counter()
-        result = self._program.run(inputs, params, out, timeout, outputs)
+        result = self._program.run(inputs, params, out, timeout, outputs=outputs)
         self._log(started)
         return result
 

@@ -116,7 +116,7 @@ class Model:
             params = self._carried() if self._has_params else ()
         if outputs is None:
             return self._program.run(inputs, params, out, timeout)
-        return self._program.run(inputs, params, out, timeout, outputs)
+        return self._program.run(inputs, params, out, timeout, outputs=outputs)
 
     def submit(
         self,
@@ -162,7 +162,7 @@ class Model:
         if self._has_params and len(arrays) == self._input_count:
             arrays += self._carried()
         if outputs is not None:
-            return self._program.run(arrays, (), out, None, outputs)
+            return self._program.run(arrays, (), out, outputs=outputs)
         if out is None:  # a call without keywords is a third faster
             return self._program(*arrays)
         return self._program(*arrays, out=out)

@@ -1,8 +1,9 @@
 """Matrix products that read their operands where they lie: small ones, and those with few rows.
 
-In: a `Contraction` for which `is_direct` holds (unit columns of B and C), flat memrefs with
-offsets, and the range of C. Out: a call of a shared function with sizes and strides built in.
-`contraction.py` calls `emit_direct` where copying operands into panels would not pay.
+In: a `Contraction` for which `is_direct` holds (unit columns of B and C, or few rows and unit steps
+of k, which dots.py emits), flat memrefs with offsets, and the range of C. Out: a call of a shared
+function with sizes and strides built in. `contraction.py` calls `emit_direct` where copying
+operands into panels would not pay.
 
 C is computed by register tiles of `mr` rows and `nv` vectors, each for `chunk` steps of k at a
 time (direct_tiling.py). An element of C is always the old value, or zero, and then the products in
@@ -15,7 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
-from nova.schedules.direct_tiling import DirectTile, direct_tile
+from nova.schedules.direct_loops import Matrix, rows_in_steps, turns
+from nova.schedules.direct_tiling import DirectTile, DotTile, direct_tile
+from nova.schedules.dots import emit_dots
 from nova.schedules.shared import call_shared
 from nova.schedules.tiling import Contraction
 from nova.schedules.words import BITS, Index, add, index, loop, mul, splat, sub, vector_type
@@ -48,10 +51,14 @@ def emit_direct(
         unknown = iter(rest)
         height = rows if isinstance(rows, int) else next(unknown)
         width = columns if isinstance(columns, int) else next(unknown)
-        _Body(target, spec, (a, a_at), (b, b_at), (c, c_at)).emit(height, width)
+        matrices, tile = ((a, a_at), (b, b_at), (c, c_at)), direct_tile(target, spec)
+        if isinstance(tile, DotTile):
+            emit_dots(target, spec, tile, matrices, (height, width))
+        else:
+            _Body(target, spec, tile, *matrices).emit(height, width)
 
     sizes = [str(n) if isinstance(n, int) else "x" for n in (rows, columns)]
-    strides = (*spec.a_strides, spec.b_strides[0], c_row)
+    strides = (*spec.a_strides, *spec.b_strides, *spec.c_strides)
     words = (spec.acc_type, spec.m, spec.n, spec.k, *sizes, *strides)
     name = "_".join(map(str, ("nova_direct", *words, *(["more"] if spec.accumulate else []))))
     call_shared(name, buffers, [index(n) for n in (*starts, *given)], 2, body)
@@ -63,23 +70,16 @@ def _known(value: ir.Value) -> Index:
     return int(op.attributes["value"].value) if op and op.name == "arith.constant" else value
 
 
-Matrix = tuple[ir.Value, Index]
-"""A buffer, and where in it a matrix begins."""
-
-
 @dataclass(frozen=True)
 class _Body:
     """The body of one function."""
 
     target: Target
     spec: Contraction
+    tile: DirectTile
     a: Matrix
     b: Matrix
     c: Matrix
-
-    @property
-    def tile(self) -> DirectTile:
-        return direct_tile(self.target, self.spec)
 
     @property
     def kind(self) -> ir.VectorType:
@@ -103,7 +103,7 @@ class _Body:
             def some(i: Index, mr: int) -> None:
                 self._tile(i, j, k, (mr, nv), depth, mask, fresh=fresh)
 
-            _rows(rows, tile.mr, some)
+            rows_in_steps(rows, tile.mr, some)
 
         def part(j: Index, nv: int, left: Index) -> None:
             flags = ir.VectorType.get([tile.vl], ir.IntegerType.get_signless(1))
@@ -122,7 +122,7 @@ class _Body:
         tile = self.tile
         if isinstance(columns, int):
             end, left = columns - columns % tile.nr, columns % tile.nr
-            _turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
+            turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
             vectors = -(-left // tile.vl)
             if left and left % tile.vl == 0:
                 whole(end, vectors, None)
@@ -130,8 +130,8 @@ class _Body:
                 part(end, vectors, left)
             return
         end = sub(columns, arith.remui(columns, index(tile.nr)))
-        _turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
-        _turns(end, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
+        turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
+        turns(end, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
 
     def _tile(
         self,
@@ -217,27 +217,3 @@ class _Body:
         if mask is None:
             return vector.load(self.kind, buffer, [index(at)])
         return vector.maskedload(self.kind, buffer, [index(at)], mask, splat(self.kind, 0.0))
-
-
-def _turns(low: Index, high: Index, step: int, body: Callable[[Index], None]) -> None:
-    """A loop; one turn that is known is none."""
-    if isinstance(low, int) and isinstance(high, int) and high - low <= step:
-        if low < high:
-            body(low)
-        return
-    with loop(low, high, step) as at:
-        body(at)
-
-
-def _rows(extent: Index, step: int, body: Callable[[Index, int], None]) -> None:
-    """Rows in steps of `step`; what is left as one step if it is known, else one by one."""
-    if isinstance(extent, int):
-        end: Index = extent - extent % step
-        _turns(0, end, step, lambda i: body(i, step))
-        if extent % step:
-            body(end, extent % step)
-        return
-    end = sub(extent, arith.remui(extent, index(step)))
-    _turns(0, end, step, lambda i: body(i, step))
-    if step > 1:
-        _turns(end, extent, 1, lambda i: body(i, 1))

@@ -3,8 +3,9 @@
 In: a target and a `Contraction` whose C has unit columns. Out: whether it is direct, and its
 `DirectTile`. `contraction.py` asks, and `direct.py` emits by it.
 
-A small product has one chunk of k. One with few rows goes through all columns before the next
-chunk, so that B, which is read once, is read as a few long streams.
+A right operand that lies along k makes dot products. Else a small product has one chunk of k; one
+with few rows goes through all columns before the next chunk, so that B, which is read once, is
+read as a few long streams.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ _STREAMS, _STREAMS_OF_ONE = 8, 4
 _LARGE_RIGHT = 1 << 20
 """Bytes of B from which on a product with few rows is cut in two: memory is slow for one core."""
 
+_MOST_DOT_ROWS = 16
+"""Rows of a product along k up to which its right operand is not transposed."""
+
+_TWO_TASKS = 2_000_000
+"""Multiply-adds that are two tasks."""
+
 _MOST_AHEAD = 16 << 10
 """Bytes of B that may be fetched ahead: they wait in L1, next to a row of C."""
 
@@ -51,22 +58,72 @@ class DirectTile:
         return self.nv * self.vl
 
 
+@dataclass(frozen=True)
+class DotTile:
+    """`mr` rows and `nr` columns of dot products in vectors of `vl` steps of k; columns of a task.
+
+    A turn of the loop over k takes `vectors`, which go to the `parts` sums of an element in turn.
+    """
+
+    mr: int
+    nr: int
+    vl: int
+    parts: int
+    vectors: int
+    columns: int
+    ahead: bool
+    """Whether what the next columns have at the same steps of k is fetched while one is used."""
+
+
 def is_direct(target: Target, spec: Contraction) -> bool:
     """Whether a contraction, whose C has unit columns, is computed without copies of operands."""
     bits = BITS[spec.acc_type]
     if not spec.a_type == spec.b_type == spec.acc_type or spec.packed:
         return False
-    if spec.b_strides[1] != 1 or spec.c_strides[1] != 1 or spec.choices != NO_CHOICES:
+    if spec.choices != NO_CHOICES or spec.n < 4:
         return False
-    if spec.n < 4 or (spec.n % target.lanes(bits) and not has_masks(target, bits)):
+    if _is_along_k(spec):
+        whole = spec.k % target.lanes(bits) == 0 or has_masks(target, bits)
+        least = 16 if spec.m <= _FEW_ROWS else 4 * target.lanes(bits)
+        return whole and spec.m <= _MOST_DOT_ROWS and spec.k >= least
+    if spec.b_strides[1] != 1 or spec.c_strides[1] != 1:
+        return False
+    if spec.n % target.lanes(bits) and not has_masks(target, bits):
         return False
     work = spec.m * spec.n * spec.k
     return work >= _LEAST_WORK and (spec.m <= _FEW_ROWS or work <= _MOST_WORK)
 
 
+def _is_along_k(spec: Contraction) -> bool:
+    """Whether both operands have unit steps of k, and B none of columns."""
+    return spec.a_strides[1] == 1 and spec.b_strides[0] == 1 and spec.b_strides[1] != 1
+
+
 @functools.cache
-def direct_tile(target: Target, spec: Contraction) -> DirectTile:
+def direct_tile(target: Target, spec: Contraction) -> DirectTile | DotTile:
     """The tiles of a product that is direct."""
+    return _dot_tile(target, spec) if _is_along_k(spec) else _column_tile(target, spec)
+
+
+def _dot_tile(target: Target, spec: Contraction) -> DotTile:
+    """A tile whose sums, and what is loaded for them, fit the registers."""
+    bits = BITS[spec.acc_type]
+    vl, mr, nr = target.lanes(bits), min(spec.m, 4), 4
+    if mr * nr + mr + nr > target.vector_registers:
+        mr = 3 if spec.m % 3 == 0 or spec.m > 4 else 2
+    size = spec.k * spec.n * bits // 8
+    columns = spec.n
+    if size >= _LARGE_RIGHT or spec.m * spec.n * spec.k >= _TWO_TASKS:
+        columns = round_up(-(-spec.n // 2), nr)
+    # One row has few sums, and would wait for each: it has two in turn.
+    parts = 2 if spec.m == 1 else 1
+    vectors = max(parts, 512 // bits // vl)
+    ahead = nr * spec.k * bits // 8 <= _MOST_AHEAD
+    return DotTile(mr, nr, vl, parts, vectors, columns, ahead)
+
+
+def _column_tile(target: Target, spec: Contraction) -> DirectTile:
+    """A tile of a product whose B has unit columns."""
     bits = BITS[spec.acc_type]
     vl = target.lanes(bits)
     while vl // 2 >= spec.n:

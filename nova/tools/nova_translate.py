@@ -95,7 +95,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "--cubin",
         action="store_const",
         const=True,
-        help="assemble code for devices with ptxas, beside its PTX (docs/gpu.md)",
+        help="assemble code for devices with ptxas, beside its PTX (docs/devices.md)",
     )
     add("--sign", metavar="KEY", help="sign the file with this private key (docs/deploying.md)")
     add("--dump-stages", metavar="DIR", help="write the text of every stage into this folder")

@@ -275,6 +275,18 @@ def test_small_arrays_are_one_copy(fake: FakeCuda, device: _native.Device) -> No
     assert fake.count("cuStreamSynchronize") == 1
 
 
+def test_pinned_memory_is_not_freed_while_it_is_copied(
+    fake: FakeCuda, device: _native.Device
+) -> None:
+    model = model_of(chain_contents(), device)
+    fake.forget()
+    model(x, outputs="device")
+    assert fake.count("cuEventSynchronize") == 0
+    model(x, outputs="host")  # needs more of it
+    history = fake.history
+    assert history.index("cuEventSynchronize") < history.index("cuMemFreeHost")
+
+
 def test_much_shared_memory_is_asked_for(fake: FakeCuda, device: _native.Device) -> None:
     contents = chain_contents()
     (variant,) = contents.variants

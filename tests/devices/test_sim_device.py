@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -158,6 +159,27 @@ def test_a_program_without_its_gpu(tmp_path: Path) -> None:
     )
 
 
+def test_a_pickled_program() -> None:
+    output, inputs, params = forward()
+    options = {"inputs": inputs, "params": params, "target": "cuda:sm_80"}
+    program = nova.compile(output, **options, run_mode="sim")
+    again = pickle.loads(pickle.dumps(program))
+    assert again.why.endswith("on sim")
+    np.testing.assert_array_equal(again.run([x], [w]), program.run([x], [w]))
+
+
+@without_driver
+def test_a_translation_for_a_gpu() -> None:
+    """It has its file and its signature; what is missing is said by a run."""
+    output, inputs, params = forward()
+    source = nova.compile(output, inputs=inputs, params=params).mlir_source
+    model = nova.translate(source, targets="cuda:sm_80").load()
+    assert model.target == "cuda:sm_80"
+    assert "which is not here" in model.why
+    with pytest.raises(errors.DriverMissingError):
+        model(x, w)
+
+
 def test_results_for_numpy() -> None:
     output, inputs, params = forward()
     program = nova.compile(
@@ -244,3 +266,12 @@ def test_a_wide_grid() -> None:
     tables = replace(variant.tables, kernels=(wide, add))
     with pytest.raises(errors.SimulationError, match="block \\(3, 0, 0\\)"):
         loaded(replace(contents, variants=(replace(variant, tables=tables),)))(np.ones(SIZE, "f4"))
+
+
+def test_arguments_that_are_copied_in_pieces() -> None:
+    """Large ones go through a stream of their own, behind what the run before left there."""
+    big = rng.standard_normal(300_000).astype("f4")
+    a, b = nova.tensor(big, name="a"), nova.tensor(big, name="b")
+    program = nova.compile(a + b, inputs=[a, b], target="cuda:sm_80", run_mode="sim")
+    for factor in (1, 2):
+        np.testing.assert_array_equal(program.run([big, factor * big]), (1 + factor) * big)

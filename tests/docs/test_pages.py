@@ -57,6 +57,18 @@ def test_running_page() -> None:
     assert (done["weights"] > 1).all(), "the updates of the stream"
 
 
+def test_devices_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_python("docs/devices.md")
+    assert (
+        capsys.readouterr().out == f"{done['result']}\n" == "<DeviceArray float32(4, 2) on sim>\n"
+    )
+    assert isinstance(done["on_host"], np.ndarray)
+    assert isinstance(done["on_device"], nova.DeviceArray)
+
+
 def test_tuning_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +80,12 @@ def test_tuning_page(
 
 def test_debugging_page() -> None:
     run_python("docs/debugging.md")
+
+
+def test_simulator_page() -> None:
+    done = run_python("docs/simulator.md")
+    (shown,) = read_blocks("docs/simulator.md", "text")
+    assert str(done["message"]) == shown.text.rstrip()
 
 
 def test_tracing_page(

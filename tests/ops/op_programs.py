@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from op_cases import Built
@@ -13,10 +14,10 @@ from nova.graph.interpret import evaluate
 
 
 def compile_all(
-    inputs: Sequence[Tensor], outputs: Sequence[Tensor], target: str = "cpu"
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], **options: Any
 ) -> nova.Compiled:
-    """One program with all outputs."""
-    return nova.compile(list(outputs), inputs=list(inputs), target=target)
+    """One program with all outputs; `options` are those of `nova.compile`."""
+    return nova.compile(list(outputs), inputs=list(inputs), **options)
 
 
 def run(program: nova.Compiled, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -27,12 +28,12 @@ def run(program: nova.Compiled, arrays: Sequence[np.ndarray]) -> list[np.ndarray
     return list(results) if isinstance(results, tuple) else [results]
 
 
-def run_all(built: Sequence[Built], target: str = "cpu") -> list[list[np.ndarray]]:
+def run_all(built: Sequence[Built], **options: Any) -> list[list[np.ndarray]]:
     """The outputs of every case, compiled together."""
     inputs = [t for b in built for t in b.inputs]
     outputs = [t for b in built for t in b.outputs]
     arrays = [a for b in built for a in b.arrays]
-    results = iter(run(compile_all(inputs, outputs, target), arrays))
+    results = iter(run(compile_all(inputs, outputs, **options), arrays))
     return [[next(results) for _ in b.outputs] for b in built]
 
 

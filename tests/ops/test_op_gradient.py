@@ -7,6 +7,7 @@ central differences of the compiled function along random directions; in f32 wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,14 +60,14 @@ def weighted(name: str, case: Case, type_: DType) -> Weighted | None:
     return Weighted(built, [*built.inputs, *marks], [*built.arrays, *arrays], arrays, loss, grads)
 
 
-def run_weighted(items: list[Weighted]) -> tuple[nova.Compiled, list[np.ndarray]]:
+def run_weighted(items: list[Weighted], **options: Any) -> tuple[nova.Compiled, list[np.ndarray]]:
     inputs = [t for w in items for t in w.inputs]
     outputs = [t for w in items for t in (w.loss, *w.grads)]
-    return compile_all(inputs, outputs), [a for w in items for a in w.arrays]
+    return compile_all(inputs, outputs, **options), [a for w in items for a in w.arrays]
 
 
-def check_torch(name: str, items: list[Weighted]) -> None:
-    program, arrays = run_weighted(items)
+def check_torch(name: str, items: list[Weighted], **options: Any) -> None:
+    program, arrays = run_weighted(items, **options)
     results = iter(run(program, arrays))
     for item in items:
         next(results)

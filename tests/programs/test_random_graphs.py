@@ -15,9 +15,9 @@ _SETTINGS = {
 }
 
 
-def check(leaves, outputs, rtol):
+def check(leaves, outputs, rtol, **options):
     expected = evaluate(outputs)
-    program = nova.compile(outputs, inputs=leaves)
+    program = nova.compile(outputs, inputs=leaves, **options)
     results = program.run([leaf.data for leaf in leaves])
     results = results if isinstance(results, tuple) else (results,)
     for got, want in zip(results, expected, strict=True):
@@ -50,6 +50,22 @@ def test_random_gradients(program):
     leaves, outputs = program
     loss = sum((o.sum() for o in outputs[1:]), outputs[0].sum())
     check(leaves, nova.graph.gradients(loss, leaves), rtol=1e-7)
+
+
+@settings(max_examples=40, **_SETTINGS)
+@given(program=graph_strategies.programs(dtype=np.float32, max_ops=15))
+def test_random_program_on_a_device(on_device, program):
+    check(*program, rtol=2e-3, **on_device)
+
+
+@settings(max_examples=30, **_SETTINGS)
+@given(program=graph_strategies.programs(max_ops=15))
+def test_random_gradients_on_a_device(on_device, program):
+    """In kernels of one op each, as far as they can be told apart."""
+    leaves, outputs = program
+    loss = sum((o.sum() for o in outputs[1:]), outputs[0].sum())
+    with nova.knobs.override(serial_work=0):
+        check(leaves, nova.graph.gradients(loss, leaves), rtol=1e-7, **on_device)
 
 
 @pytest.mark.slow

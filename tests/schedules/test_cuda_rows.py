@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from device_runs import DeviceProgram, check
+from device_runs import DeviceProgram, check, compile_function
 
 import nova
 
@@ -41,7 +41,7 @@ def test_softmax_is_one_launch_that_reads_and_writes_once(shape, launch):
     program = check(nova.softmax, _array(*shape))
     assert _launches(program) == [launch]
     vectors = -(-shape[-1] // (launch[1] if shape[-1] % 4 else 4 * launch[1]))
-    loads = "ld.global.b32" if shape[-1] % 4 else "ld.global.v4.b32"
+    loads = "ld.global.nc.b32" if shape[-1] % 4 else "ld.global.nc.v4.b32"
     assert _count(program, loads) == max(1, vectors) and "st.local" not in program.ptx
 
 
@@ -100,3 +100,25 @@ def test_what_follows_a_column():
         return [p - 0.1 * nova.max(x, axis=(0, 1)), nova.mean(x, axis=(0, 1))]
 
     check(update, _array(16, 100, 33), _array(33))
+
+
+def test_quotients_with_one_divisor_are_off_by_one_place_at_most():
+    """A thread divides its elements of a row by one number with a single division."""
+    x = (_array(64, 256) * 10.0 ** _RANDOM.integers(-18, 18, (64, 256))).astype("f4")
+    divisors = (_array(64, 1) * 10.0 ** _RANDOM.integers(-12, 12, (64, 1))).astype("f4")
+    divisors[:6, 0] = (np.inf, -np.inf, 0.0, -0.0, np.nan, 1e38)
+    x[:, :6] = (np.inf, -np.inf, 0.0, -0.0, np.nan, 1e-38)
+
+    def divide(x, d):
+        return [x / d, nova.sum(x / d, axis=-1)]
+
+    program, _ = compile_function(divide, [x, divisors])
+    given, _ = program.run([x.copy(), divisors.copy()])
+    with np.errstate(all="ignore"):
+        right = x / divisors
+    normal = np.isnan(right) | (np.abs(right) >= 2.0**-125) | (right == 0)
+    np.testing.assert_allclose(given[normal], right[normal], rtol=2.0**-23, atol=0)
+    same = (given == right) | np.isnan(right)
+    assert same[normal].mean() > 0.999
+    np.testing.assert_array_equal(np.signbit(given[right == 0]), np.signbit(right[right == 0]))
+    assert _count(program, "div.rn.f32") == 0 and _count(program, "rcp.rn.f32") == 1

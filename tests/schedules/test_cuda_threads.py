@@ -82,9 +82,8 @@ BARRIERS = [
     (("t=a", "y=t"), [1]),  # reads what was written
     (("t=a", "t=b"), [1]),  # writes what was written
     (("u=t", "t=a"), [1]),  # writes what was read
-    (("t=a", "u=t", "y=t"), [1]),  # a was read before the barrier
-    (("y=a", "t=b"), [1]),  # b may be y in memory
-    (("t=a", "y=u"), [1]),  # y may be a in memory
+    (("t=a", "u=t", "y=t"), [1]),
+    (("y=a", "t=b"), []),
     (("t=u", "y=u"), []),
     (("t+=a", "u=b", "y+=t"), [2]),
     (("t=a", "u=t", "t=u"), [1, 2]),
@@ -93,9 +92,9 @@ BARRIERS = [
 
 @pytest.mark.parametrize(("ops", "expected"), BARRIERS, ids=str)
 def test_barriers(ops: tuple[str, ...], expected: list[int]) -> None:
-    module, kernel, found = kernel_of(*ops)
+    module, _, found = kernel_of(*ops)
     with module.context:
-        hazards = Hazards(kernel)
+        hazards = Hazards()
         stands = []
         for number, op in enumerate(found):
             if hazards.conflicts(op):

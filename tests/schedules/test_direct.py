@@ -105,7 +105,7 @@ def test_what_is_direct():
         assert is_direct(target, spec) and is_worth_packing(target, spec)
         assert panels_of(target, spec) is None
         assert not is_direct(target, replace(spec, choices=Choices(mr=4)))
-        assert not is_direct(target, dense(m, n, k, tb=True))
+        assert is_direct(target, dense(m, n, k, tb=True)) == (m == 1)
     for spec in (dense(1, 2, 3), dense(128, 128, 128), dense(8, 8, 8, types=("f16", "f32", "f32"))):
         assert not is_direct(target, spec)
     assert not is_direct(parse_target("x86_64"), dense(8, 10, 16))

@@ -26,11 +26,19 @@ MODES = ("rn", "rz", "rm", "rp")
 INTEGRAL = tuple(f"{m}i" for m in MODES)
 
 
+def has_all(to: str, source: str) -> bool:
+    (low, high), (least, most) = exact.integer_bounds(to), exact.integer_bounds(source)
+    return low <= least and most <= high
+
+
 def conversions() -> list[tuple[str, str, str, str]]:
     """(modes, to, source, extra) of everything that PTX has among these types."""
-    rows = [("", to, source, sat) for to in INTEGERS for source in INTEGERS for sat in ("", "sat")]
-    rows += [(m, to, source, "") for m in INTEGRAL for to in INTEGERS for source in FLOATS]
-    rows += [(m, to, source, "") for m in MODES for to in FLOATS for source in INTEGERS]
+    pairs = list(itertools.product(INTEGERS, repeat=2))
+    rows = [("", to, source, "") for to, source in pairs]
+    rows += [("", to, source, "sat") for to, source in pairs if not has_all(to, source)]
+    mixed = [(i, f) for i in INTEGERS for f in FLOATS if not (f == "bf16" and i in ("u8", "s8"))]
+    rows += [(m, i, f, "") for m in INTEGRAL for i, f in mixed]
+    rows += [(m, f, i, "") for m in MODES for i, f in mixed]
     rows += [(m, t, t, sat) for m in ("", *INTEGRAL) for t in FLOATS for sat in ("", "sat")]
     rows += [(m, "tf32", "f32", "") for m in ("rna", "rn", "rz")]
     for to, source in itertools.permutations(FLOATS, 2):
@@ -38,7 +46,7 @@ def conversions() -> list[tuple[str, str, str, str]]:
             rows += [(m, to, source, sat) for m in MODES for sat in ("", "sat")]
         elif BITS[to] > BITS[source]:
             rows += [("", to, source, sat) for sat in ("", "sat")]
-    return rows
+    return [row for row in rows if not (row[3] and "bf16" in row[1:3])]
 
 
 def values_of(type_: str, seed: str) -> list[int]:

@@ -206,6 +206,16 @@ def test_atomics_do_not_race_with_each_other_but_with_the_rest():
     assert fault_of(f"{body}\nld.shared.u32 %r6, [tile]; // here", block=(64,)).kind == "race"
 
 
+def test_the_first_guess_of_a_swap_is_no_race():
+    body = """
+    ld.global.u32 %r3, [%d0];
+    LOOP: add.s32 %r4, %r3, 1; mov.u32 %r5, %r3; atom.global.cas.b32 %r3, [%d0], %r5, %r4;
+    setp.ne.u32 %p1, %r3, %r5; @%p1 bra LOOP;"""
+    assert launch(make_kernel(body), [np.zeros(1, "u4")], grid=(3,))[0] == 96
+    other = body.replace("[%d0];", "[%d1];", 1)
+    assert fault_of(f"mov.u64 %d1, %d0; {other}".replace("%r4;", "%r4; // here")).kind == "race"
+
+
 def test_blocks_that_write_the_same_place():
     fault = fault_of(
         "mov.u32 %r3, %ctaid.x;\nst.global.u32 [%d0], %r3; // here", grid=(3,), block=(1,)
@@ -264,11 +274,23 @@ def test_races_can_be_left_out():
 def test_shared_memory_begins_without_values():
     fault = fault_of(f"{SHARED}\nld.shared.u32 %r5, [%r4]; // here")
     assert (fault.kind, fault.space, fault.thread) == ("uninitialized", "shared", (0, 0, 0))
-    half = f"{SHARED}\nst.shared.u16 [%r4], 1;\nld.shared.u32 %r5, [%r4]; // here"
-    assert fault_of(half).kind == "uninitialized"
+    other = f"""{SHARED}
+    st.shared.u32 [%r4], 1;
+    ld.shared.v2.u32 {{%r5, %r6}}, [%r4]; // here
+    add.u32 %r7, %r5, %r6;"""
+    assert fault_of(other, block=(1,)).kind == "uninitialized"
     assert (
         fault_of(f"{SHARED}\natom.shared.add.u32 %r5, [tile], 1; // here").kind == "uninitialized"
     )
+
+
+def test_loads_may_be_wider_than_what_is_looked_at():
+    """LLVM joins loads, and reads bytes beside those that the program asked for."""
+    bytes_of_a_word = f"{SHARED}\nst.shared.u16 [%r4], 1;\nld.shared.u32 %r5, [%r4];"
+    part_of_a_vector = f"{SHARED}\nst.shared.u32 [%r4], 1;\nld.shared.v2.u32 {{%r5, %r6}}, [%r4];"
+    part_of_a_vector += " add.u32 %r7, %r5, 1;"
+    for body in (bytes_of_a_word, part_of_a_vector):
+        launch(make_kernel(body), [np.zeros(64, "u4")], block=(1,))
 
 
 def test_every_block_begins_anew():

@@ -56,6 +56,19 @@ PyObject *make_device_array(DeviceObject *device, const Spec *spec, void *stream
     return (PyObject *)self;
 }
 
+PyObject *view_device_array(DeviceObject *device, const Spec *spec, uint64_t address, void *stream,
+                            PyObject *owner)
+{
+    DeviceArrayObject *self = allocate(device, spec->descr, spec->rank, spec->dims);
+    if (self == NULL)
+        return NULL;
+    self->address = address;
+    self->stream = stream;
+    Py_INCREF(owner);
+    self->owner = owner;
+    return (PyObject *)self;
+}
+
 /* DeviceArray.of(device, array): a copy of a numpy array that is dense. */
 static PyObject *array_of(PyObject *type, PyObject *args)
 {

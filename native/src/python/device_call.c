@@ -99,6 +99,11 @@ void *device_data(PyObject *object)
     return (void *)(uintptr_t)((const DeviceArrayObject *)object)->address;
 }
 
+PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject *object)
+{
+    return exchange_device_array((DeviceObject *)self->device, spec, object);
+}
+
 bool read_place(PyObject *object, Place *place)
 {
     if (object == Py_None)

@@ -1,49 +1,19 @@
-/* DeviceArray for other libraries: DLPack and __cuda_array_interface__, both without a copy.
- *
- * The structs are those of DLPack's specification, declared here as Nova depends on no header of it. */
+/* DeviceArray for other libraries: DLPack and __cuda_array_interface__, both without a copy. */
 #include "devices.h"
 
 #include <stdlib.h>
 
-enum { DL_CPU = 1, DL_CUDA = 2 };
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
-enum { MAJOR = 1, MINOR = 0 };
-
-typedef struct {
-    void *data;
-    int32_t device_type, device_id;
-    int32_t rank;
-    uint8_t code, bits;
-    uint16_t lanes;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-} dl_tensor;
-
-/* What a capsule "dltensor" holds. */
-typedef struct dl_managed {
-    dl_tensor tensor;
-    void *context;
-    void (*deleter)(struct dl_managed *self);
-} dl_managed;
-
-/* What a capsule "dltensor_versioned" holds. */
-typedef struct dl_versioned {
-    uint32_t major, minor;
-    void *context;
-    void (*deleter)(struct dl_versioned *self);
-    uint64_t flags;
-    dl_tensor tensor;
-} dl_versioned;
+#include "dlpack.h"
 
 static bool is_simulated(const DeviceArrayObject *self)
 {
     return strcmp(self->device->driver->driver->name, "sim") == 0;
 }
 
-static bool read_type(const DeviceArrayObject *self, dl_tensor *tensor)
+bool read_dl_type(PyArray_Descr *descr, dl_tensor *tensor)
 {
-    char kind = self->descr->kind;
-    tensor->bits = (uint8_t)(8 * PyDataType_ELSIZE(self->descr));
+    char kind = descr->kind;
+    tensor->bits = (uint8_t)(8 * PyDataType_ELSIZE(descr));
     tensor->lanes = 1;
     switch (kind) {
     case 'f':
@@ -84,7 +54,7 @@ static bool fill(DeviceArrayObject *self, dl_tensor *tensor)
 {
     int rank = (int)Py_SIZE((PyObject *)self);
     int64_t *extents = copy_shape(self, rank);
-    if (extents == NULL || !read_type(self, tensor)) {
+    if (extents == NULL || !read_dl_type(self->descr, tensor)) {
         free(extents);
         PyErr_SetString(PyExc_BufferError, "DLPack has no such array");
         return false;
@@ -160,7 +130,7 @@ static PyObject *export_versioned(DeviceArrayObject *self)
         free(made);
         return NULL;
     }
-    made->major = MAJOR, made->minor = MINOR;
+    made->major = DL_MAJOR, made->minor = DL_MINOR;
     made->context = self;
     made->deleter = delete_versioned;
     PyObject *capsule = PyCapsule_New(made, "dltensor_versioned", drop_versioned);
@@ -225,7 +195,7 @@ PyObject *device_array_dlpack(PyObject *object, PyObject *args, PyObject *kwargs
     }
     if (!hand_over(self, stream))
         return NULL;
-    return major >= MAJOR ? export_versioned(self) : export_managed(self);
+    return major >= DL_MAJOR ? export_versioned(self) : export_managed(self);
 }
 
 PyObject *device_array_dlpack_device(PyObject *object, PyObject *unused)
@@ -257,44 +227,4 @@ PyObject *device_array_interface(PyObject *object, void *closure)
     Py_XDECREF(shape);
     Py_XDECREF(type);
     return made;
-}
-
-/* --- arrays of others --------------------------------------------------------------------------- */
-
-static bool is_dense(const dl_tensor *tensor)
-{
-    int64_t stride = 1;
-    for (int32_t i = tensor->rank - 1; tensor->strides != NULL && i >= 0; i--) {
-        if (tensor->shape[i] != 1 && tensor->strides[i] != stride)
-            return false;
-        stride *= tensor->shape[i];
-    }
-    return true;
-}
-
-/* read_dlpack(capsule): (address, device number, shape, code, bits, is dense) of an array on a GPU; the
- * capsule keeps the array. */
-PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
-{
-    (void)module;
-    const dl_tensor *tensor = NULL;
-    if (PyCapsule_IsValid(capsule, "dltensor"))
-        tensor = &((dl_managed *)PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
-    else if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
-        tensor = &((dl_versioned *)PyCapsule_GetPointer(capsule, "dltensor_versioned"))->tensor;
-    if (tensor == NULL || tensor->lanes != 1 || tensor->rank < 0 || tensor->rank > NPY_MAXDIMS) {
-        PyErr_SetString(PyExc_ValueError, "this is no capsule of DLPack");
-        return NULL;
-    }
-    PyObject *shape = PyTuple_New(tensor->rank);
-    for (int32_t i = 0; shape != NULL && i < tensor->rank; i++) {
-        PyObject *extent = PyLong_FromLongLong(tensor->shape[i]);
-        if (extent == NULL || PyTuple_SetItem(shape, i, extent) < 0)
-            Py_CLEAR(shape);
-    }
-    if (shape == NULL)
-        return NULL;
-    unsigned long long address = (uintptr_t)tensor->data + tensor->byte_offset;
-    return Py_BuildValue("(KiNiiO)", address, (int)tensor->device_id, shape, (int)tensor->code,
-                         (int)tensor->bits, is_dense(tensor) ? Py_True : Py_False);
 }

@@ -4,6 +4,7 @@
 
 #include "native.h"
 
+#include "dlpack.h"
 #include "sim/sim.h"
 
 typedef struct {
@@ -55,7 +56,19 @@ bool is_device_array(const DeviceObject *device, const Spec *spec, PyObject *obj
 /* Has `stream` wait for an array, which belongs to that stream from then on; false with an exception. */
 bool order_device_array(DeviceArrayObject *array, void *stream);
 
-/* Attributes of the type, and read_dlpack() of the module; device_dlpack.c */
+/* Memory of `owner` on the device, which is used on its library's stream. A new reference. */
+PyObject *view_device_array(DeviceObject *device, const Spec *spec, uint64_t address, void *stream,
+                            PyObject *owner);
+
+/* The same for an array of a library that gives its arrays to C, such as torch: NULL without an exception
+ * when it is none, or not of this type and shape on this device. device_import.c */
+PyObject *exchange_device_array(DeviceObject *device, const Spec *spec, PyObject *object);
+
+/* DLPack's name of a type; false when it has none. */
+bool read_dl_type(PyArray_Descr *descr, dl_tensor *tensor);
+
+/* Attributes of the type, and read_dlpack() of the module; device_dlpack.c,
+ * device_import.c */
 PyObject *device_array_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *device_array_dlpack_device(PyObject *self, PyObject *unused);
 PyObject *device_array_interface(PyObject *self, void *closure);

@@ -159,10 +159,13 @@ bool hold_tables(ProgramObject *self, PyObject *object);
 ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject *report);
 
 /* The parts of a call that differ for a device; device_call.c. `device_conforms` says whether the program
- * takes an object that is no numpy array as it is, and `device_data` where that is. `device_place`, once
+ * takes an object that is no numpy array as it is, and `device_data` where that is. `device_exchange` gives
+ * an array of another library in a form that it takes, or NULL, with an exception only when memory is
+ * missing. `device_place`, once
  * all arguments are there, fixes stream and place; `device_execute` runs. */
 bool device_conforms(const ProgramObject *self, const Spec *spec, PyObject *object);
 void *device_data(PyObject *object);
+PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject *object);
 bool device_place(ProgramObject *self, Call *call);
 PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec);
 bool device_execute(ProgramObject *self, Call *call);

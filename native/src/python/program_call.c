@@ -94,7 +94,11 @@ static void ask_to_raise(ProgramObject *self, Py_ssize_t index, Py_ssize_t value
 
 static bool convert_argument(ProgramObject *self, Call *call, Py_ssize_t index)
 {
-    PyObject *array = ask(self, index, call->given[index], false);
+    PyObject *array = NULL;
+    if (self->device != NULL)
+        array = device_exchange(self, &self->args[index], call->given[index]);
+    if (array == NULL && !PyErr_Occurred())
+        array = ask(self, index, call->given[index], false);
     if (array == NULL)
         return false;
     call->arrays[index] = array;
@@ -554,11 +558,12 @@ static Py_ssize_t count_items(ProgramObject *self, PyObject *items, const char *
 PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"inputs", "params", "out", "timeout", "outputs"};
-    enum { MOST = sizeof names / sizeof *names };
+    enum { MOST = sizeof names / sizeof *names, MOST_POSITIONAL = 4 };
     ProgramObject *self = (ProgramObject *)object;
     PyObject *values[MOST] = {NULL};
-    if (nargs > MOST) {
-        PyErr_Format(PyExc_TypeError, "run() takes at most %d arguments (%zd given)", MOST, nargs);
+    if (nargs > MOST_POSITIONAL) {
+        PyErr_Format(PyExc_TypeError, "run() takes at most %d arguments (%zd given)",
+                     MOST_POSITIONAL, nargs);
         return NULL;
     }
     for (Py_ssize_t i = 0; i < nargs; i++)

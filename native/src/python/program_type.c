@@ -215,7 +215,8 @@ static PyGetSetDef program_attributes[] = {
 
 static PyMethodDef program_methods[] = {
     {"run", (PyCFunction)(void (*)(void))program_run, METH_FASTCALL | METH_KEYWORDS,
-     "run(inputs, params=(), out=None, timeout=None)\n--\n\nCalls with the arrays of two lists."},
+     "run(inputs, params=(), out=None, timeout=None, *, outputs=None)\n--\n\nCalls with the arrays of "
+     "two lists."},
     {"on_device", (PyCFunction)(void (*)(void))program_on_device,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      "on_device(device, tables, kind, arch, code, constants, args, outputs, convert, input_count)\n"

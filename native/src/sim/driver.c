@@ -53,6 +53,7 @@ typedef struct work {
     uint64_t to, from, size, ticket;
     void *host;
     event *event;
+    stream *recorded; /* of a wait: where its event was recorded when it was asked for */
     const function *function;
     nova_device_launch shape;
     uint32_t argument_count, range_count;
@@ -64,9 +65,9 @@ struct stream {
     stream *next;
 };
 
-/* `ticket` counts how often it was recorded; `done` how far that has come. */
+/* `ticket` counts how often it was recorded, the last time in the stream `in`. */
 struct event {
-    uint64_t ticket, done;
+    uint64_t ticket;
     stream *in;
 };
 
@@ -314,6 +315,7 @@ static block *find_block(const simulator *s, uint64_t address, uint64_t size)
 }
 
 static int drain(simulator *s, stream *in, const event *until, uint64_t ticket);
+static bool is_recorded(const stream *in, const event *of, uint64_t ticket);
 
 static int drain_all(simulator *s)
 {
@@ -452,10 +454,10 @@ static int do_work(simulator *s, const work *w)
     case LAUNCH:
         return launch_now(s, w);
     case WAIT:
-        return w->event->done < w->ticket ? drain(s, w->event->in, w->event, w->ticket) : SIM_OK;
+        return is_recorded(w->recorded, w->event, w->ticket) ? SIM_OK
+                                                             : drain(s, w->recorded, w->event, w->ticket);
     case RECORD:
-        w->event->done = w->ticket > w->event->done ? w->ticket : w->event->done;
-        return SIM_OK;
+        return SIM_OK; /* it is no more in its stream */
     case FORGET:
         in = find_block(s, w->to, w->size);
         if (in != NULL)
@@ -466,12 +468,22 @@ static int do_work(simulator *s, const work *w)
     }
 }
 
+/* Whether a stream has come to where `of` was recorded with `ticket`. An event may be recorded anew, also in another
+ * stream, before that. */
+static bool is_recorded(const stream *in, const event *of, uint64_t ticket)
+{
+    for (const work *w = in != NULL ? in->first : NULL; w != NULL; w = w->next)
+        if (w->what == RECORD && w->event == of && w->ticket == ticket)
+            return false;
+    return true;
+}
+
 /* Runs a stream, up to where `until` was recorded with `ticket` (NULL: to its end). After a failure the rest is
  * dropped; what was recorded in it counts as done, so that others do not wait for ever. */
 static int drain(simulator *s, stream *in, const event *until, uint64_t ticket)
 {
     int result = SIM_OK;
-    while (in->first != NULL && (result != SIM_OK || until == NULL || until->done < ticket)) {
+    while (in->first != NULL && (result != SIM_OK || until == NULL || !is_recorded(in, until, ticket))) {
         work *w = in->first;
         in->first = w->next;
         if (in->first == NULL)
@@ -503,6 +515,7 @@ static int push(simulator *s, void *handle, work *w)
         w->event->in = in;
     } else if (w->what == WAIT) {
         w->ticket = w->event->ticket;
+        w->recorded = w->event->in;
     }
     w->next = NULL;
     if (in->last != NULL)
@@ -709,7 +722,7 @@ static int event_synchronize(nova_driver *driver, void *given)
     simulator *s = of(driver);
     event *e = given;
     pthread_mutex_lock(&s->mutex);
-    int result = e->done < e->ticket ? drain(s, e->in, e, e->ticket) : SIM_OK;
+    int result = is_recorded(e->in, e, e->ticket) ? SIM_OK : drain(s, e->in, e, e->ticket);
     pthread_mutex_unlock(&s->mutex);
     return result;
 }

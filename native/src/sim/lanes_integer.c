@@ -93,13 +93,11 @@ LANE1(clz_64, u32, u64, a ? __builtin_clzll(a) : 64)
 /* Two numbers of 16 bits in a word. */
 #define BOTH(f) (LOW(f(LOW(a), LOW(b))) | LOW(f(a >> 16, b >> 16)) << 16)
 #define SUM(x, y) ((x) + (y))
-#define DIFFERENCE(x, y) ((x) - (y))
 #define LEAST_U(x, y) ((x) < (y) ? (x) : (y))
 #define MOST_U(x, y) ((x) > (y) ? (x) : (y))
 #define LEAST_S(x, y) (S16(x) < S16(y) ? (x) : (y))
 #define MOST_S(x, y) (S16(x) > S16(y) ? (x) : (y))
 LANE2(add_16x2, u32, u32, u32, BOTH(SUM))
-LANE2(sub_16x2, u32, u32, u32, BOTH(DIFFERENCE))
 LANE2(min_u16x2, u32, u32, u32, BOTH(LEAST_U))
 LANE2(max_u16x2, u32, u32, u32, BOTH(MOST_U))
 LANE2(min_s16x2, u32, u32, u32, BOTH(LEAST_S))
@@ -208,7 +206,6 @@ const lane_row NOVA_SIM_INTEGERS[] = {
     ROW("max.u16", max_u32, 16, 16, 16), ROW("min.s16", min_s16, 16, 16, 16), ROW("max.s16", max_s16, 16, 16, 16),
     SIGNS("min", min, 32), SIGNS("max", max, 32), SIGNS("min", min, 64), SIGNS("max", max, 64),
     ROW("add.s16x2", add_16x2, 32, 32, 32), ROW("add.u16x2", add_16x2, 32, 32, 32),
-    ROW("sub.s16x2", sub_16x2, 32, 32, 32), ROW("sub.u16x2", sub_16x2, 32, 32, 32),
     ROW("min.s16x2", min_s16x2, 32, 32, 32), ROW("min.u16x2", min_u16x2, 32, 32, 32),
     ROW("max.s16x2", max_s16x2, 32, 32, 32), ROW("max.u16x2", max_u16x2, 32, 32, 32),
     ROW("neg.s16", neg_16, 16, 16), ROW("neg.s32", neg_32, 32, 32), ROW("neg.s64", neg_64, 64, 64),

@@ -64,9 +64,20 @@ static inline sim_fault_kind check_state(uint8_t *state, uint32_t bytes, sim_acc
     for (uint32_t i = 0; i < bytes; i++)
         if (state[i] & STATE_PENDING)
             return FAULT_PENDING_COPY;
-    if (access != ACCESS_WRITE)
-        return FAULT_UNINITIALIZED;
-    memset(state, STATE_WRITTEN, bytes);
+    if (access == ACCESS_WRITE) {
+        memset(state, STATE_WRITTEN, bytes);
+        return FAULT_NONE;
+    }
+    /* LLVM joins loads of bytes to those of words, with bytes beside that nobody looks at: a word with some that were
+     * written is no mistake. */
+    uint32_t part = bytes < 4 ? bytes : 4;
+    for (uint32_t first = 0; first < bytes; first += part) {
+        int written = 0;
+        for (uint32_t i = first; i < first + part; i++)
+            written |= state[i] == STATE_WRITTEN;
+        if (!written)
+            return FAULT_UNINITIALIZED;
+    }
     return FAULT_NONE;
 }
 
@@ -226,6 +237,27 @@ static void find_addresses(const sim_block *block, const sim_warp *warp, const s
     }
 }
 
+/* A vector of which some elements are ignored: those need not be there. */
+static const uint8_t *reach_some(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, uint64_t address)
+{
+    uint32_t size = bytes_of(at->type);
+    if ((address & (size * at->count - 1)) != 0) {
+        sim_bad_access(block, FAULT_ALIGNMENT, at, thread_of(warp, lane), at->space, address, size * at->count,
+                       ACCESS_READ);
+        return NULL;
+    }
+    const uint8_t *start = NULL;
+    for (uint32_t i = 0; i < at->count; i++) {
+        if (at->ignored >> i & 1)
+            continue;
+        const uint8_t *place = reach(block, warp, at, lane, at->space, address + i * size, size, ACCESS_READ, NULL);
+        if (place == NULL)
+            return NULL;
+        start = place - i * size;
+    }
+    return start;
+}
+
 int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
     uint32_t size = bytes_of(at->type) * at->count;
@@ -241,6 +273,8 @@ int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32
         repeats = last >= 0 && addresses[lane] == addresses[last] && !is_local ? repeats + 1 : 0;
         if (repeats > 1)
             from[lane] = from[last];
+        else if (at->ignored != 0 && at->ignored != (1u << at->count) - 1)
+            from[lane] = reach_some(block, warp, at, lane, addresses[lane]);
         else
             from[lane] = reach(block, warp, at, lane, at->space, addresses[lane], size, ACCESS_READ, NULL);
         if (from[lane] == NULL)
@@ -248,7 +282,8 @@ int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32
         last = lane;
     }
     for (uint32_t i = 0; i < at->count; i++)
-        take_element(block, warp, at, mask, i, from);
+        if (!(at->ignored >> i & 1))
+            take_element(block, warp, at, mask, i, from);
     sim_fence(block, at->flags & ACCESS_ACQUIRE);
     return 0;
 }

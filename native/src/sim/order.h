@@ -47,8 +47,35 @@ static inline int conflicts(const sim_block *block, const sim_warp *warp, uint32
            !is_ordered(block, warp, thread, space, stamp);
 }
 
+static inline void note_lanes(sim_shadow *word, sim_stamp mine)
+{
+    sim_stamp before = word->read >> WARP_AT == mine >> WARP_AT ? word->read & STAMP_BYTES : 0;
+    uint8_t lane = (uint8_t)(thread_in(mine) % LANES);
+    for (int byte = 0; byte < 4; byte++)
+        if (mine >> byte & 1)
+            word->lanes[byte] = before >> byte & 1 && word->lanes[byte] != lane ? SEVERAL_LANES : lane;
+}
+
+/* Whether the reads that `read` stands for, of one warp at one moment, were of no other thread where `mine` writes:
+ * threads may share a word without sharing a byte. */
+static inline int read_alone(const sim_shadow *word, sim_stamp mine)
+{
+    if (word->read >> WARP_AT != mine >> WARP_AT)
+        return 0;
+    for (int byte = 0; byte < 4; byte++)
+        if ((word->read & mine) >> byte & 1 && word->lanes[byte] != thread_in(mine) % LANES)
+            return 0;
+    return 1;
+}
+
 static inline void note_read(sim_shadow *word, sim_stamp mine)
 {
+    if ((mine & STAMP_BYTES) != STAMP_BYTES)
+        note_lanes(word, mine);
+    else if (word->read >> WARP_AT == mine >> WARP_AT && thread_in(word->read) != thread_in(mine))
+        memset(word->lanes, SEVERAL_LANES, sizeof word->lanes);
+    else
+        memset(word->lanes, (int)(thread_in(mine) % LANES), sizeof word->lanes);
     if (word->read >> WARP_AT != mine >> WARP_AT) { /* of another warp, or of another moment */
         word->other = word->read;
         word->read = mine;
@@ -89,7 +116,8 @@ static inline sim_shadow *find_race(const sim_block *block, const sim_warp *warp
             note_read(word, mine);
             continue;
         }
-        if (word->read != 0 && (conflicts(block, warp, thread, space, *with = word->read, mine) ||
+        if (word->read != 0 && ((conflicts(block, warp, thread, space, *with = word->read, mine) &&
+                                 !read_alone(word, mine)) ||
                                 conflicts(block, warp, thread, space, *with = word->other, mine)))
             return word;
         note_write(word, mine);

@@ -69,7 +69,8 @@ typedef struct {
     uint8_t type, from, space, count; /* count: elements of a vector access */
     uint32_t flags;                   /* by op */
     int32_t guard;                    /* word of a predicate; -1: always */
-    uint8_t unless, results, unused[2];
+    uint8_t unless, results;
+    uint16_t ignored; /* elements of a vector load, a bit each, that nobody reads */
     uint32_t first, operands; /* operands[first .. first + operands): results first */
     uint32_t target;          /* of a branch */
     uint32_t line;            /* of the PTX, from 1 */

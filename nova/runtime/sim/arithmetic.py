@@ -179,7 +179,7 @@ def decode_cvt(s: Statement, words: list[str], operands: Operands) -> Parts:
     flags = CONVERT_FLUSH * ("ftz" in modes) | CONVERT_RELU * ("relu" in modes)
     flags |= CONVERT_SATURATE * ("sat" in modes) | CONVERT_FINITE * ("satfinite" in modes)
     rounding = [m for m in modes if m not in ("ftz", "relu", "sat", "satfinite")]
-    if rounding not in _roundings(to, source):
+    if rounding not in _roundings(to, source) or not _has_modes(to, source, modes):
         raise operands.unknown()
     for mode in rounding:
         integral = mode.endswith("i")
@@ -203,6 +203,26 @@ def _widths(type_: str) -> list[int]:
     return [width for width in (16, 32, 64) if width >= bits]
 
 
+def _has_modes(to: str, source: str, modes: list[str]) -> bool:
+    """Whether a conversion can have these modes, beside its rounding."""
+    narrow = to in ("f16", "bf16", "f16x2", "bf16x2", "tf32") and source == "f32"
+    if "sat" in modes and (_holds_all(to, source) or "bf16" in to or "bf16" in source):
+        return False
+    if "ftz" in modes and ("f32" not in (to, source) or "bf16" in to or to == "tf32"):
+        return False
+    return narrow or not {"relu", "satfinite"} & set(modes)
+
+
+def _holds_all(to: str, source: str) -> bool:
+    """Whether an integer type has all values of another: then there is nothing to clamp."""
+    if "f" in to or "f" in source:
+        return False
+    bits, more = bits_of(to), bits_of(source)
+    if to[0] == source[0]:
+        return bits >= more
+    return to[0] == "s" and bits > more
+
+
 def _roundings(to: str, source: str) -> list[list[str]]:
     """How a conversion may be rounded; none: there is no such conversion."""
     floats, integral = ("f16", "bf16", "f32", "f64"), [["rni"], ["rzi"], ["rmi"], ["rpi"]]
@@ -214,6 +234,8 @@ def _roundings(to: str, source: str) -> list[list[str]]:
         return [["rna"], *modes[:2]]
     if to in integers and source in integers:
         return [[]]
+    if {to, source} & {"u8", "s8"} and "bf16" in (to, source):
+        return []
     if to in integers and source in floats:
         return integral
     if to in floats and source in integers:

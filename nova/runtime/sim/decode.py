@@ -7,6 +7,8 @@ driver that runs embedded PTX.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +18,16 @@ import numpy as np
 from nova.runtime.sim import arithmetic, cooperation, transfers
 from nova.runtime.sim.operands import Operands
 from nova.runtime.sim.ptx import PtxKernel, Statement
-from nova.runtime.sim.records import INSTRUCTION, LOGIC, OP, OPERAND, SPACE, TYPE, Parts
+from nova.runtime.sim.records import (
+    INSTRUCTION,
+    LOGIC,
+    OP,
+    OPERAND,
+    SPACE,
+    STRONG,
+    TYPE,
+    Parts,
+)
 
 Form = Callable[[Statement, list[str], Operands], Parts]
 
@@ -55,6 +66,9 @@ _FORMS: dict[str, Form] = {
 }
 
 
+_NAME = re.compile(r"%[\w$]+")
+
+
 @dataclass(frozen=True)
 class Decoded:
     """A kernel for the simulator: arrays of records, and what a block needs."""
@@ -77,9 +91,15 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
     operands = Operands(kernel, addresses)
     code = np.zeros(len(kernel.statements) + 1, INSTRUCTION)
     rows: list[tuple[int, ...]] = []
+    swapped = {s.operands[1] for s in kernel.statements if re.match(r"atom\..*cas", s.opcode)}
+    named = Counter(
+        n for s in kernel.statements for text in s.operands for n in _NAME.findall(text)
+    )
     for number, statement in enumerate(kernel.statements):
         operands.statement = statement
         parts = _decode(statement, operands)
+        if parts.op == "load" and statement.operands[1] in swapped:
+            parts.flags |= STRONG  # the first guess of a loop that compares and swaps: no race
         guard = -1 if statement.guard is None else operands.predicate(statement.guard)[3]
         code[number] = (
             OP[parts.op],
@@ -92,7 +112,7 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
             guard,
             statement.unless,
             parts.results,
-            0,
+            _ignored(statement, named) if parts.op == "load" and parts.count > 1 else 0,
             len(rows),
             len(parts.operands),
             parts.target,
@@ -113,6 +133,16 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
         kernel.required,
         frozenset(statement.opcode for statement in kernel.statements),
     )
+
+
+def _ignored(statement: Statement, named: Counter[str]) -> int:
+    """A bit for each element of a vector that is loaded into a register that nobody reads.
+
+    LLVM loads whole aligned vectors where a program reads most of one: what is beside may be
+    anything, and need not be there.
+    """
+    names = _NAME.findall(statement.operands[0])
+    return sum(1 << i for i, name in enumerate(names) if named[name] == 1)
 
 
 def _decode(statement: Statement, operands: Operands) -> Parts:

@@ -35,6 +35,7 @@ _INSTRUCTION = re.compile(
     r"(?:@(?P<unless>!)?\s*(?P<guard>[%\w$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)",
     re.DOTALL,
 )
+_OPERAND = re.compile(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
 WIDTHS = {"pred": 1, **{name: max(16, 8 * count) for name, count in BYTES.items()}}
 
@@ -281,11 +282,4 @@ def _expand(
 
 def split_operands(text: str) -> list[str]:
     """Operands at their commas, but for those in braces and brackets."""
-    parts, depth, last = [], 0, 0
-    for at, sign in enumerate(text):
-        depth += (sign in "{[") - (sign in "}]")
-        if sign == "," and depth == 0:
-            parts.append(text[last:at].strip())
-            last = at + 1
-    parts.append(text[last:].strip())
-    return [p for p in parts if p]
+    return [part for part in map(str.strip, _OPERAND.findall(text)) if part]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -15,7 +16,7 @@ OPERAND.names = ("kind", "width", "negated", "unused", "at", "offset")
 INSTRUCTION = np.dtype("u2, u2, u1, u1, u1, u1, u4, i4, u1, u1, u2, u4, u4, u4, u4")
 INSTRUCTION.names = (
     *("op", "detail", "type", "from", "space", "count", "flags", "guard", "unless", "results"),
-    *("unused", "first", "operands", "target", "line"),
+    *("ignored", "first", "operands", "target", "line"),
 )
 RANGE = np.dtype([("start", "u8"), ("size", "u8"), ("state", "u8"), ("read_only", "u8")])
 
@@ -62,6 +63,7 @@ MOVE_PREDICATE = 4
 Operand = tuple[int, int, int, int, int]
 
 
+@cache
 def bits_of(type_: str) -> int:
     """Bits of a type, also of a pair: 32 for f16x2."""
     if type_ == "pred":

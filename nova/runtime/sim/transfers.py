@@ -6,7 +6,9 @@ operands, and returns `Parts`; `decode.py` has the table of who decodes what.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
 
 from nova.runtime.sim.operands import Operands
 from nova.runtime.sim.ptx import Statement
@@ -41,7 +43,7 @@ _ATOMIC_TYPES = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Access:
     space: str = "generic"
     count: int = 1
@@ -49,24 +51,31 @@ class _Access:
     flags: int = 0
 
 
-def _access(words: list[str], operands: Operands) -> _Access:
+def _access(words: Iterable[str], operands: Operands) -> _Access:
     """Space, elements, type and order of an access."""
-    access = _Access()
-    for word in words:
-        space = word.removesuffix("::cta").removesuffix("::entry")
-        if space in SPACE and space != "generic":
-            access.space = space
-        elif word in ("v2", "v4", "v8"):
-            access.count = int(word[1:])
-        elif word in TYPE and word not in ("none", "pred", "tf32"):
-            access.type = word
-        elif word in _ORDERED:
-            access.flags |= _ORDERED[word]
-        elif word not in _CACHED | _SCOPES and not _is_hint(word):
-            raise operands.unknown()
-    if not access.type or access.count * bits_of(access.type) > 256:
+    if (access := _read_access(tuple(words))) is None:
         raise operands.unknown()
     return access
+
+
+@cache
+def _read_access(words: tuple[str, ...]) -> _Access | None:
+    space, count, type_, flags = "generic", 1, "", 0
+    for word in words:
+        place = word.removesuffix("::cta").removesuffix("::entry")
+        if place in SPACE and place != "generic":
+            space = place
+        elif word in ("v2", "v4", "v8"):
+            count = int(word[1:])
+        elif word in TYPE and word not in ("none", "pred", "tf32"):
+            type_ = word
+        elif word in _ORDERED:
+            flags |= _ORDERED[word]
+        elif word not in _CACHED | _SCOPES and not _is_hint(word):
+            return None
+    if not type_ or count * bits_of(type_) > 256:
+        return None
+    return _Access(space, count, type_, flags)
 
 
 def _is_hint(word: str) -> bool:
@@ -74,6 +83,7 @@ def _is_hint(word: str) -> bool:
     return word.startswith(("L1::", "L2::")) and not word.endswith("cache_hint")
 
 
+@cache
 def _widths(type_: str) -> list[int]:
     """Registers that may hold an element: its bits, or more."""
     return [width for width in (16, 32, 64) if width >= bits_of(type_)]
@@ -102,7 +112,7 @@ def decode_st(s: Statement, words: list[str], operands: Operands) -> Parts:
 def decode_atom(s: Statement, words: list[str], operands: Operands) -> Parts:
     """Operands: d, [a], b (, c) of atom; [a], b of red."""
     operation = next((w for w in words if w in ATOMIC), "")
-    access = _access([w for w in words if w != operation], operands)
+    access = _access((w for w in words if w != operation), operands)
     if access.type not in _ATOMIC_TYPES.get(operation, "").split():
         raise operands.unknown()
     returns = s.opcode.startswith("atom")
@@ -114,8 +124,8 @@ def decode_atom(s: Statement, words: list[str], operands: Operands) -> Parts:
     if len(values) != access.count + (operation == "cas"):
         raise operands.error(f"{s.opcode} {texts[1]}")
     rows = [*results, operands.address(texts[0]), *values]
-    detail, access.flags = ATOMIC[operation], access.flags | STRONG
-    return Parts("atomic", rows, detail=detail, results=len(results), **vars(access))
+    access = replace(access, flags=access.flags | STRONG)
+    return Parts("atomic", rows, detail=ATOMIC[operation], results=len(results), **vars(access))
 
 
 def decode_fence(s: Statement, words: list[str], operands: Operands) -> Parts:

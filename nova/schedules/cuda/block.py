@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from nova.mlir.bindings import ir, scf
+from nova.mlir.bindings import arith, ir, scf
 from nova.schedules.cuda.combine import combiner, identity
+from nova.schedules.cuda.extremes import Extreme, find_extreme
 from nova.schedules.cuda.threads import (
     WARP,
     Place,
@@ -78,6 +79,8 @@ class BlockCode:
             self._by_block(elements, parallel, reductions, names, bases, ivs)
         elif names is not None and points < self.place.threads and terms >= WARP:
             self._by_warps(elements, parallel, reductions, names, bases, ivs)
+        elif terms >= WARP and reductions and (extreme := find_extreme(nest)):
+            self._position_by_warps(elements, parallel, reductions, extreme, bases, ivs)
         else:
             self._by_threads(elements, parallel, reductions, bases, ivs)
 
@@ -134,6 +137,41 @@ class BlockCode:
             ]
             with when(is_equal(lane, index(0))):
                 self._finish(elements, names, totals, where)
+
+        self._strided(self.place.warp(), self.place.warps, prod(sizes), at_point)
+
+    def _position_by_warps(
+        self,
+        elements: Elements,
+        parallel: list[int],
+        reductions: list[int],
+        extreme: Extreme,
+        bases: list[Any],
+        ivs: dict[int, Any],
+    ) -> None:
+        """A warp for each point, whose lanes look for the best element together."""
+        nest = elements.nest
+        sizes = [nest.loops[i].size for i in parallel]
+        (number,) = reductions
+        lane = self.place.lane()
+
+        def at_point(point: Any) -> None:
+            where, own = self._at(nest, parallel, split(point, sizes), bases, ivs)
+            dim = nest.loops[number].dims[0]
+            spot, ivs_there = self._at(nest, [number], [lane], where, own)
+            inputs = elements.load_inputs(spot)
+            # The first element of all is taken whatever it is: so is the first one of each lane.
+            first, _ = elements.apply([*inputs, *extreme.empty()], {**ivs_there, dim: index(0)})
+            begin = [first, arith.index_cast(extreme.position.type, lane)]
+            size = index(nest.loops[number].size)
+            loop = scf.ForOp(arith.addi(lane, index(WARP)), size, index(WARP), begin)
+            with ir.InsertionPoint(loop.body):
+                spot, ivs_there = self._at(nest, [number], [loop.induction_variable], where, own)
+                inputs = elements.load_inputs(spot)
+                scf.YieldOp(elements.apply([*inputs, *loop.inner_iter_args], ivs_there))
+            found = extreme.merge_warp((loop.results[0], loop.results[1]), elements.captured)
+            with when(is_equal(lane, index(0))):
+                elements.store(list(found), where)
 
         self._strided(self.place.warp(), self.place.warps, prod(sizes), at_point)
 

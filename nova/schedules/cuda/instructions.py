@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nova.mlir.bindings import arith, ir, memref
+from nova.mlir.bindings import arith, ir, memref, vector
 from nova.mlir.gpu_bindings import gpu, llvm, nvvm
 from nova.schedules.words import Index, add, index, splat
 
@@ -29,6 +29,11 @@ def divide(left: Index, right: int) -> Index:
     if isinstance(left, int):
         return left // right
     return left if right == 1 else arith.divui(left, index(right))
+
+
+def divide_up(left: Index, right: int) -> Index:
+    """The quotient of something not negative, rounded up."""
+    return divide(add(left, right - 1), right)
 
 
 def modulo(left: Index, right: int) -> Index:
@@ -189,3 +194,38 @@ def round_tf32(value: ir.Value) -> ir.Value:
         operands=[value],
         attributes={"rnd": ir.Attribute.parse("#nvvm.fp_rnd_mode<rna>")},
     ).result
+
+
+# --- numbers of a warp, and conversions -----------------------------------------------------------
+
+
+def warp_barrier() -> None:
+    """Until all lanes of the warp are here, and see what the others wrote."""
+    nvvm.bar_warp_sync(word(0xFFFFFFFF))
+
+
+def exponential2(value: ir.Value) -> ir.Value:
+    """2 to the power of an f32, to about 22 bits, by the instruction for it."""
+    return ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[value.type],
+        operands=[value],
+        attributes={
+            "intrin": ir.StringAttr.get("llvm.exp2"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    ).result
+
+
+def narrow_pair(first: ir.Value, second: ir.Value, kind: str) -> ir.Value:
+    """Two f32 as two neighbouring elements of bf16 or f16: an i32."""
+    whole = ir.IntegerType.get_signless(32)
+    if kind == "bf16":
+        # Written out, as bf16 is no type of numbers on the way through LLVM.
+        text = "cvt.rn.bf16x2.f32 $0, $1, $2;"
+        return llvm.inline_asm(whole, [second, first], text, "=r,f,f")
+    pair = ir.VectorType.get([2], ir.F16Type.get())
+    half = ir.F16Type.get()
+    parts = [arith.truncf(half, value) for value in (first, second)]
+    return llvm.bitcast(whole, vector.from_elements(pair, parts))

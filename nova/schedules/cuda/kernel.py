@@ -20,6 +20,7 @@ from nova.mlir.clone import clone_into
 from nova.mlir.gpu_bindings import gpu
 from nova.mlir.structured import is_structured
 from nova.mlir.walk import every_op, find_ops
+from nova.schedules.cuda.attention_kernel import find_attention_kernel
 from nova.schedules.cuda.block import BlockCode
 from nova.schedules.cuda.columns import ColumnCode, ColumnPlan, plan_columns
 from nova.schedules.cuda.hazards import Hazards
@@ -38,6 +39,7 @@ from nova.schedules.cuda.threads import (
     split,
     when,
 )
+from nova.schedules.cuda.tiles import TileCode, TilePlan, plan_tiles
 from nova.schedules.flat import flatten, flatten_root
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
 from nova.schedules.positions import index
@@ -48,9 +50,12 @@ from nova.targets import Target
 _Plan = TypeVar("_Plan", ColumnPlan, RowPlan)
 _POINT_THREADS = 256
 _MOST_THREADS = 1024
+_WORTH_TILES = 4096
+"""Points of a kernel that may have tiles: fewer are read out of the cache."""
 _SHORT = 8
 """Turns behind the grid that one thread may take by itself."""
 _SHARED_LIMIT = 48 << 10
+_FEW_BLOCKS = 64
 _PARTIALS = 1 << 10
 """Bytes of shared memory that the reductions of a block need."""
 _BY_INDEX = ("memref.load", "memref.store")
@@ -59,7 +64,7 @@ _BY_INDEX = ("memref.load", "memref.store")
 class DeviceSchedule:
     """The schedule of one kernel: analysed once, emitted once."""
 
-    def __init__(self, kernel: Any, ops: list[Any], target: Target):
+    def __init__(self, kernel: Any, ops: list[Any], target: Target, *, tf32: bool = False):
         self.kernel = kernel
         self.target = target
         self.ops = [op for op in ops if op.name not in VIEWS and not _is_free(op)]
@@ -73,7 +78,8 @@ class DeviceSchedule:
         whole = dict(zip(structured, nests, strict=True))
         self.nests = {op: self._at_own_point(nest) for op, nest in whole.items()}
         self.points = prod(self.grid)
-        self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu)
+        self.product = find_product_kernel(self.ops, whole, self.grid, target.cpu, tf32)
+        self.attention = find_attention_kernel(kernel, self.ops, whole, target.cpu)
         self.shared = SharedMemory()
 
     # --- analysis ---------------------------------------------------------------------------------
@@ -121,6 +127,13 @@ class DeviceSchedule:
         if self.points >= 4096 and all(map(self._is_columnwise, self.nests.values())):
             return True
         return self._scratch_bytes > _SHARED_LIMIT
+
+    @cached_property
+    def tiles(self) -> TilePlan | None:
+        """How the kernel reads inputs that lie in another order, if it does."""
+        if self.points < _WORTH_TILES or any(op not in self.nests for op in self.ops):
+            return None
+        return plan_tiles(list(self.nests.values()), self.grid)
 
     @cached_property
     def _is_empty(self) -> bool:
@@ -177,6 +190,10 @@ class DeviceSchedule:
         workers = self.points // per_thread
         if self.product:
             blocks, threads = self.product.plan.blocks, self.product.plan.shape.threads
+        elif self.attention:
+            blocks, threads = self.attention.plan.blocks, self.attention.plan.threads
+        elif self.tiles:
+            blocks, threads = self.tiles.blocks, self.tiles.threads
         elif self.by_points:
             threads = _POINT_THREADS if workers >= _POINT_THREADS else _up(workers, WARP)
             blocks = ceil(workers / threads)
@@ -200,6 +217,11 @@ class DeviceSchedule:
                 rank = len(self.grid)
                 self.product.emit(self.ops, self.nests, rank, flat, place)
                 self.shared.size = self.product.plan.shared_bytes
+            elif self.attention:
+                self.attention.emit(self._flat_buffers(self._private), place)
+                self.shared.size = self.attention.plan.shared_bytes
+            elif self.tiles:
+                self._emit_tiles(place, self.tiles)
             elif self.by_points:
                 self._emit_points(place, workers)
             elif self.scatter:
@@ -212,8 +234,17 @@ class DeviceSchedule:
                 self._emit_block(place)
             gpu.TerminatorOp()
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, self.shared.size)
-        resident = self.product.plan.resident if self.product else 0
-        return LaunchShape(blocks, threads, self.shared.size, resident)
+        return LaunchShape(blocks, threads, self.shared.size, self._resident(blocks))
+
+    def _resident(self, blocks: int) -> int:
+        """Blocks that a multiprocessor shall hold, which decides how many registers they get.
+
+        Of few blocks each has one to itself: the assembler need not spill to make room for two.
+        Those of attention have as many registers as there are: shared memory is what limits them.
+        """
+        if self.product:
+            return self.product.plan.resident
+        return 1 if self.attention or blocks <= _FEW_BLOCKS else 0
 
     def _emit_points(self, place: Place, workers: int) -> None:
         flat = self._flat_buffers(
@@ -247,6 +278,15 @@ class DeviceSchedule:
                 at_points()
         else:
             at_points()
+
+    def _emit_tiles(self, place: Place, plan: TilePlan) -> None:
+        flat = self._flat_buffers(self._private)
+        code = TileCode(plan, place, self.shared)
+        ops = [(self.nests[op], [flat(value) for value in op.operands]) for op in self.ops]
+        for nest, buffers in ops:
+            with nest.generic.op.location:
+                code.load(nest, buffers)
+        code.emit(ops, {})
 
     def _emit_scatter(self, place: Place, plan: ScatterPlan) -> None:
         flat = self._flat_buffers(self._private)

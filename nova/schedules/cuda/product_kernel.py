@@ -75,7 +75,7 @@ def _elements(value: Any, count: int) -> list[Any]:
 
 
 def find_product_kernel(
-    ops: Sequence[Any], nests: Mapping[Any, Nest], grid: Sequence[int], arch: str
+    ops: Sequence[Any], nests: Mapping[Any, Nest], grid: Sequence[int], arch: str, tf32: bool
 ) -> ProductKernel | None:
     """The product that the kernel is made of, if all else happens at the points of its result."""
     if not grid or any(op not in nests for op in ops):
@@ -97,7 +97,7 @@ def find_product_kernel(
     others = [other for other in ops if other is not op]
     if any(len(nests[other].loops) != rank or _reads_memory(other) for other in others):
         return None
-    plan = plan_product(_device_product(nests[op], product), arch)
+    plan = plan_product(_device_product(nests[op], product), arch, tf32=tf32)
     # Several steps of k around are summed by the product itself: only what was there is added.
     summed = replace(product, spec=replace(product.spec, accumulate=fill is None))
     return ProductKernel(op, summed, plan, frozenset([fill] if fill is not None else []))

@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nova.mlir.bindings import ir, vector
+from nova.mlir.bindings import ir, scf, vector
 from nova.schedules.cuda.instructions import SHARED, at, divide, fused, load, modulo
 from nova.schedules.cuda.products_tiles import SharedTile, TileProduct
-from nova.schedules.words import Index, add, element_type, mul, splat, vector_type
+from nova.schedules.words import Index, add, element_type, index, mul, splat, vector_type
 
 LANES = (4, 8)
 """Threads of a warp along rows and along columns."""
+
+_MOST, _AT_ONCE = 32, 16
+"""More steps than the first are a loop over so many: its code would be long."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class Strip:
     steps: int
     """Steps of k that are read together."""
     start: list[Index] = field(default_factory=list)
+
+    @property
+    def apart(self) -> int:
+        """Bytes from one step of k to the next."""
+        return self.tile.element if self.tile.along_k else self.tile.pitch
 
     @property
     def together(self) -> int:
@@ -121,6 +129,19 @@ class PlainCore:
 
     def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the products of a stage whose tiles are at these addresses."""
+        steps = self.tiles.steps
+        if steps <= _MOST:
+            return self._some(left, right, sums, steps)
+        loop = scf.ForOp(index(0), index(steps), index(_AT_ONCE), list(sums))
+        with ir.InsertionPoint(loop.body):
+            of_rows, of_columns = self.strips
+            left = add(left, mul(loop.induction_variable, of_rows.apart))
+            right = add(right, mul(loop.induction_variable, of_columns.apart))
+            scf.YieldOp(self._some(left, right, list(loop.inner_iter_args), _AT_ONCE))
+        return list(loop.results)
+
+    def _some(self, left: Index, right: Index, sums: list[ir.Value], steps: int) -> list[ir.Value]:
+        """Add the products of the first steps of two tiles."""
         sums = list(sums)
         of_rows, of_columns = self.strips
 
@@ -128,7 +149,7 @@ class PlainCore:
             place = row * of_columns.count + column
             sums[place] = fused(a, b, sums[place])
 
-        for step in range(0, self.tiles.steps, of_rows.steps):
+        for step in range(0, steps, of_rows.steps):
             if of_rows.tile.along_k and of_columns.tile.along_k:
                 # All rows are held, and columns pass by: both would be too many registers.
                 rows = list(of_rows.read(left, step))

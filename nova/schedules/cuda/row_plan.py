@@ -24,6 +24,8 @@ from nova.schedules.nest import Loop, Nest
 _BLOCK = 128
 """Threads of a block whose rows are shorter than that."""
 _MOST = 1024
+_LONG = ("math.sin", "math.cos", "math.tan")
+"""Functions whose code takes more registers than each of 1024 threads can have."""
 _HELD = 64
 """Elements that a thread may hold in registers, of all rows that live at once."""
 _PART = 32
@@ -90,12 +92,13 @@ def plan_rows(
     held = _most_alive(nests, rank)
     vectors = -(-length // width)
     part = min(_PART, max(width, _HELD // max(1, held)))
+    most = _MOST // 2 if any(find_ops(nest.generic.op, *_LONG) for nest in nests) else _MOST
     team = 1
-    while team < _MOST and vectors > team * max(1, part // width):
+    while team < most and vectors > team * max(1, part // width):
         team *= 2
     if vectors > team * max(1, part // width):
         return None
-    while team < min(vectors, _MOST) and rows * team < BUSY:
+    while team < min(vectors, most) and rows * team < BUSY:
         team *= 2
     per_block = _BLOCK // team if team <= WARP else 1
     while per_block * team > WARP and rows % per_block:

@@ -20,7 +20,7 @@ import numpy as np
 from nova.errors import OutputError, SignatureError
 from nova.loading import load
 from nova.tools.arguments import add_array_arguments, gather_arrays, parse_count
-from nova.tools.describe import describe_choice, describe_signature, describe_variants
+from nova.tools.describe import describe_signature, describe_variants
 from nova.tools.npy import file_names, summarize_array, write_npy
 from nova.tools.report import Table, format_seconds, print_json, print_tables
 
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="a .nova file")
     add_array_arguments(parser)
+    add("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... or sim (where the file has code)")
     add("--out", metavar="PATH", help="a .npy file for one result, or a folder for all")
     add(
         "--repeat", type=parse_count, default=0, metavar="N", help="run N more times, and time them"
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the file."""
-    program = load(args.file, weights=args.weights)
+    program = load(args.file, device=args.device, weights=args.weights)
     signature = describe_signature(program.artifact)
     arguments = [tensor for tensor in signature if tensor["role"] != "output"]
     outputs = [tensor for tensor in signature if tensor["role"] == "output"]
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     targets = _plan_files(args.out, arguments, outputs)
     try:
         results = program(*arrays)
+        results = _on_host(results)
     except SignatureError as error:
         raise type(error)(error.what, where=args.file, hint=error.hint) from None
     shown = _name_results(results, arrays, arguments, outputs)
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         "written": [str(path) for path in targets],
     }
     if args.repeat:
-        taken = describe_choice(program.artifact)["variant"]
+        taken = [v["target"] for v in describe_variants(program.artifact)].index(program.target)
         times = _measure(lambda: program(*arrays), args.warmup, args.repeat)
         answer["timing"] = _summarize_times(times, describe_variants(program.artifact)[taken])
     if args.json:
@@ -72,6 +74,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_tables(_make_tables(answer))
     return 0
+
+
+def _on_host(results: Any) -> Any:
+    """Results of a device, in plain memory."""
+    if isinstance(results, tuple):
+        return tuple(np.asarray(array) for array in results)
+    return np.asarray(results)
 
 
 def _plan_files(

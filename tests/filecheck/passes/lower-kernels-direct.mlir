@@ -5,10 +5,10 @@
 #c = affine_map<(d0, d1, d2) -> (d0, d1)>
 
 // A small product is one call of a function that has its sizes; nothing is copied into panels.
-// CHECK-DAG: func.func private @nova_direct_f32_8_10_16_8_10_16_1_10_10_more
+// CHECK-DAG: func.func private @nova_direct_f32_8_10_16_8_10_16_1_10_1_10_1_more
 // CHECK-DAG: vector.maskedload
 // CHECK-DAG: vector.fma
-// CHECK-DAG: call @nova_direct_f32_8_10_16_8_10_16_1_10_10_more
+// CHECK-DAG: call @nova_direct_f32_8_10_16_8_10_16_1_10_1_10_1_more
 // CHECK-NOT: nova_pack
 func.func private @product(%x: memref<8x16xf32>, %w: memref<16x10xf32>, %y: memref<8x10xf32>) attributes {nova.grid = array<i64: 8, 10>, nova.kernel, nova.work = 2560 : i64} {
   linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<8x16xf32>, memref<16x10xf32>) outs(%y : memref<8x10xf32>) {

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from simulated import PTXAS, assemble, run
 
+import nova
 from benchmarks.gpu.launch import Buffer, launch_ptx
 from nova.mlir.bindings import arith, ir, vector
 from nova.schedules.cuda.products import emit_product
@@ -218,3 +219,18 @@ def test_no_spills(
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
     ptx, _ = launch_ptx(_buffers(product), body, *shape, resident=plan.resident, arch=arch)
     assert "0 bytes spill stores, 0 bytes spill loads" in assemble(ptx, arch, tmp_path)
+
+
+def test_tf32_by_knob() -> None:
+    """Products of f32 are exact unless the knob says otherwise, and both are cached apart."""
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal((96, 96)).astype(np.float32) for _ in range(2))
+    x, y = nova.tensor(a, name="a"), nova.tensor(b, name="b")
+    want = a.astype(np.float64) @ b
+    errors = []
+    for tf32 in (False, True):
+        with nova.knobs.override(tf32=tf32):
+            program = nova.compile(x @ y, inputs=[x, y], target="cuda:sm_80", run_mode="sim")
+        assert ("nvvm.mma.sync" in program.stages["device"]) == tf32
+        errors.append(np.abs(program.run([a, b]) - want).max())
+    assert errors[0] < 1e-5 and 1e-4 < errors[1] < 0.05

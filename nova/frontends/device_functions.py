@@ -1,0 +1,116 @@
+"""Device functions that somebody wrote: which ops they may hold, and what they write.
+
+In: a module whose launches are outlined. Out: an error at the line of the first op that Nova has no
+device code for, functions with names of their own, and the arguments that a launch writes. Called
+by `nova.frontends.launches`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.errors import UnsupportedOpError
+from nova.frontends.checks import place
+from nova.mlir.bindings import ir
+from nova.mlir.buffers import VIEWS
+from nova.mlir.launches import Launch
+from nova.mlir.walk import every_op, find_ops
+
+# Dialects that the way to NVVM takes whole, and the ops of others that it takes.
+_DIALECTS = ("arith", "index", "llvm", "math", "nvvm", "scf", "vector")
+_OPS = VIEWS | {
+    "affine.apply",
+    "affine.for",
+    "affine.if",
+    "affine.load",
+    "affine.store",
+    "affine.yield",
+    "cf.br",
+    "cf.cond_br",
+    "gpu.barrier",
+    "gpu.block_dim",
+    "gpu.block_id",
+    "gpu.dynamic_shared_memory",
+    "gpu.func",
+    "gpu.global_id",
+    "gpu.grid_dim",
+    "gpu.lane_id",
+    "gpu.module",
+    "gpu.return",
+    "gpu.shuffle",
+    "gpu.subgroup_id",
+    "gpu.thread_id",
+    "memref.alloca",
+    "memref.atomic_rmw",
+    "memref.dim",
+    "memref.load",
+    "memref.store",
+    "memref.subview",
+    "memref.view",
+    "ub.poison",
+}
+_READS = ("memref.load", "vector.load", "affine.load", "memref.dim", "vector.transfer_read")
+_SAME_MEMORY = VIEWS | {"memref.subview", "memref.view"}
+
+
+def check_device_functions(module: ir.Module, filename: str) -> None:
+    """Refuse ops that would not become instructions."""
+    for part in find_ops(module, "gpu.module"):
+        for op in every_op(part, outer_first=True):
+            if op.name not in _OPS and op.name.partition(".")[0] not in _DIALECTS:
+                raise UnsupportedOpError(
+                    f"{op.name} has no device code in Nova",
+                    where=place(op, filename),
+                    hint="kernels hold arith, math, scf, vector, loads and stores, nvvm and "
+                    "barriers and shuffles of gpu",
+                )
+
+
+def make_unique(module: ir.Module) -> None:
+    """Give every device function a name that no other has: one text of PTX holds them all."""
+    renamed: dict[tuple[str, str], str] = {}
+    taken: set[str] = set()
+    for part in find_ops(module, "gpu.module"):
+        outer = part.attributes["sym_name"].value
+        for function in find_ops(part, "gpu.func"):
+            old = function.attributes["sym_name"].value
+            name = old if old not in taken else f"{outer}_{old}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            renamed[outer, old] = name
+            function.attributes["sym_name"] = ir.StringAttr.get(name)
+    for launch in find_ops(module, "gpu.launch_func"):
+        outer, old = launch.attributes["kernel"].value
+        if (outer, old) in renamed:  # else the verifier says that there is no such function
+            symbols = [outer, renamed[outer, old]]
+            launch.attributes["kernel"] = ir.SymbolRefAttr.get(symbols)
+
+
+def written_arguments(module: ir.Module, launch: Launch) -> list[int]:
+    """The numbers of the operands that a launch may write."""
+    outer, name = launch.symbols
+    for part in find_ops(module, "gpu.module"):
+        if part.attributes["sym_name"].value != outer:
+            continue
+        for function in find_ops(part, "gpu.func"):
+            if function.attributes["sym_name"].value == name:
+                arguments = list(function.regions[0].blocks[0].arguments)[: len(launch.operands)]
+                return [i for i, value in enumerate(arguments) if _is_written(value)]
+    raise AssertionError(f"the verifier knows no @{outer}::@{name}")
+
+
+def _is_written(value: Any) -> bool:
+    """Whether something is done with a buffer but reading, through any of its views."""
+    if not isinstance(value.type, ir.MemRefType):
+        return False
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name in _READS:
+            continue
+        if op.name in _SAME_MEMORY:
+            if any(_is_written(result) for result in op.results):
+                return True
+            continue
+        return True
+    return False

@@ -1,0 +1,128 @@
+"""Attention on a GPU, without the matrix of scores: the code of a block of rows of q.
+
+In: an `AttentionBlock`; out: code. `attention_kernel.py` calls `emit_forward`.
+
+Keys and values pass by in blocks. A warp has whole rows of scores in its registers: their maxima
+and sums need no other warp. Both are corrected from block to block (online softmax), and so is the
+result, which stays in registers until the end. With `causal`, a block looks no further than its
+last row may see.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from nova.mlir.bindings import arith, ir, math, scf
+from nova.schedules.cuda.attention_block import AttentionBlock
+from nova.schedules.cuda.instructions import (
+    GLOBAL,
+    at,
+    divide_up,
+    global_base,
+    modulo,
+    store,
+    warp_barrier,
+)
+from nova.schedules.cuda.threads import shuffle_xor
+from nova.schedules.words import BITS, Index, add, compare, minimum, mul
+
+
+def emit_forward(block: AttentionBlock, number: Index) -> None:
+    """The code of the block with this number among those of one point of the batch."""
+    plan, attention = block.plan, block.attention
+    first = mul(number, plan.rows)
+    q, k, v = (block.tile(name) for name in "qkv")
+    weights = plan.tile("i", "j")
+    ring = q.nbytes
+    kept = ring + plan.stages * (k.nbytes + v.nbytes)
+    scores, values = block.core(q, k), block.core(weights, v.turned)
+    block.stager("q").copy(block.shared, first, 0)
+    rows = len(scores.rows())
+    zero = block.number(0.0)
+    start = [block.number(-inf)] * rows + [zero] * rows + values.zeros()
+
+    def body(key: Index, buffer: Index, carried: list[ir.Value]) -> list[ir.Value]:
+        tops, sums, out = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
+        products = scores.stage(block.shared, at(block.shared, buffer, ring), scores.zeros())
+        columns, places = scores.columns(), scores.rows()
+        made, new_tops, new_sums, fades = list(products), [], [], []
+        for i, place in enumerate(places):
+            numbers = [scores.number(i, j) for j in range(len(columns))]
+            row = add(first, place)
+            found = [
+                block.score(products[n], row, add(key, column))
+                for n, column in zip(numbers, columns, strict=True)
+            ]
+            top = tops[i]
+            for score in found:
+                # NaN is not the largest here: it is still there when the weights are computed.
+                top = _larger(score, top)
+            distance = scores.row_lanes // 2
+            while distance:
+                top = _larger(shuffle_xor(top, distance), top)
+                distance //= 2
+            nothing = arith.cmpf(arith.CmpFPredicate.OEQ, top, block.number(-inf))
+            shift = arith.select(nothing, zero, top)
+            fade = block.power(arith.subf(tops[i], shift))
+            total = arith.mulf(sums[i], fade)
+            for n, score in zip(numbers, found, strict=True):
+                made[n] = block.power(arith.subf(score, shift))
+                total = arith.addf(total, made[n])
+            new_tops.append(top)
+            new_sums.append(total)
+            fades.append(fade)
+        # A warp reads only the weights that it wrote itself.
+        warp_barrier()
+        block.keep(scores, made, kept)
+        warp_barrier()
+        for i in range(rows):
+            for j in range(len(values.columns())):
+                n = values.number(i, j)
+                out[n] = arith.mulf(out[n], fades[i])
+        out = values.stage(at(block.shared, kept), at(block.shared, buffer, ring + k.nbytes), out)
+        return [*new_tops, *new_sums, *out]
+
+    count: Index = -(-plan.sizes.j // plan.keys)
+    if attention.kind.causal:
+        count = minimum(count, divide_up(add(first, plan.rows), plan.keys))
+    done = block.passing("kv", (ring, ring + k.nbytes), (0, count), plan.keys, start, body)
+    tops, sums, out = done[:rows], done[rows : 2 * rows], done[2 * rows :]
+    totals = [_summed(value, scores.row_lanes) for value in sums]
+    one = block.number(1.0)
+    empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
+    if "out" in attention.kind.results:
+        factors = [
+            arith.select(nothing, zero, arith.divf(one, total))
+            for nothing, total in zip(empty, totals, strict=True)
+        ]
+        block.write("out", values, out, first, lambda i: factors[i])
+    if "logsumexp" in attention.kind.results:
+        # All lanes of a row know it, and the first one writes it.
+        lane = modulo(block.thread, scores.row_lanes)
+        for i, place in enumerate(scores.rows()):
+            row = add(first, place)
+            known = arith.mulf(tops[i], block.number(1.0 / block.unit))
+            value = arith.addf(known, math.log(arith.select(empty[i], one, totals[i])))
+            value = arith.select(empty[i], block.number(inf), value)
+            mine = compare(arith.CmpIPredicate.eq, lane, 0)
+            exists = compare(arith.CmpIPredicate.slt, row, plan.sizes.i)
+            only = scf.IfOp(arith.andi(mine, exists))
+            with ir.InsertionPoint(only.then_block):
+                matrix, size = block.matrices["to_logsumexp"], BITS[attention.type] // 8
+                address = add(global_base(matrix.buffer), mul(matrix.at(row), size))
+                store(value, address, GLOBAL, size)
+                scf.YieldOp([])
+
+
+def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
+    """The larger one; b where a is NaN."""
+    return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, a, b), a, b)
+
+
+def _summed(value: ir.Value, lanes: int) -> ir.Value:
+    """The sum over the lanes of a row, in all of them."""
+    distance = lanes // 2
+    while distance:
+        value = arith.addf(value, shuffle_xor(value, distance))
+        distance //= 2
+    return value

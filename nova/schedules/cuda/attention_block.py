@@ -1,0 +1,261 @@
+"""What the blocks of attention on a GPU are made of: tiles that pass by, products, and weights.
+
+In: an `Attention` with its plan and buffers, at one point of the batch; out: code. `attention.py`
+and `attention_gradient.py` write their blocks with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import e, gcd, inf, log2
+
+from nova.mlir.attention import AXES
+from nova.mlir.bindings import arith, ir, math, scf, vector
+from nova.schedules.attention_tiles import Attention, Matrix
+from nova.schedules.cuda.attention_plan import AttentionPlan
+from nova.schedules.cuda.instructions import (
+    GLOBAL,
+    SHARED,
+    at,
+    barrier,
+    commit_copies,
+    divide,
+    exponential2,
+    global_base,
+    load,
+    modulo,
+    narrow_pair,
+    store,
+    wait_for_copies,
+)
+from nova.schedules.cuda.products_plain import PlainCore
+from nova.schedules.cuda.products_plan import Operand, copy_bytes
+from nova.schedules.cuda.products_results import Core, parts
+from nova.schedules.cuda.products_staging import Stager
+from nova.schedules.cuda.products_tensor import TensorCore
+from nova.schedules.cuda.products_tiles import SharedTile
+from nova.schedules.words import (
+    BITS,
+    Index,
+    add,
+    compare,
+    element_type,
+    index,
+    minimum,
+    mul,
+    splat,
+    vector_type,
+)
+
+_LESS = arith.CmpIPredicate.slt
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """A block at one point of the batch; `matrices` are the operands and results there."""
+
+    plan: AttentionPlan
+    attention: Attention
+    matrices: dict[str, Matrix]
+    thread: ir.Value
+    shared: ir.Value
+
+    # --- tiles ----------------------------------------------------------------------------------
+
+    def tile(self, name: str) -> SharedTile:
+        """The tile of an operand."""
+        return self.plan.tile(*AXES[name])
+
+    def stager(self, name: str) -> Stager:
+        """Who copies rows of an operand into its tile."""
+        matrix, plan = self.matrices[name], self.plan
+        rows, features = (self.attention.size(role) for role in AXES[name])
+        strides = matrix.row, matrix.column if features > 1 else 1
+        copied = copy_bytes(True, *strides, matrix.type, plan.element, self._starts(name))
+        operand = Operand(rows, features, *strides, matrix.type, self.tile(name), copied, False)
+        base = add(global_base(matrix.buffer), mul(matrix.start, BITS[matrix.type] // 8))
+        return Stager(operand, plan.threads, self.thread, index(base), plan.element)
+
+    def core(self, left: SharedTile, right: SharedTile) -> Core:
+        """This thread's part of a product of tiles, with what it needs computed."""
+        plan, tiles = self.plan, self.plan.product(left, right)
+        lane, warp = modulo(self.thread, 32), divide(self.thread, 32)
+        at_rows = mul(divide(warp, plan.warps[1]), tiles.warp[0])
+        at_columns = mul(modulo(warp, plan.warps[1]), tiles.warp[1])
+        kind = TensorCore if plan.kind == "tensor" else PlainCore
+        core = kind(tiles, index(lane), at_rows, at_columns, 0)
+        core.prepare()
+        return core
+
+    def passing(
+        self,
+        names: Sequence[str],
+        places: Sequence[Index],
+        blocks: tuple[Index, Index],
+        size: int,
+        carried: Sequence[ir.Value],
+        body: Callable[[Index, Index, list[ir.Value]], list[ir.Value]],
+    ) -> list[ir.Value]:
+        """A loop over blocks of `size` rows of some operands, which are in tiles there.
+
+        `places` are offsets of the tiles in a buffer of the ring, which begins at the first.
+        `body` gets the number of the first row, where the ring's buffer is from the first one on,
+        and the carried values, and gives those of the next turn. What was copied before is there
+        in the first turn, too.
+        """
+        stagers = [self.stager(name) for name in names]
+        length = sum(self.tile(name).nbytes for name in names)
+
+        def copy(number: Index, buffer: Index) -> None:
+            for stager, place in zip(stagers, places, strict=True):
+                stager.copy(at(self.shared, buffer, place), mul(number, size), 0)
+
+        several = self.plan.stages > 1
+        if several:
+            first = scf.IfOp(compare(_LESS, *blocks))
+            with ir.InsertionPoint(first.then_block):
+                copy(blocks[0], 0)
+                scf.YieldOp([])
+        commit_copies()
+        low, high = (index(b) for b in blocks)
+        loop = scf.ForOp(low, high, index(1), [index(0), *carried])
+        with ir.InsertionPoint(loop.body):
+            number = loop.induction_variable
+            buffer, *values = loop.inner_iter_args
+            other = arith.subi(index(length), buffer) if several else buffer
+            if several:
+                wait_for_copies(0)
+                barrier()
+                following = arith.addi(number, index(1))
+                more = scf.IfOp(compare(_LESS, following, high))
+                with ir.InsertionPoint(more.then_block):
+                    copy(following, other)
+                    scf.YieldOp([])
+                commit_copies()
+            else:
+                barrier()
+                copy(number, buffer)
+                commit_copies()
+                wait_for_copies(0)
+                barrier()
+            made = body(mul(number, size), buffer, list(values))
+            scf.YieldOp([other, *made])
+        wait_for_copies(0)
+        return list(loop.results)[1:]
+
+    # --- scores and weights ---------------------------------------------------------------------
+
+    @property
+    def unit(self) -> float:
+        """What scores are multiplied with so that `power` makes weights of them."""
+        return log2(e) if self.attention.type == "f32" else 1.0
+
+    def power(self, value: ir.Value) -> ir.Value:
+        return exponential2(value) if self.attention.type == "f32" else math.exp(value)
+
+    def number(self, value: float) -> ir.Value:
+        return splat(element_type(self.attention.type), value)
+
+    def score(self, product: ir.Value, row: Index, key: Index) -> ir.Value:
+        """A score in units of `power`, with the mask; -inf for a key that the row does not see."""
+        factor = self.attention.kind.scale * self.unit
+        score = arith.mulf(product, self.number(factor))
+        if "mask" in self.matrices:
+            score = self._masked(score, row, key)
+        for hidden in self._hidden(row, key):
+            score = arith.select(hidden, self.number(-inf), score)
+        return score
+
+    def _hidden(self, row: Index, key: Index) -> list[ir.Value]:
+        sizes, plan = self.plan.sizes, self.plan
+        found = []
+        if sizes.j % plan.keys:
+            found.append(compare(arith.CmpIPredicate.sge, key, sizes.j))
+        if sizes.i % plan.rows:
+            found.append(compare(arith.CmpIPredicate.sge, row, sizes.i))
+        if self.attention.kind.causal:
+            found.append(compare(arith.CmpIPredicate.sgt, key, row))
+        return found
+
+    def _masked(self, score: ir.Value, row: Index, key: Index) -> ir.Value:
+        mask, sizes = self.matrices["mask"], self.plan.sizes
+        row, key = minimum(row, sizes.i - 1), minimum(key, sizes.j - 1)
+        stored = mask.buffer.type.element_type
+        size = BITS.get(mask.type, 8) // 8
+        address = add(global_base(mask.buffer), mul(mask.at(row, key), size))
+        value = load(stored, address, GLOBAL, size)
+        if mask.type not in BITS:
+            hidden = arith.cmpi(arith.CmpIPredicate.eq, value, splat(stored, 0))
+            return arith.select(hidden, self.number(-inf), score)
+        wide = element_type(self.attention.type)
+        if BITS[mask.type] != BITS[self.attention.type]:
+            narrower = BITS[mask.type] < BITS[self.attention.type]
+            value = (arith.extf if narrower else arith.truncf)(wide, value)
+        return arith.addf(score, arith.mulf(value, self.number(self.unit)))
+
+    def keep(self, core: Core, values: list[ir.Value], place: Index) -> None:
+        """Write what a thread has of a block of weights into their tile at an offset."""
+        plan, tile = self.plan, self.plan.tile("i", "j")
+        for row, column, some in parts(core, values):
+            chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
+            address = at(self.shared, tile.at(row, chunk), mul(rest, tile.element), place)
+            if plan.kind == "tensor":
+                store(narrow_pair(some[0], some[1], plan.element), address, SHARED, 4)
+            else:
+                whole = vector.from_elements(vector_type(plan.element, len(some)), some)
+                store(whole, address, SHARED, tile.element * len(some))
+
+    # --- results --------------------------------------------------------------------------------
+
+    def write(
+        self,
+        name: str,
+        core: Core,
+        values: list[ir.Value],
+        first: Index,
+        factor: Callable[[int], ir.Value] | None = None,
+    ) -> None:
+        """Store what a thread has of a result, its rows from `first` on, times a factor a row."""
+        matrix = self.matrices[f"to_{name}"]
+        rows, features = (self.attention.size(role) for role in AXES[name])
+        width = self._width(f"to_{name}", features, core.together)
+        columns = core.columns()
+        size = BITS[self.attention.type] // 8
+        for number, place in enumerate(core.rows()):
+            row = add(first, place)
+            scale = factor(number) if factor else None
+            exists = scf.IfOp(compare(_LESS, row, rows))
+            with ir.InsertionPoint(exists.then_block):
+                for start in range(0, len(columns), width):
+                    some = [values[core.number(number, start + i)] for i in range(width)]
+                    if scale is not None:
+                        some = [arith.mulf(value, scale) for value in some]
+                    whole = vector.from_elements(vector_type(self.attention.type, width), some)
+                    address = at(
+                        global_base(matrix.buffer), mul(matrix.at(row, columns[start]), size)
+                    )
+                    inside = scf.IfOp(compare(_LESS, columns[start], features))
+                    with ir.InsertionPoint(inside.then_block):
+                        store(whole, address, GLOBAL, size * width)
+                        scf.YieldOp([])
+                scf.YieldOp([])
+
+    def _width(self, name: str, features: int, together: int) -> int:
+        """Neighbours that can be stored at once."""
+        matrix = self.matrices[name]
+        apart = features, matrix.row, *self._starts(name)
+        return gcd(together, *apart) if matrix.column == 1 else 1
+
+    def _starts(self, name: str) -> list[int]:
+        """Where an operand begins in its buffer: a number, and steps of the loops of the batch."""
+        number, nest = self.attention.names.index(name), self.attention.nest
+        steps = (nest.loops[i].strides[number] for i in self.attention.batch)
+        return [nest.offsets[number], *steps]
+
+
+def read_number(matrix: Matrix, row: Index, type_: str) -> ir.Value:
+    """A number that a tensor has for a row."""
+    size = BITS[type_] // 8
+    address = add(global_base(matrix.buffer), mul(matrix.at(row), size))
+    return load(element_type(type_), address, GLOBAL, size)

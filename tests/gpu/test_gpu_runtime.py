@@ -1,0 +1,240 @@
+"""The runtime on a real GPU: arrays of the host, of Nova, torch and jax; graphs, streams, errors.
+
+    python -m pytest tests/gpu/test_gpu_runtime.py -q -s
+
+needs the native module and numpy; torch and jax are used where they are. Nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gpu_samples import PTX, chain, load, one, training
+
+import nova
+from nova import errors
+from nova.runtime.devices import open_device
+
+SIZE = 1 << 12
+LARGE = 9 << 20  # elements: 36 MiB
+
+
+def has_gpu() -> bool:
+    try:
+        open_device("cuda")
+    except errors.DriverMissingError:
+        return False
+    return True
+
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu(), reason="there is no GPU"),
+]
+
+x = np.arange(SIZE, dtype="f4")
+
+
+def counts(model) -> dict[str, int]:
+    names = ("runs", "launches", "graphs", "graph_launches", "graph_updates")
+    return dict(zip(names, model._executable.program.counts(), strict=True))
+
+
+def test_arrays_of_the_host() -> None:
+    model = load(chain(SIZE))
+    for number in range(20):
+        np.testing.assert_array_equal(model(x + number), 6 * (x + number))
+    assert counts(model)["graphs"] == 1
+
+
+def test_arrays_of_the_device() -> None:
+    model = load(chain(SIZE))
+    there = nova.to_device(x)
+    for number in range(1, 4):
+        there = model(there)
+        assert isinstance(there, nova.DeviceArray)
+        np.testing.assert_array_equal(there.numpy(), 6.0**number * x)
+
+
+def test_many_pointers() -> None:
+    """Graphs are changed, not made, and what they compute is right."""
+    model = load(chain(SIZE))
+    arrays = [nova.to_device(x + number) for number in range(40)]
+    for _ in range(3):
+        results = [model(array) for array in arrays]
+        for number, result in enumerate(results):
+            np.testing.assert_array_equal(result.numpy(), 6 * (x + number))
+    assert counts(model)["graphs"] == 4
+    assert counts(model)["graph_updates"] > 0
+
+
+def test_a_loop_of_training() -> None:
+    model = load(training(SIZE))
+    there, w = nova.to_device(np.ones(SIZE, "f4")), nova.to_device(np.zeros(SIZE, "f4"))
+    for _ in range(1000):
+        y, same = model.run([there], [w])
+        assert same is w
+    np.testing.assert_array_equal(w.numpy(), 1000)
+    np.testing.assert_array_equal(y.numpy(), 2000)
+    asked = open_device("cuda").usage()[2]
+    for _ in range(1000):
+        y, _ = model.run([there], [w])
+    assert open_device("cuda").usage()[2] == asked, "a steady state allocates nothing"
+
+
+def test_large_arrays() -> None:
+    model = load(one("scale", LARGE))
+    large = np.random.default_rng(0).standard_normal(LARGE).astype("f4")
+    for _ in range(3):
+        np.testing.assert_array_equal(model(large), 2 * large)
+    np.testing.assert_array_equal(nova.to_device(large).numpy(), large)
+
+
+def test_threads() -> None:
+    model = load(chain(SIZE))
+
+    def work(number: int) -> bool:
+        good = True
+        for i in range(200):
+            given = x + (200 * number + i)
+            good &= bool(np.array_equal(model(given), 6 * given))
+            good &= bool(np.array_equal(model(nova.to_device(given)).numpy(), 6 * given))
+        return good
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+# --- other libraries ------------------------------------------------------------------------------
+
+
+def test_torch() -> None:
+    torch = pytest.importorskip("torch")
+    model, step = load(chain(SIZE)), load(training(SIZE))
+    given = torch.arange(SIZE, device="cuda", dtype=torch.float32)
+    result = torch.from_dlpack(model(given))
+    assert torch.equal(result, 6 * given)
+    assert torch.equal(torch.as_tensor(model(given), device="cuda"), 6 * given)
+    w = torch.zeros(SIZE, device="cuda")
+    for _ in range(10):
+        y, same = step.run([given], [w])
+        assert same is w
+    assert torch.equal(w, 10 * given)
+    assert torch.equal(torch.from_dlpack(y), 20 * given)
+    view = torch.arange(SIZE + 1, device="cuda", dtype=torch.float32)[1:]  # not aligned to 16 bytes
+    assert torch.equal(torch.from_dlpack(model(view)), 6 * view)
+    with pytest.raises(errors.DonationError, match="not contiguous"):
+        model(torch.zeros(2 * SIZE, device="cuda")[::2])
+
+
+def test_the_current_stream_of_torch() -> None:
+    """Long work before, on a stream of torch: the program reads what that work has made."""
+    torch = pytest.importorskip("torch")
+    model = load(chain(SIZE))
+    stream = torch.cuda.Stream()
+    big = torch.ones(4096, 4096, device="cuda")
+    for number in range(20):
+        with torch.cuda.stream(stream):
+            for _ in range(5):
+                big = (big @ big) * 0 + 1
+            given = torch.full((SIZE,), float(number), device="cuda") * big[0, 0]
+            result = model(given)
+            again = torch.from_dlpack(result) + 1
+            del given  # its memory may be handed out again, in the order of that stream
+            other = torch.full((SIZE,), -1.0, device="cuda")
+        stream.synchronize()
+        assert (again == 6 * number + 1).all()
+        assert (other == -1).all()
+    np.testing.assert_array_equal(result.numpy(), 6 * 19)
+
+
+def test_jax() -> None:
+    jax = pytest.importorskip("jax")
+    if not any(d.platform == "gpu" for d in jax.devices()):
+        pytest.skip("this jax has no GPU")
+    model = load(chain(SIZE))
+    given = jax.numpy.arange(SIZE, dtype="float32")
+    result = model(given)
+    np.testing.assert_array_equal(np.asarray(jax.numpy.from_dlpack(result)), 6 * x)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def test_code_that_the_driver_refuses() -> None:
+    wrong = PTX.replace("add.f32 %f2, %f1, %f1", "add.f32 %f2, %f1, %missing", 1)
+    with pytest.raises(errors.PtxError, match="missing"):
+        load(one("scale", SIZE, wrong))
+
+
+def test_out_of_memory() -> None:
+    model = load(one("scale", SIZE, workspace=1 << 44))
+    with pytest.raises(errors.DeviceMemoryError, match="has no memory for"):
+        model(x)
+    np.testing.assert_array_equal(load(one("scale", SIZE))(x), 2 * x)
+
+
+def test_no_gpu_of_that_number() -> None:
+    with pytest.raises(errors.DriverMissingError, match="there is no GPU 99"):
+        open_device("cuda:99")
+
+
+FAULT = """
+import numpy as np, pytest, nova
+from nova import errors
+from gpu_samples import load, one
+x = np.ones(4096, "f4")
+good, wild = load(one("scale", 4096)), load(one("wild", 4096))
+there = nova.to_device(x)
+for again in (lambda: wild(x), lambda: good(x), lambda: good(there), there.numpy):
+    with pytest.raises(errors.DeviceFaultError, match="a kernel failed on"):
+        again()
+del good, wild, there
+print("survived")
+"""
+
+
+def test_a_fault_leaves_the_process_alive() -> None:
+    folder = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", FAULT], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "survived\n", done.stderr
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def microseconds(call, number: int = 2000) -> float:
+    """The best of five: from the call to the end of the work, for many calls in a row."""
+    device = open_device("cuda")
+    best = float("inf")
+    for _ in range(5):
+        device.synchronize()
+        started = time.perf_counter()
+        for _ in range(number):
+            call()
+        device.synchronize()
+        best = min(best, (time.perf_counter() - started) / number * 1e6)
+    return best
+
+
+def test_a_call_costs_few_microseconds() -> None:
+    """Printed for the record; the bar is that of a step of two launches."""
+    step, long, single = load(training(SIZE)), load(chain(SIZE)), load(one("scale", SIZE))
+    there, w = nova.to_device(x), nova.to_device(np.zeros(SIZE, "f4"))
+    rows = {
+        "one launch": microseconds(lambda: single(there)),
+        "step of two launches": microseconds(lambda: step(there, w)),
+        "three launches": microseconds(lambda: long(there)),
+        "three launches, host arrays": microseconds(lambda: long(x), 300),
+    }
+    for name, value in rows.items():
+        print(f"{name:<32}{value:8.2f} us")
+    assert rows["step of two launches"] < 12

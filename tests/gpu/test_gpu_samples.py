@@ -1,0 +1,28 @@
+"""The programs of this folder where there is no GPU: ptxas takes them, the simulator runs them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gpu_samples import PTX, chain, load, one, training
+from ptxas import assemble
+
+from nova.errors import SimulationError
+
+SIZE = 1024
+x = np.arange(SIZE, dtype="f4")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_they_assemble(arch: str) -> None:
+    assert "error" not in assemble(PTX, arch)
+
+
+def test_they_run_on_the_simulator() -> None:
+    np.testing.assert_array_equal(load(chain(SIZE), "sim")(x), 6 * x)
+    w = np.zeros(SIZE, "f4")
+    y, _ = load(training(SIZE), "sim").run([x], [w])
+    np.testing.assert_array_equal(w, x)
+    np.testing.assert_array_equal(y, 2 * x)
+    with pytest.raises(SimulationError, match="wild, line"):
+        load(one("wild", SIZE), "sim")(x)

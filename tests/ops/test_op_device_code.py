@@ -1,0 +1,70 @@
+"""Device code of every row, forward and backward: what it is made of is known to all who take it.
+
+NVIDIA's assembler takes every kernel for sm_80 and sm_90a, without spilling registers, and the
+simulator knows every instruction. Nothing is run: the numbers are compared by the tests of the
+folder on the simulated device. Rows are compiled together, a few dozen kernels to a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from op_cases import build
+from op_samples import SAMPLES
+from test_op_gradient import DIFFERENTIABLE, weighted
+
+from nova.codegen.compile import build_module
+from nova.codegen.ptxas import find_ptxas
+from nova.codegen.stages import Recorder, start_from_plan
+from nova.dtypes import f32, f64
+from nova.graph import Tensor
+from nova.plan import build_plan
+from nova.runtime.sim import SimModule
+from nova.settings import Settings
+
+ARCHITECTURES = ("sm_80", "sm_90a")
+TOGETHER = 8
+
+
+def groups(names: Sequence[str]) -> list[Sequence[str]]:
+    return [names[i : i + TOGETHER] for i in range(0, len(names), TOGETHER)]
+
+
+def title(names: Sequence[str]) -> str:
+    return f"{names[0]}..{names[-1]}"
+
+
+def check_code(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Compile for both architectures; an unknown instruction or a spill is an error on the way."""
+    assert find_ptxas() is not None, "the package nvidia-cuda-nvcc is one of those for tests"
+    module = start_from_plan(build_plan(list(outputs), list(inputs), []), Recorder())
+    settings = [Settings(target=f"cuda:{arch}", cubin=True) for arch in ARCHITECTURES]
+    program = build_module(module, settings, Recorder())
+    texts = [image.data.decode() for image in program.images if image.kind == "ptx"]
+    assert len(texts) == len(ARCHITECTURES) and len(program.images) == 2 * len(texts)
+    for variant, text in zip(program.variants, texts, strict=True):
+        known = SimModule(text).kernels
+        assert {kernel.symbol for kernel in variant.tables.kernels} == set(known)
+
+
+@pytest.mark.parametrize("names", groups(list(SAMPLES)), ids=title)
+def test_forward_code(names: Sequence[str]) -> None:
+    built = [
+        built
+        for name in names
+        for built in (
+            *(build(name, SAMPLES[name].cases[0], d) for d in SAMPLES[name].dtypes),
+            *(build(name, case, f32) for case in SAMPLES[name].large),
+        )
+    ]
+    check_code([t for b in built for t in b.inputs], [t for b in built for t in b.outputs])
+
+
+@pytest.mark.parametrize("names", groups(DIFFERENTIABLE), ids=title)
+def test_gradient_code(names: Sequence[str]) -> None:
+    chosen = [(n, SAMPLES[n].cases[0], d) for n in names for d in (f32, f64)]
+    chosen += [(n, case, f32) for n in names for case in SAMPLES[n].large]
+    items = [item for one in chosen if (item := weighted(*one)) is not None]
+    outputs = [t for item in items for t in (item.loss, *item.grads)]
+    check_code([t for item in items for t in item.inputs], outputs)

@@ -1,0 +1,38 @@
+"""Positions of extremes on a device: found by the lanes of a warp, and the first one counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from device_runs import check
+
+import nova
+
+_RANDOM = np.random.default_rng(0)
+
+
+def _array(*shape: int) -> np.ndarray:
+    return _RANDOM.standard_normal(shape).astype("f4")
+
+
+@pytest.mark.parametrize("find", (nova.argmax, nova.argmin))
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((5000,), 0), ((100, 1000), 1), ((300, 50), 0), ((8, 300, 20), 1)]
+)
+def test_first_of_equal_ones(find, shape, axis):
+    program = check(lambda x: find(x, axis=axis), np.round(_array(*shape)))
+    assert "shfl.sync" in program.ptx
+
+
+def test_special_values():
+    x = _array(40, 500)
+    x[3, [100, 50]] = np.nan
+    x[4], x[5], x[6] = -np.inf, np.nan, np.inf
+    check(lambda x: [nova.argmax(x, axis=-1), nova.argmin(x, axis=-1)], x)
+
+
+def test_what_is_computed_on_the_way_and_other_types():
+    program = check(lambda x: nova.argmax(x * x, axis=-1), np.round(_array(64, 300)))
+    assert len(program.kernels) == 1 and "shfl.sync" in program.ptx
+    check(lambda x: nova.argmin(x, axis=-1), _RANDOM.integers(-5, 5, (64, 300)))
+    check(lambda x: nova.argmin(x, axis=-1), _RANDOM.integers(3, 255, (64, 300)).astype("u1"))

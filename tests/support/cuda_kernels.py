@@ -1,0 +1,116 @@
+"""PTX on a real GPU, with the same calls as the simulator's: `CudaModule` and `CudaMemory`.
+
+For `pytest tests/sim --on-gpu`, which asks the device whether the tests of the simulator are right.
+Over the driver alone, by ctypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+_BUFFER_POINTER, _BUFFER_SIZE, _END = c_void_p(1), c_void_p(2), c_void_p(0)
+_MAX_DYNAMIC_SHARED = 8
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    """The driver, with a context of the first device that is current in this thread."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    device, context = c_int(), c_void_p()
+    for status in (
+        cuda.cuInit(0),
+        cuda.cuDeviceGet(byref(device), 0),
+        cuda.cuDevicePrimaryCtxRetain(byref(context), device),
+        cuda.cuCtxSetCurrent(context),
+    ):
+        assert status == 0, f"the driver says {status}"
+    return cuda
+
+
+def _check(status: int) -> None:
+    if status:
+        text = c_char_p()
+        _driver().cuGetErrorString(c_int(status), byref(text))
+        raise RuntimeError(f"{status}: {(text.value or b'?').decode()}")
+
+
+class CudaMemory:
+    """Memory of the device; freed with the object."""
+
+    def __init__(self) -> None:
+        self._blocks: list[int] = []
+
+    def alloc(self, nbytes: int) -> int:
+        address = c_uint64()
+        _check(_driver().cuMemAlloc_v2(byref(address), c_size_t(max(nbytes, 1))))
+        self._blocks.append(address.value)
+        return address.value
+
+    def put(self, array: np.ndarray[Any, Any]) -> int:
+        data = np.ascontiguousarray(array)
+        address = self.alloc(data.nbytes)
+        self.write(address, data.tobytes())
+        return address
+
+    def write(self, address: int, data: bytes) -> None:
+        if data:
+            _check(_driver().cuMemcpyHtoD_v2(c_uint64(address), data, c_size_t(len(data))))
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        data = ctypes.create_string_buffer(max(nbytes, 1))
+        _check(_driver().cuMemcpyDtoH_v2(data, c_uint64(address), c_size_t(nbytes)))
+        return data.raw[:nbytes]
+
+    def array(self, address: int, shape: tuple[int, ...] | int, dtype: Any) -> Any:
+        dtype = np.dtype(dtype)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        return np.frombuffer(self.read(address, nbytes), dtype).reshape(shape).copy()
+
+    def __del__(self) -> None:
+        for address in self._blocks:
+            _driver().cuMemFree_v2(c_uint64(address))
+
+
+class CudaModule:
+    """The kernels of a PTX text, compiled by the driver."""
+
+    def __init__(self, text: str):
+        self._module = c_void_p()
+        _check(_driver().cuModuleLoadData(byref(self._module), c_char_p(text.encode())))
+
+    def launch(
+        self,
+        name: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        arguments: bytes,
+        memory: CudaMemory,
+        **unused: Any,
+    ) -> int:
+        cuda, function = _driver(), c_void_p()
+        _check(cuda.cuModuleGetFunction(byref(function), self._module, c_char_p(name.encode())))
+        if shared_bytes:
+            _check(cuda.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, c_int(shared_bytes)))
+        data, size = (
+            ctypes.create_string_buffer(arguments, len(arguments)),
+            c_size_t(len(arguments)),
+        )
+        extra = (c_void_p * 5)(
+            _BUFFER_POINTER, ctypes.addressof(data), _BUFFER_SIZE, ctypes.addressof(size), _END
+        )
+        sizes = [c_uint(n) for n in ((*grid, 1, 1)[:3] + (*block, 1, 1)[:3])]
+        status = cuda.cuLaunchKernel(function, *sizes, c_uint(shared_bytes), None, None, extra)
+        _check(status)
+        _check(cuda.cuCtxSynchronize())
+        return 0
+
+    def __del__(self) -> None:
+        if self._module:
+            _driver().cuModuleUnload(self._module)
