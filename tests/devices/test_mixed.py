@@ -79,7 +79,13 @@ def views(X: Any, W: Any) -> Any:
     return pinned(lambda: h.T.reshape(16, 24)) @ X
 
 
-PROGRAMS = [start, middle, end, two_islands, beside, everything, bools, constants, views]
+def attention(X: Any, W: Any) -> Any:
+    heads = (X @ W).reshape(1, 24, 2, 8).transpose((0, 2, 1, 3))
+    made = pinned(lambda: nova.scaled_dot_product_attention(heads, heads, heads, causal=True))
+    return nova.scaled_dot_product_attention(made, heads, heads)
+
+
+PROGRAMS = [attention, start, middle, end, two_islands, beside, everything, bools, constants, views]
 
 
 def leaves() -> tuple[Any, Any]:
