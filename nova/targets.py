@@ -148,6 +148,16 @@ class Target:
         return self.arch != "x86_64" or "f16c" in self.features
 
     @property
+    def has_bf16_dot(self) -> bool:
+        """A vector instruction multiplies pairs of bf16 and adds them to f32."""
+        return self.vector_bits == 512 and "avx512bf16" in self.features
+
+    @property
+    def has_bf16_tiles(self) -> bool:
+        """The same of whole tiles, by processes that may use tile registers."""
+        return self.has_bf16_dot and {"amx-tile", "amx-bf16"} <= set(self.features)
+
+    @property
     def native_rounding(self) -> bool:
         """floor, ceil, trunc and round-to-even of a float vector are instructions."""
         return self.arch != "x86_64" or "sse4.1" in self.features

@@ -91,10 +91,8 @@ def nova_forward(
 
         import nova
 
-        kind = ml_dtypes.bfloat16 if half else None
-        given = [
-            nova.tensor(a.astype(kind) if half else a, name=f"a{i}") for i, a in enumerate(arrays)
-        ]
+        kind = ml_dtypes.bfloat16 if half else np.float32
+        given = [nova.tensor(a.astype(kind), name=f"a{i}") for i, a in enumerate(arrays)]
         program = nova.compile(function(*given), inputs=given, target="cuda")
         placed = [nova.to_device(a.astype(kind)) for a in arrays]
         return last(lambda: program(*placed), from_nova, "Nova")

@@ -25,6 +25,7 @@ ORDER = (
     "kernel_chain",
     "two_chains",
     "matmul",
+    "matmul_bf16",
     "small_matmul",
     "constant_weights",
     "gelu_chain",

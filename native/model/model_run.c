@@ -37,7 +37,8 @@ uint64_t nova_clock_ns(void)
 }
 
 
-#include "../src/scheduler/cpus.c"
+#include "model_cpus.h"
+
 #include "../src/scheduler/graph.c"
 #include "../src/scheduler/instance.c"
 #include "../src/scheduler/lot.c"

@@ -8,6 +8,8 @@
  *     outside   a thread closes the gate without being inside: nobody ends the run, or two do */
 #include "explore.h"
 
+#include "model_cpus.h"
+
 #include "../src/scheduler/gate.h"
 #include "../src/scheduler/lot.c"
 #include "../src/scheduler/queue.h"

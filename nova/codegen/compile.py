@@ -7,9 +7,11 @@ several targets. Knows nothing of caches, arguments or running.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from nova import knobs
 from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
@@ -17,7 +19,7 @@ from nova.artifact.write import Contents, write_artifact
 from nova.codegen.entry import compile_entry
 from nova.codegen.host import build_host
 from nova.codegen.llvm import Unit
-from nova.codegen.road import Built, Program, Road
+from nova.codegen.road import Built, Program, Road, beside
 from nova.codegen.stages import (
     SHARED_STAGES,
     Recorder,
@@ -32,6 +34,8 @@ from nova.mlir.collection import paused_collection
 from nova.plan import Plan
 from nova.settings import Settings
 from nova.targets import host_arch, parse_target
+
+_KINDS = ("cuda", "cpu")
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,17 @@ def build_module(
     recorded as `stage@target`. `module` is used up.
     """
     steps = bar or Progress("compiling", None)
-    built: list[Built] = []
     groups = _by_kind(settings)
     host = host_arch(parse_target(one.target) for one in settings)
-    for number, (kind, group) in enumerate(groups.items()):
-        own = module if number == len(groups) - 1 else copy_module(module)
-        mark = f"@{kind}" if len(groups) > 1 and kind == "cuda" else ""
-        road = Road(recorder, steps, mark, several=len(settings) > 1, host=host)
-        built += _build_group(own, group, road, after)
+    waiting: dict[str, list[Callable[[], Built]]] = {}
+    with beside(knobs.get("threads")) as start:
+        # Devices first: LLVM makes their code while that for CPUs is lowered and compiled.
+        for number, kind in enumerate(sorted(groups, key=_KINDS.index)):
+            own = module if number == len(groups) - 1 else copy_module(module)
+            mark = f"@{kind}" if len(groups) > 1 and kind == "cuda" else ""
+            road = Road(recorder, steps, start, mark, several=len(settings) > 1, host=host)
+            waiting[kind] = _begin_group(own, groups[kind], road, after)
+        built = [finish() for kind in groups for finish in waiting[kind]]
     images = tuple(image for part in built for image in part.images)
     return Program(tuple(part.variant for part in built), images)
 
@@ -99,24 +106,28 @@ def _by_kind(settings: Sequence[Settings]) -> dict[str, list[Settings]]:
     return groups
 
 
-def _build_group(
+def _begin_group(
     module: ir.Module, settings: Sequence[Settings], road: Road, after: str
-) -> list[Built]:
-    """Compile for targets of one kind."""
+) -> list[Callable[[], Built]]:
+    """Compile for targets of one kind; each result waits for what still goes on."""
     if after in SHARED_STAGES:
         last = SHARED_STAGES[-1]
         road.run(module, settings[0], after, until=last, suffix=road.mark)
         after = last
-    found = []
+    found: list[Callable[[], Built]] = []
     for number, own in enumerate(settings):
         copy = module if number == len(settings) - 1 else copy_module(module)
         if parse_target(own.target).is_device:
-            from nova.codegen.device import build_device  # loads what only devices need
+            from nova.codegen.device import begin_device  # loads what only devices need
 
-            found.append(build_device(copy, own, road, after))
+            found.append(begin_device(copy, own, road, after))
         else:
-            found.append(build_host(copy, own, road, after))
+            found.append(partial(_same, build_host(copy, own, road, after)))
     return found
+
+
+def _same(built: Built) -> Built:
+    return built
 
 
 def single_unit(module: ir.Module) -> Unit:

@@ -1,12 +1,14 @@
 """The device half of a compile: from a module at a stage up to `nvvm` to tables and images.
 
-`compile.py` calls `build_device`, once for each device target.
+`compile.py` calls `begin_device`, once for each device target.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from nova.artifact.device import DeviceImage
@@ -29,9 +31,14 @@ from nova.settings import Settings
 from nova.targets import parse_target
 
 
-def build_device(module: ir.Module, settings: Settings, road: Road, after: str) -> Built:
-    """Compile `module`, at the stage `after`, for the device target of `settings`."""
-    target = parse_target(settings.target)
+def begin_device(
+    module: ir.Module, settings: Settings, road: Road, after: str
+) -> Callable[[], Built]:
+    """Compile `module`, at the stage `after`, for the device target of `settings`.
+
+    Its stages in MLIR are run now; what LLVM and the assembler do is begun, and goes on beside the
+    caller. The result waits for them.
+    """
     suffix = road.suffix(settings)
     found: list[tuple[Tables, bytes]] = []
     host = _build_pinned(module, settings, road) if after == SHARED_STAGES[-1] else None
@@ -46,17 +53,23 @@ def build_device(module: ir.Module, settings: Settings, road: Road, after: str) 
     text = device_ir(module)
     road.recorder.record(f"ll{suffix}", text, time.perf_counter() - started)
     road.advance(f"ptx{suffix}")
-    started = time.perf_counter()
-    ptx = compile_ptx(text, target)
-    road.recorder.record(f"ptx{suffix}", ptx, time.perf_counter() - started)
-    tables, constants = found[0]
-    images = [DeviceImage("ptx", target.cpu, ptx.encode())]
-    if settings.cubin:
-        images.append(_assemble(ptx, target.cpu, road, suffix))
-    objects, unpacked = (host.objects, host.unpacked) if host is not None else ((), b"")
-    options = settings.items()
-    variant = Variant(target, target.cpu, objects, tables, constants, options, unpacked)
-    return Built(variant, tuple(images))
+    waiting = road.start(partial(_compile, text, settings))
+
+    def finish() -> Built:
+        code = waiting()
+        road.recorder.record(f"ptx{suffix}", code.ptx, code.ptx_seconds)
+        target = parse_target(settings.target)
+        images = [DeviceImage("ptx", target.cpu, code.ptx.encode())]
+        if code.cubin is not None:
+            road.recorder.record_size(f"cubin{suffix}", len(code.cubin), code.cubin_seconds)
+            images.append(DeviceImage("cubin", target.cpu, code.cubin))
+        tables, constants = found[0]
+        objects, unpacked = (host.objects, host.unpacked) if host is not None else ((), b"")
+        options = settings.items()
+        variant = Variant(target, target.cpu, objects, tables, constants, options, unpacked)
+        return Built(variant, tuple(images))
+
+    return finish
 
 
 def _build_pinned(module: ir.Module, settings: Settings, road: Road) -> Variant | None:
@@ -72,14 +85,27 @@ def _build_pinned(module: ir.Module, settings: Settings, road: Road) -> Variant 
     return build_host(pinned, own, road, SHARED_STAGES[-1], suffix).variant
 
 
-def _assemble(ptx: str, arch: str, road: Road, suffix: str) -> DeviceImage:
-    from nova.codegen.ptxas import assemble  # only for who asks for it
+@dataclass(frozen=True)
+class _Code:
+    """Device code, and how long it took."""
 
-    road.advance(f"cubin{suffix}")
+    ptx: str
+    ptx_seconds: float
+    cubin: bytes | None
+    cubin_seconds: float
+
+
+def _compile(text: str, settings: Settings) -> _Code:
     started = time.perf_counter()
-    cubin = assemble(ptx, arch).cubin
-    road.recorder.record_size(f"cubin{suffix}", len(cubin), time.perf_counter() - started)
-    return DeviceImage("cubin", arch, cubin)
+    target = parse_target(settings.target)
+    ptx = compile_ptx(text, target)
+    between = time.perf_counter()
+    cubin = None
+    if settings.cubin:
+        from nova.codegen.ptxas import assemble  # only for who asks for it
+
+        cubin = assemble(ptx, target.cpu).cubin
+    return _Code(ptx, between - started, cubin, time.perf_counter() - between)
 
 
 def read_device_tables(module: ir.Module, host: Variant | None = None) -> tuple[Tables, bytes]:

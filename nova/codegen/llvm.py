@@ -38,6 +38,10 @@ _TARGET = re.compile(r"^target (?:triple|datalayout) = .*\n", re.MULTILINE)
 _DEFINED = re.compile(r"\ndefine [^@]*@([\w.\"$-]+)\(")
 
 
+# What LLVM is to emit.
+ASSEMBLY, OBJECT = 0, 1
+
+
 @dataclass(frozen=True)
 class Unit:
     """LLVM IR that becomes one object.
@@ -138,14 +142,14 @@ class _Job:
 
     def run(self) -> bytes:
         """The object."""
-        return _emit_object(self.machine, self.optimise())
+        return emit(self.machine, self.optimise(), OBJECT)
 
     def optimise(self) -> Any:
         """The module behind LLVM's passes."""
         module, *others = [self._parse(text) for text in self.texts]
         for other in others:
             module.link_in(other)
-        _unlocked("LLVMPY_RunNewModulePassManager")(self.manager, module, self.builder)
+        run_passes(self.manager, module, self.builder)
         return module
 
     def _parse(self, text: bytes) -> Any:
@@ -179,11 +183,17 @@ def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
     return manager, builder
 
 
-def _emit_object(machine: Any, module: Any) -> bytes:
+def run_passes(manager: Any, module: Any, builder: Any) -> None:
+    """Run passes on a module that has its context to itself, beside whatever else LLVM does."""
+    _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, builder)
+
+
+def emit(machine: Any, module: Any, kind: int) -> bytes:
+    """The code of such a module: an object, or the text of its assembly."""
     error = ffi.OutputString(owned=False)
-    buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, error)
+    buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, kind, error)
     if not buffer:
-        raise CodegenError(f"LLVM could not emit the object: {error}")
+        raise CodegenError(f"LLVM could not emit the code: {error}")
     try:
         start, size = _quick("LLVMPY_GetBufferStart"), _quick("LLVMPY_GetBufferSize")
         return string_at(start(buffer), size(buffer))

@@ -6,7 +6,8 @@ hexadecimal. This is the one place that knows about the difference.
 
 bf16 becomes i16 on the way: kernels only load, store and select it, and compute in f32. LLVM would
 keep a `bfloat` in a register as a float and convert it back with an instruction that flushes
-subnormal numbers to zero.
+subnormal numbers to zero. x86's dot products of bf16 take i16 as well, as they did before LLVM had
+the type.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 _TOKEN = re.compile(
-    r"(?P<device>llvm\.nvvm\.[\w.]+)"
+    r"(?P<instruction>llvm\.(?:nvvm|x86)\.[\w.]+)"
     r"|\b(?P<type>half|bfloat|float|double)\b"
     r"|(?<=[\dv.])(?P<mangled>bf16)\b"
     r"|f0x(?P<bits>[0-9A-Fa-f]+)\b"
     r"|(?<![\w.%@])(?P<special>[+-](?:inf|qnan|snan|nan)(?:\(0x[0-9A-Fa-f]+\))?)"
     r"|(?<![\w.%@])(?P<decimal>[+-]?\d+\.\d*(?:e[+-]?\d+)?)(?![\w.])"
 )
-_DEVICE_NAME = re.compile(r"@llvm\.nvvm\.[\w.]*$")
 # What a line has that must change. Each begins with a letter, which is fast to find; one pattern of
 # all would not be.
 _SIGNS = [re.compile(sign) for sign in ("bfloat", "bf16", "f0x", "inf", "nan", r"\.\d")]
@@ -51,14 +51,13 @@ def _line(line: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         nonlocal current
-        if match["device"]:
+        if match["instruction"]:
             return match[0]  # types in names of instructions stay what they are
         if match["type"]:
             current = match["type"]
             return "i16" if current == "bfloat" else match[0]
         if match["mangled"]:
-            # The device's own intrinsics have it in their names, not mangled.
-            return match[0] if _DEVICE_NAME.search(line, 0, match.start()) else "i16"
+            return "i16"
         if match["bits"]:
             return _from_bits(match["bits"], current)
         if match["special"]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import binding as llvmlite
 
-from nova.codegen.llvm import initialise
+from nova.codegen.llvm import ASSEMBLY, emit, initialise, run_passes
 from nova.codegen.normalise import normalise
 from nova.errors import CodegenError
 from nova.mlir.bindings import ir, llvm
@@ -68,7 +68,7 @@ def _clone_variable(op: Any, known: set[str]) -> None:
 
 
 def compile_ptx(text: str, target: Target) -> str:
-    """The PTX of LLVM IR."""
+    """The PTX of LLVM IR; the long calls of LLVM leave other threads the interpreter."""
     initialise()
     context = llvmlite.create_context()
     try:
@@ -83,8 +83,8 @@ def compile_ptx(text: str, target: Target) -> str:
     options = llvmlite.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = False
     builder = llvmlite.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    return check_ptx(machine.emit_assembly(module))
+    run_passes(builder.getModulePassManager(), module, builder)
+    return check_ptx(emit(machine, module, ASSEMBLY).decode())
 
 
 def check_ptx(ptx: str) -> str:

@@ -6,9 +6,12 @@ their stages on it and give back a `Built`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from nova.artifact.device import DeviceImage
 from nova.artifact.write import Variant
@@ -16,6 +19,8 @@ from nova.codegen.stages import Recorder, run_stages
 from nova.log import Progress
 from nova.mlir.bindings import ir
 from nova.settings import Settings
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -34,15 +39,39 @@ class Program:
     images: tuple[DeviceImage, ...] = ()
 
 
+class Start(Protocol):
+    """Begins some work, and gives a function that waits for what came of it."""
+
+    def __call__(self, work: Callable[[], _T]) -> Callable[[], _T]: ...
+
+
+@contextmanager
+def beside(workers: int) -> Iterator[Start]:
+    """Work that goes on in threads beside the caller; with one worker it is done at once."""
+
+    def now(work: Callable[[], _T]) -> Callable[[], _T]:
+        result = work()
+        return lambda: result
+
+    if workers <= 1:
+        yield now
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        # A thread has the knobs of who started it.
+        yield lambda work: pool.submit(copy_context().run, work).result
+
+
 @dataclass(frozen=True)
 class Road:
     """Where stages are recorded: with `mark` those that targets share, if `several` are there.
 
-    `host` is the architecture of the CPU that runs the file.
+    `start` is for work that needs no MLIR, and may go on while other targets are lowered. `host` is
+    the architecture of the CPU that runs the file.
     """
 
     recorder: Recorder
     bar: Progress
+    start: Start
     mark: str = ""
     several: bool = False
     host: str = ""

@@ -1,7 +1,8 @@
 """PTX as the simulator's driver takes it: decoded once, when a program is loaded for device `sim`.
 
 In: the text of a device image. Out: the bytes of the structs `image_header` and `image_row` of
-native/src/sim/driver.c, and what they point to. `fault_of` puts what the driver reports into words.
+native/src/sim/driver_code.c, and what they point to. `fault_of` puts what the driver reports into
+words.
 """
 
 from __future__ import annotations

@@ -20,13 +20,17 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from nova.mlir.bindings import arith, ir, memref, vector
 from nova.schedules.direct import emit_direct
 from nova.schedules.direct_tiling import direct_tile, is_direct
+from nova.schedules.forms import ELEMENTS, PAIRS, TILES
 from nova.schedules.packing import Block, pack
+from nova.schedules.pairs import pack_pairs
 from nova.schedules.panels import MicroKernel
 from nova.schedules.shared import entry_alloca, without_end
+from nova.schedules.tile_registers import multiply_tiles
 from nova.schedules.tile_store import Place
 from nova.schedules.tiling import (
     Contraction,
@@ -158,7 +162,15 @@ class _Block:
 
     @functools.cached_property
     def kernel(self) -> MicroKernel:
-        return MicroKernel(self.target, self.spec.acc_type, self.tiling.mr, self.tiling.nv)
+        t = self.tiling
+        return MicroKernel(self.target, self.spec.acc_type, t.mr, t.nv, pairs=t.form is PAIRS)
+
+    def _multiply(self, *operands: Any) -> None:
+        """C = old + A*B of packed operands, by the instruction that their form is for."""
+        if self.tiling.form is TILES:
+            multiply_tiles(*operands)
+        else:
+            self.kernel.multiply(*operands)
 
     def emit(self, m_lo: Index, m_hi: Index, n_lo: Index, n_hi: Index) -> None:
         t, spec = self.tiling, self.spec
@@ -167,24 +179,27 @@ class _Block:
                 self._clear(m_lo, m_hi, n_lo, n_hi)
             return
         zeros = None if spec.accumulate else self._zeros()
-        packed_a = entry_alloca(t.a_size, spec.acc_type)
-        packed_b = None if spec.packed else entry_alloca(t.b_size, spec.acc_type)
+        word = t.form.word_type(spec.acc_type)
+        packed_a = entry_alloca(t.a_size, word)
+        packed_b = None if spec.packed else entry_alloca(t.b_size, word)
 
         def k_block(n: Index, columns: Index, number: Index) -> None:
-            k, depth = self._k_range(number)
+            k, depth, words = self._k_range(number)
             b = self._block_of_b(n, columns, k, depth)
             right, right_at = packed_b, index(0)
             if packed_b is None:
                 right, right_at = self.b, self._panels_at(n, k, depth)
             elif not t.copying:
-                self._pack(b, t.nr, packed_b)
+                self._pack(b, t.nr, words, packed_b)
             with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
-                self._pack_a(packed_a, m, rows, k, depth)
+                self._pack(
+                    self._block_of_a(m, rows, k, depth), t.mr, words, packed_a, rows_of_a=True
+                )
                 c, old = self._places(m, n, zeros, number)
                 if t.copying:
                     self.kernel.multiply_copying(packed_a, b, right, c, old, rows)
                 else:
-                    self.kernel.multiply(packed_a, right, c, old, rows, columns, depth, right_at)
+                    self._multiply(packed_a, right, c, old, rows, columns, words, right_at)
 
         # Columns that are packed already, or while they are used, have no reason to be cut.
         step = spec.n if spec.packed or t.copying else t.nc
@@ -195,13 +210,16 @@ class _Block:
                 with loop(0, t.k_blocks, 1) as number:
                     k_block(n, columns, number)
 
-    def _k_range(self, number: Index) -> tuple[Index, Index]:
-        """Start and depth of a block of k: they differ by one, so none is below a vector."""
-        k, parts = self.spec.k, self.tiling.k_blocks
-        start = _part(number, k, parts)
-        if k % parts == 0:
-            return start, self.tiling.kc
-        return start, sub(_part(add(number, 1), k, parts), start)
+    def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
+        """Start, depth and words of a block of k: they differ by one cut, the last has the rest."""
+        k, parts, form = self.spec.k, self.tiling.k_blocks, self.tiling.form
+        cuts = -(-k // form.per_cut)
+        first = _part(number, cuts, parts)
+        count = sub(_part(add(number, 1), cuts, parts), first) if cuts % parts else cuts // parts
+        start, depth = mul(first, form.per_cut), mul(count, form.per_cut)
+        if k % form.per_cut:
+            depth = minimum(depth, sub(k, start))
+        return start, depth, mul(count, form.words_per_cut)
 
     def _zeros(self) -> ir.Value:
         """A row of zeros: what a product that overwrites adds to."""
@@ -230,11 +248,10 @@ class _Block:
         buffer = arith.select(first, without_end(zeros), without_end(self.c))
         return c, Place(buffer, *numbers)
 
-    def _pack_a(self, buffer: ir.Value, m: Index, rows: Index, k: Index, depth: Index) -> None:
+    def _block_of_a(self, m: Index, rows: Index, k: Index, depth: Index) -> Block:
         (ms, ks), spec = self.spec.a_strides, self.spec
         start = add(self.a_offset, add(mul(m, ms), mul(k, ks)))
-        block = Block(self.a, spec.a_type, start, ms, ks, rows, depth)
-        self._pack(block, self.tiling.mr, buffer)
+        return Block(self.a, spec.a_type, start, ms, ks, rows, depth)
 
     def _block_of_b(self, n: Index, columns: Index, k: Index, depth: Index) -> Block:
         (ks, ns), spec = self.spec.b_strides, self.spec
@@ -246,7 +263,13 @@ class _Block:
         width = round_up(self.spec.n, self.tiling.nr)
         return add(self.b_offset, add(mul(k, width), mul(n, depth)))
 
-    def _pack(self, block: Block, width: int, buffer: ir.Value) -> None:
+    def _pack(
+        self, block: Block, width: int, words: Index, buffer: ir.Value, *, rows_of_a: bool = False
+    ) -> None:
+        form = self.tiling.form
+        if form is not ELEMENTS:
+            pack_pairs(block, width, words, buffer, tiles=rows_of_a and form is TILES)
+            return
         least = self.spec.k // self.tiling.k_blocks
         pack(self.target, self.spec.acc_type, block, width, least, buffer)
 

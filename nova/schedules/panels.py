@@ -12,6 +12,7 @@ import functools
 from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.schedules.instructions import dot_pairs
 from nova.schedules.packing import Block, pack
 from nova.schedules.shared import call_shared, entry_alloca
 from nova.schedules.tile_store import Place, store_tile
@@ -41,12 +42,18 @@ _AHEAD = 16
 
 @dataclass(frozen=True)
 class MicroKernel:
-    """`mr` rows of `nv` vectors of C in registers."""
+    """`mr` rows of `nv` vectors of C in registers; with `pairs`, a step of k is one of words."""
 
     target: Target
     acc_type: str
     mr: int
     nv: int
+    pairs: bool = False
+
+    @property
+    def word(self) -> ir.VectorType:
+        """A vector of what lies in the panels."""
+        return vector_type("i32" if self.pairs else self.acc_type, self.vl)
 
     @property
     def vl(self) -> int:
@@ -96,7 +103,7 @@ class MicroKernel:
             _Body(self, left, right, written, read, unit, None).emit(m, n, k, b_at)
 
         numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, depth, b_offset)]
-        layout = "" if unit else "_strided"
+        layout = ("" if unit else "_strided") + ("_pairs" if self.pairs else "")
         name = f"nova_multiply{layout}_{self.acc_type}_{self.mr}x{self.nr}"
         buffers = (a, b, c.buffer, old.buffer)
         call_shared(name, buffers, numbers, 2, body)
@@ -256,7 +263,7 @@ class _Body:
         """One step of k of a column panel."""
         kernel = self.kernel
         return [
-            vector.load(self.kind, buffer, [index(add(start, v * kernel.vl))])
+            vector.load(kernel.word, buffer, [index(add(start, v * kernel.vl))])
             for v in range(kernel.nv)
         ]
 
@@ -278,14 +285,18 @@ class _Body:
         result = []
         for i in range(len(sums) // kernel.nv):
             scalar = memref.load(self.a, [index(add(a_row, i))])
-            left = vector.broadcast(self.kind, scalar)
+            left = vector.broadcast(kernel.word, scalar)
             for v in range(kernel.nv):
-                total = sums[i * kernel.nv + v]
-                if kernel.target.has_fma:
-                    result.append(vector.fma(left, right[v], total))
-                else:
-                    result.append(arith.addf(total, arith.mulf(left, right[v])))
+                result.append(self._multiply_add(left, right[v], sums[i * kernel.nv + v]))
         return result
+
+    def _multiply_add(self, left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
+        if self.kernel.pairs:
+            halves = vector_type("bf16", 2 * self.kernel.vl)
+            return dot_pairs(total, vector.bitcast(halves, left), vector.bitcast(halves, right))
+        if self.kernel.target.has_fma:
+            return vector.fma(left, right, total)
+        return arith.addf(total, arith.mulf(left, right))
 
     def _prefetch(self, start: Index, mr: int) -> None:
         """Fetch a tile of C while it is computed; its rows are too far apart for the hardware."""

@@ -13,12 +13,17 @@ from dataclasses import dataclass, replace
 
 from nova.errors import ScheduleError
 from nova.schedules.choices import NO_CHOICES, Choices
+from nova.schedules.forms import ELEMENTS, TILE, TILES, Form, choose_form
 from nova.schedules.words import BITS
 from nova.targets import Target
 
 _B_BYTES, _MOST_A_BYTES, _MOST_ALONE = 1 << 20, 384 << 10, 768 << 10
 """The most that packed columns of B take, in the cache that cores share, and packed rows of A, the
 last where no columns of B are packed beside them. They lie on the stack."""
+
+_TILE_WORDS, _TILE_A_BYTES = 512, 256 << 10
+"""The depth of panels for tile registers, and the most that rows of A take then. Tiles are loaded
+from L2 fast enough, but not as fast as they are multiplied: deep panels move C less often."""
 
 _MOST_ROWS, _MOST_COLUMNS = 1024, 512
 """Of a task: A is then packed for 512 columns and B for 1024 rows, at a few percent of the time."""
@@ -62,7 +67,8 @@ class Tiling:
     """How a contraction is cut; a function of the target and the contraction alone.
 
     `mr` rows of `nv` vectors of `vl` elements are a register tile; k is cut into `k_blocks` of at
-    most `kc`; `mc` rows and `nc` columns are packed at a time; `rows` and `columns` are a task.
+    most `kc` words (`form`); `mc` rows and `nc` columns are packed at a time; `rows` and `columns`
+    are a task.
     """
 
     vl: int
@@ -76,6 +82,7 @@ class Tiling:
     columns: int
     copying: bool
     """Whether all rows of a task are packed at once, and columns of B while the first use them."""
+    form: Form = ELEMENTS
 
     @property
     def nr(self) -> int:
@@ -83,12 +90,13 @@ class Tiling:
 
     @property
     def a_size(self) -> int:
-        """Elements of packed rows of A, and a vector that the last panel may write past its end."""
-        return self.mc * self.kc + self.vl
+        """Words of packed rows of A, and what the last panel may write past its end."""
+        return self.mc * self.kc + (self.vl if self.form is ELEMENTS else TILE * (self.mr + TILE))
 
     @property
     def b_size(self) -> int:
-        return (self.nr if self.copying else self.nc) * self.kc
+        past = 0 if self.form is ELEMENTS else TILE * self.nr
+        return (self.nr if self.copying else self.nc) * self.kc + past
 
 
 def round_up(value: int, step: int) -> int:
@@ -118,34 +126,40 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     """The tiling of a contraction whose C has unit columns, or neither."""
     bits, choices = BITS[spec.acc_type], spec.choices
     vl, size = target.lanes(bits), bits // 8
-    mr, nv = _register_tile(target, spec.m, spec.n, vl)
+    form = choose_form(target, spec)
+    tiles = form is TILES
+    mr, nv = (2 * TILE, 2) if tiles else _register_tile(target, spec.m, spec.n, vl)
     if choices.mr is not None or choices.nv is not None:
         mr, nv = choices.mr or mr, choices.nv or nv
         _check_registers(target, mr, nv)
     # A column panel takes most of L1, next to one row panel that streams through.
-    depth = choices.kc or min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
-    k_blocks = max(1, -(-spec.k // depth))
-    kc = max(1, -(-spec.k // k_blocks))
+    depth = min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
+    depth = _TILE_WORDS if tiles else depth
+    depth = -(-choices.kc // form.per_word) if choices.kc else depth
+    cuts, most_cuts = -(-spec.k // form.per_cut), max(1, depth // form.words_per_cut)
+    k_blocks = max(1, -(-cuts // most_cuts))
+    kc = max(1, -(-cuts // k_blocks)) * form.words_per_cut
     rows, columns = _task_tile(spec, mr, nv * vl)
     nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
     alone = _is_copied_in_use(spec) and choices.mc is choices.kc is None
     in_l2 = target.l2_bytes * 3 // 8
     if alone and rows * kc * size <= min(in_l2, _MOST_ALONE):
         return Tiling(vl, mr, nv, k_blocks, kc, rows, nc, rows, columns, copying=True)
-    budget = min(in_l2, _MOST_A_BYTES) // size
+    budget = min(in_l2, _TILE_A_BYTES if tiles else _MOST_A_BYTES) // size
     most = max(1, budget // kc // mr)
     if choices.mc is not None or choices.kc is not None:
         wanted = -(-(choices.mc or 1) // mr)
         if wanted > most or kc * mr > budget:
             raise ScheduleError(
-                f"packed panels of mc={wanted * mr} rows and kc={kc} are more than a task may hold",
-                hint=f"kc * mc is at most {budget} here",
+                f"packed panels of mc={wanted * mr} rows and kc={kc * form.per_word} are more than "
+                "a task may hold",
+                hint=f"kc * mc is at most {budget * form.per_word} here",
             )
         most = wanted if choices.mc is not None else most
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
     copying = pieces == 1 and _is_copied_in_use(spec)
-    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form)
 
 
 def _is_copied_in_use(spec: Contraction) -> bool:

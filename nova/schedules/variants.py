@@ -64,7 +64,7 @@ def _product_variants(target: Target, spec: Contraction) -> list[list[Choices]]:
     tiling = choose_tiling(target, inner)
     tiles = rank_register_tiles(target, inner.m, inner.n, tiling.vl)[: _REGISTER_TILES + 1]
     registers = [Choices(mr=mr, nv=nv) for mr, nv in tiles if (mr, nv) != (tiling.mr, tiling.nv)]
-    depths = {64, 128, 192, 256, 320, 384, 512, 768, spec.k} - {tiling.kc}
+    depths = {64, 128, 192, 256, 320, 384, 512, 768, spec.k} - {tiling.kc * tiling.form.per_word}
     rows = {tiling.mc // 4, tiling.mc // 2, tiling.mc * 2, tiling.mc * 4}
     return [
         registers,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from nova.mlir.bindings import arith, ir, scf
 
-BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
+BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i32": 32}
 
 Index: TypeAlias = "ir.Value | int"
 """An index that is known now (int) or when the kernel runs (an `index` value)."""
@@ -81,6 +81,8 @@ def branch(condition: ir.Value | bool, then: Callable[[], None], other: Callable
 
 
 def element_type(name: str) -> ir.Type:
+    if name == "i32":
+        return ir.IntegerType.get_signless(32)
     return {
         "f64": ir.F64Type.get,
         "f32": ir.F32Type.get,

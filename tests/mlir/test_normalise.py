@@ -66,6 +66,10 @@ CASES = {
     "select i1 %c, bfloat %0, bfloat 0.5": "select i1 %c, i16 %0, i16 16128",
     "<8 x bfloat> splat (bfloat 1.000000e+00)": "<8 x i16> splat (i16 16256)",
     "@llvm.masked.load.v8bf16.p0(": "@llvm.masked.load.v8i16.p0(",
+    # names of instructions
+    "@llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %0, <32 x bfloat> %1)":
+    "@llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %0, <32 x i16> %1)",
+    "@llvm.nvvm.fma.rn.bf16(bfloat %0)": "@llvm.nvvm.fma.rn.bf16(i16 %0)",
     # what is no constant
     "br label %float.1.5": "br label %float.1.5",
     "define float @float.0.5()": "define float @float.0.5()",

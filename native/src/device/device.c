@@ -117,6 +117,12 @@ static void stop(nova_device *device)
     }
     while (device->event_count > 0)
         driver->event_destroy(driver, device->events[--device->event_count]);
+    while (device->lanes != NULL) {
+        nova_lane *lane = device->lanes;
+        device->lanes = lane->next;
+        driver->stream_destroy(driver, lane->stream);
+        free(lane);
+    }
     void *streams[] = {device->stream, device->in, device->out};
     for (int i = 0; i < 3; i++)
         if (streams[i] != NULL)
@@ -173,6 +179,39 @@ static void give_event(nova_device *device, void *event)
     pthread_mutex_unlock(&device->mutex);
     if (!kept)
         device->driver->event_destroy(device->driver, event);
+}
+
+nova_status nova_lane_take(nova_device *device, nova_lane **lane, nova_error *error)
+{
+    pthread_mutex_lock(&device->mutex);
+    nova_lane *found = device->lanes;
+    if (found != NULL)
+        device->lanes = found->next;
+    pthread_mutex_unlock(&device->mutex);
+    if (found == NULL) {
+        found = calloc(1, sizeof *found);
+        if (found == NULL)
+            return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a stream");
+        nova_status status =
+            nova_device_check(device, device->driver->stream_create(device->driver, &found->stream),
+                              "the device has no stream for a run", error);
+        if (status != NOVA_OK) {
+            free(found);
+            return status;
+        }
+    }
+    *lane = found;
+    return NOVA_OK;
+}
+
+void nova_lane_give(nova_device *device, nova_lane *lane)
+{
+    if (lane == NULL)
+        return;
+    pthread_mutex_lock(&device->mutex);
+    lane->next = device->lanes;
+    device->lanes = lane;
+    pthread_mutex_unlock(&device->mutex);
 }
 
 nova_status nova_device_order_inside(nova_device *device, void *earlier, void *later,

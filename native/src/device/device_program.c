@@ -24,8 +24,7 @@ static void execution_destroy(nova_device_program *program, nova_device_executio
         driver->event_destroy(driver, execution->copied);
     if (execution->pinned != NULL)
         driver->pinned_free(driver, execution->pinned);
-    if (execution->stream != NULL)
-        driver->stream_destroy(driver, execution->stream);
+    nova_lane_give(program->device, execution->lane);
     nova_mirror_free(program, execution);
     free(execution->slots);
     free(execution->pointers);
@@ -59,15 +58,15 @@ static nova_status execution_create(nova_device_program *program,
     if (!made->slots || !made->pointers || !made->homes || !made->calls || !made->ranges)
         status = nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     if (status == NOVA_OK)
-        status = nova_device_check(device, driver->stream_create(driver, &made->stream),
-                                   "the device has no stream for a run", error);
+        status = nova_lane_take(device, &made->lane, error);
     if (status == NOVA_OK)
         status = nova_device_check(device, driver->event_create(driver, false, &made->copied),
                                    "the device has no events", error);
-    made->last = made->stream;
+    if (status == NOVA_OK)
+        made->last = made->lane->stream;
     if (status == NOVA_OK && program->tables.header->workspace_size > 0)
         status = nova_device_take_inside(device, program->tables.header->workspace_size,
-                                         made->stream, &made->workspace, error);
+                                         made->lane->stream, &made->workspace, error);
     if (status == NOVA_OK)
         status = nova_mirror_create(program, made, error);
     if (status != NOVA_OK)

@@ -93,9 +93,8 @@ static nova_status prepare_home(nova_device_run *r)
     if (driver->checks_ranges)
         return NOVA_OK;
     memset(memory, 0, execution->pinned_size);
+    /* Nobody waits: what is written there meanwhile is copied again behind this. */
     int result = driver->copy_in(driver, execution->home->address, memory, execution->pinned_size, r->stream);
-    if (result == 0)
-        result = driver->stream_synchronize(driver, r->stream);
     return nova_run_check(r, result, "memory cannot be cleared");
 }
 
@@ -186,7 +185,7 @@ nova_status nova_device_program_run(nova_device_program *program,
         return status;
     status = nova_device_execution_take(program, &r.execution, error);
     if (status == NOVA_OK) {
-        r.stream = stream == NOVA_OWN_STREAM ? r.execution->stream : stream;
+        r.stream = stream == NOVA_OWN_STREAM ? r.execution->lane->stream : stream;
         status = run_once(&r);
         nova_device_execution_give(program, r.execution, &r.counts);
     }

@@ -23,6 +23,13 @@ typedef struct nova_stage {
     struct nova_stage *next;
 } nova_stage;
 
+/* A stream that executions take in turns. It lives as long as the device: memory of the pool knows by its
+ * stream who used it last, also when the program of that stream is gone. */
+typedef struct nova_lane {
+    void *stream;
+    struct nova_lane *next;
+} nova_lane;
+
 struct nova_device {
     nova_driver *driver;
     int ordinal;
@@ -39,6 +46,7 @@ struct nova_device {
     void *events[NOVA_IDLE_EVENTS];
     unsigned event_count;
     nova_stage *stages;
+    nova_lane *lanes; /* idle ones */
 };
 
 /* --- device.c --------------------------------------------------------------------------------- */
@@ -55,6 +63,10 @@ nova_status nova_device_check(nova_device *device, int result, const char *what,
 /* nova_device_order, inside of enter and leave. */
 nova_status nova_device_order_inside(nova_device *device, void *earlier, void *later,
                                      nova_error *error);
+
+/* A stream of its own for an execution. */
+nova_status nova_lane_take(nova_device *device, nova_lane **lane, nova_error *error);
+void nova_lane_give(nova_device *device, nova_lane *lane);
 
 /* --- device_memory.c -------------------------------------------------------------------------- */
 
@@ -93,7 +105,7 @@ enum { NOVA_DEVICE_GRAPHS = 4 };
 /* What a run needs, reused from run to run. */
 typedef struct nova_device_execution {
     struct nova_device_execution *next;
-    void *stream;                 /* its own, for runs that name none */
+    nova_lane *lane;              /* its own stream, for runs that name none */
     void *last;                   /* stream of its last run */
     nova_device_block *workspace; /* NULL when none is needed */
     nova_device_block *home;      /* copies of what is on the host, or not aligned */

@@ -4,6 +4,7 @@
 #include "cpus.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,4 +42,25 @@ void nova_cpus_bind(unsigned index)
         (void)syscall(SYS_sched_setaffinity, 0, words * sizeof *one, one);
         return;
     }
+}
+
+uint32_t nova_cpus_current(void)
+{
+    unsigned cpu;
+    return syscall(SYS_getcpu, &cpu, NULL, NULL) == 0 ? cpu : NOVA_NO_CPU;
+}
+
+void nova_cpus_leave(uint32_t cpu)
+{
+    if (cpu >= WORDS * WORD_BITS || nova_cpus_current() != cpu || nova_cpus_allowed() < 2)
+        return;
+    unsigned long mask[WORDS];
+    unsigned words = read_mask(mask);
+    if (cpu >= words * WORD_BITS)
+        return;
+    mask[cpu / WORD_BITS] ^= 1ul << cpu % WORD_BITS;
+    if (syscall(SYS_sched_setaffinity, 0, words * sizeof *mask, mask) != 0)
+        return;
+    mask[cpu / WORD_BITS] ^= 1ul << cpu % WORD_BITS;
+    (void)syscall(SYS_sched_setaffinity, 0, words * sizeof *mask, mask);
 }

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "cpus.h"
 #include "futex.h"
 
 void nova_lot_spin(nova_lot *lot)
@@ -64,6 +65,7 @@ void nova_lot_call(nova_lot *lot, uint32_t count)
         if (sleeper != NULL) {
             lot->list = sleeper->next;
             atomic_fetch_sub_explicit(&lot->parked, 1, memory_order_seq_cst);
+            sleeper->caller_cpu = nova_cpus_current();
             atomic_store_explicit(&sleeper->called, 1, memory_order_release);
         }
         pthread_mutex_unlock(lot->lock);

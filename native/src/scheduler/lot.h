@@ -17,6 +17,7 @@
 /* A thread of the pool; lives as long as the lot. */
 typedef struct nova_sleeper {
     _Atomic uint32_t called; /* set by who took it out of the list; the word it sleeps on */
+    uint32_t caller_cpu;     /* where that thread was; valid once `called` is seen */
     struct nova_sleeper *next;
 } nova_sleeper;
 

@@ -7,6 +7,15 @@
 #include "futex.h"
 #include "pool.h"
 
+/* Sleeps, and does not stay on the CPU of who calls: the system often wakes a thread there although
+ * others are idle, and both would take turns for as long as calls follow each other. */
+static void sleep_until_called(nova_worker *self)
+{
+    nova_lot_sleep(&self->sleeper);
+    if (!self->pinned)
+        nova_cpus_leave(self->sleeper.caller_cpu);
+}
+
 /* Waits for work: spins, parks, sleeps. NULL: look again. */
 static nova_instance *await_run(nova_workers *pool, nova_worker *self, uint32_t *index)
 {
@@ -35,7 +44,7 @@ static nova_instance *await_run(nova_workers *pool, nova_worker *self, uint32_t 
     if (run != NULL || atomic_load_explicit(&pool->stopping, memory_order_seq_cst) != 0)
         nova_lot_unpark(&pool->lot, &self->sleeper);
     else
-        nova_lot_sleep(&self->sleeper);
+        sleep_until_called(self);
     return run;
 }
 

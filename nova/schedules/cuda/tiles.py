@@ -27,6 +27,9 @@ _ROWS = 8
 _LEAST = 8
 """Elements that a side of the work has at least: below, tiles are mostly empty."""
 
+_MOST_TURNED = 4
+"""Tiles that the shared memory of a block has room for."""
+
 Operand = tuple[Any, int]
 """An op and the number of one of its operands."""
 
@@ -71,9 +74,12 @@ def plan_tiles(nests: Sequence[Nest], grid: Sequence[int]) -> TilePlan | None:
             if across and buffer_root(value) not in written:
                 turned.append((nest.generic.op, k))
                 found.add(max(across, key=lambda i: grid[i]))
-    if len(found) != 1 or min(grid[found_i := found.pop()], grid[-1]) < _LEAST:
+    if len(found) != 1 or len(turned) > _MOST_TURNED:
         return None
-    return TilePlan(tuple(grid), found_i, tuple(turned))
+    (loop,) = found
+    return (
+        TilePlan(tuple(grid), loop, tuple(turned)) if min(grid[loop], grid[-1]) >= _LEAST else None
+    )
 
 
 class TileCode:

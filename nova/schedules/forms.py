@@ -1,0 +1,61 @@
+"""What a packed word of a matrix product is: an element, or a pair of bf16 that lie along k.
+
+In: a target and a `Contraction`. Out: its `Form`, which says how k is cut into words and which
+instruction multiplies them. `tiling.py` chooses it; `contraction.py` packs and multiplies by it.
+
+- `ELEMENTS`: a word is one element, widened to the accumulator's type; fused multiply-adds.
+- `PAIRS`: bf16 stays bf16, and a 32-bit word has two steps of k; AVX512-BF16's dot product adds
+  both to an f32 lane.
+- `TILES`: the same words, 16 rows of 16 of them in a tile register; AMX multiplies whole tiles.
+
+The last two flush subnormal operands and results to zero, and round sums in another order, see
+docs/fast-math.md. They are for a product of two bf16 operands that accumulates in f32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nova.targets import Target
+
+if TYPE_CHECKING:
+    from nova.schedules.tiling import Contraction
+
+TILE = 16
+"""Rows of a tile register, and 32-bit words of each."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """`per_word` steps of k are a word, and `per_cut` stay together where k is cut into blocks."""
+
+    name: str
+    per_word: int
+    per_cut: int
+
+    @property
+    def words_per_cut(self) -> int:
+        return self.per_cut // self.per_word
+
+    def word_type(self, acc_type: str) -> str:
+        return acc_type if self.per_word == 1 else "i32"
+
+
+ELEMENTS = Form("elements", 1, 1)
+PAIRS = Form("pairs", 2, 2)
+TILES = Form("tiles", 2, 2 * TILE)
+
+
+def choose_form(target: Target, spec: Contraction) -> Form:
+    """The form of a product whose operands are packed.
+
+    Tiles are of one size: they waste most of it on less than half a tile, and whoever chooses a
+    register tile gets one of vectors.
+    """
+    types = spec.a_type, spec.b_type, spec.acc_type
+    if types != ("bf16", "bf16", "f32") or not target.has_bf16_dot:
+        return ELEMENTS
+    chosen = spec.choices.mr is not None or spec.choices.nv is not None
+    small = min(spec.m, spec.n, spec.k // 2) < TILE // 2
+    return TILES if target.has_bf16_tiles and not chosen and not small else PAIRS
