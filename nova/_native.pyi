@@ -200,6 +200,7 @@ class Program:
         outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any], int]],
         convert: Callable[[int, Any, bool], Any],
         input_count: int,
+        image: Image | None = None,
     ) -> Program: ...
     @property
     def image(self) -> Image: ...

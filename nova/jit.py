@@ -30,7 +30,7 @@ from nova.errors import (
 )
 from nova.graph.build import settled
 from nova.graph.location import user_location
-from nova.graph.tensor import Tensor, tensor
+from nova.graph.tensor import Tensor, on_device, tensor
 from nova.log import log
 from nova.plan import build_plan
 from nova.runtime.device_arrays import type_on_device
@@ -149,7 +149,8 @@ class JitFunction:
             for (type_, number), name in zip(leaves, structure.names(), strict=True)
         ]
         args, kwargs = unflatten(structure, placeholders)
-        outputs, result = flatten(self._function(*args, **kwargs))
+        with on_device(""):  # the key does not say where it is called from
+            outputs, result = flatten(self._function(*args, **kwargs))
         outputs = [_as_tensor(value, i, self._function) for i, value in enumerate(outputs)]
         plan = build_plan(outputs, placeholders)
         options = self._options

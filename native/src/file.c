@@ -57,7 +57,7 @@ static nova_status read_manifest(nova_file *file, nova_error *error)
 static nova_status check_code(const nova_file *file, const nova_tables *tables, nova_error *error)
 {
     for (uint32_t i = 0; i < tables->header->kernel_count; i++)
-        if (tables->kernels[i].core != NOVA_DEVICE &&
+        if (nova_kernel_is_linked(&tables->kernels[i]) &&
             nova_elf_segment(&file->elf, tables->kernels[i].code, 1, NOVA_EXECUTE) == NULL)
             return REFUSE(error, "tables-kernel-code",
                           "kernel %u: address %#" PRIx64 " is in no executable segment", i,
@@ -384,8 +384,11 @@ nova_status nova_file_load(const nova_file *file, size_t variant, nova_image **i
 {
     if (file == NULL || image == NULL || variant >= file->manifest.variant_count)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no such variant");
-    char missing[sizeof error->text / 2];
-    nova_file_missing(file, variant, missing, sizeof missing);
+    char missing[sizeof error->text / 2] = "";
+    /* What a device variant has for the host is for every CPU of the architecture. */
+    if (!nova_variant_is_device(&file->manifest.variants[variant]) ||
+        file->elf.machine != nova_cpu_machine())
+        nova_file_missing(file, variant, missing, sizeof missing);
     if (*missing != '\0')
         return nova_fail(error, NOVA_UNSUPPORTED, "cpu-features", "%s needs %s",
                          file->manifest.variants[variant].target, missing);

@@ -11,6 +11,7 @@ enum { STACK_VALUES = 64, MOST_DEVICES = 64 };
 struct nova_model_device {
     nova_device *device;
     nova_device_program *program;
+    nova_image *image;          /* code of the host; NULL when all is the device's */
     nova_device_block *weights; /* values of params that are in the file; NULL when there are none */
     const nova_tensor_info *arguments;
     const nova_tensor_info *outputs;
@@ -92,9 +93,16 @@ static nova_status load_program(nova_model_device *made, const nova_file *file,
         constants = (const char *)constants +
                     (chosen->constants_vaddr - nova_file_section_vaddr(file, ".nova.const"));
     }
+    for (uint32_t i = 0; made->image == NULL && i < chosen->tables.header->kernel_count; i++)
+        if (nova_kernel_is_linked(&chosen->tables.kernels[i])) {
+            nova_status status = nova_file_load(file, variant, &made->image, error);
+            if (status != NOVA_OK)
+                return status;
+        }
     const nova_device_source source = {
         .tables = &chosen->tables,
         .code = code,
+        .image = made->image,
         .constants = constants,
         .constants_size = chosen->constants_size,
         .arguments = made->arguments,
@@ -154,6 +162,7 @@ void nova_model_device_close(nova_model_device *device)
         nova_device_give(device->device, device->weights);
         give_device();
     }
+    nova_image_destroy(device->image);
     free(device);
 }
 

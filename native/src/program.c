@@ -13,7 +13,7 @@ static nova_status bind_kernels(nova_program *program, const nova_image *image, 
     for (uint32_t i = 0; i < program->tables.header->kernel_count; i++) {
         const nova_kernel_record *record = &program->tables.kernels[i];
         void *code;
-        if (record->core == NOVA_DEVICE)
+        if (!nova_kernel_is_linked(record))
             return nova_fail(error, NOVA_UNSUPPORTED, "tables-code",
                              "kernel %u is for a device, and this program is for a CPU", i);
         if (nova_image_find(image, record->code, 1, NOVA_EXECUTE, &code) != NOVA_OK)
@@ -61,7 +61,7 @@ static bool runs_inline(const nova_tables *tables)
     double cost = 0;
     for (uint32_t i = 0; i < tables->header->launch_count; i++) {
         const nova_kernel_record *kernel = &tables->kernels[tables->launches[i].kernel];
-        if (kernel->core & NOVA_REPORTS)
+        if ((kernel->core & NOVA_REPORTS) || !nova_kernel_is_linked(kernel))
             return false;
         cost += nova_kernel_cost(kernel, 1);
     }

@@ -163,10 +163,13 @@ static nova_status check_device_launch(const nova_tables *tables, uint32_t index
     enum { MOST_THREADS = 1024, MOST_DEPTH = 64, MOST_GRID_YZ = 65535, MOST_SHARED = 227 << 10 };
     const nova_kernel_record *kernel = &tables->kernels[index];
     bool is_device = (kernel->core & NOVA_CORE_MASK) == NOVA_DEVICE;
+    bool is_linked = nova_kernel_is_linked(kernel);
     if (tables->devices == NULL)
-        return is_device ? REFUSE(error, "tables-device", "kernel %u is for a device, and the block "
-                                                          "does not say how to launch it", index)
-                         : NOVA_OK;
+        return !is_linked ? REFUSE(error, "tables-device", "kernel %u is for a device, and the block "
+                                                           "does not say how to launch it", index)
+                          : NOVA_OK;
+    if (!is_linked && !is_device && (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
+        return REFUSE(error, "tables-device", "kernel %u is a copy, and has code or flags", index);
     static const nova_device_launch NONE;
     const nova_device_launch *launch = &tables->devices[index];
     if (!is_device)
@@ -194,7 +197,7 @@ static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_
 {
     const nova_kernel_record *kernel = &tables->kernels[index];
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
-    if ((kernel->core & NOVA_CORE_MASK) > NOVA_DEVICE ||
+    if ((kernel->core & NOVA_CORE_MASK) > NOVA_TO_DEVICE ||
         (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
     if (flags == NOVA_TAKES_SCRATCH && tables->header->scratch_size == 0)
@@ -208,6 +211,21 @@ static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_
         return REFUSE(error, "tables-kernel-strings", "kernel %u has a name, symbol or location "
                                                       "that is no string", index);
     return check_device_launch(tables, index, error);
+}
+
+/* What is copied has a place on both sides that can be written. */
+static nova_status check_copies(const nova_tables *tables, nova_error *error)
+{
+    for (uint32_t i = 0; i < tables->header->launch_count; i++) {
+        const nova_launch_record *launch = &tables->launches[i];
+        if ((tables->kernels[launch->kernel].core & NOVA_CORE_MASK) < NOVA_TO_HOST)
+            continue;
+        if (launch->operand_count != 1 ||
+            tables->buffers[tables->operands[launch->first_operand]].kind == NOVA_CONSTANT)
+            return REFUSE(error, "tables-copy", "launch %u copies %u buffers, or a constant", i,
+                          launch->operand_count);
+    }
+    return NOVA_OK;
 }
 
 /* Operands stand in the order of the launches, each in one of them: so work stays linear. */
@@ -237,7 +255,7 @@ static nova_status check_launches(const nova_tables *tables, nova_error *error)
         if (tables->operands[i] >= header->buffer_count)
             return REFUSE(error, "tables-operand", "operand %u is buffer %u of %u", i,
                           tables->operands[i], header->buffer_count);
-    return NOVA_OK;
+    return check_copies(tables, error);
 }
 
 /* --- tasks ------------------------------------------------------------------------------------ */

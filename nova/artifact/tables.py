@@ -33,7 +33,12 @@ DEVICE = Struct("<7I4x")
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
-CORES = ("matrix", "vector", "host", "device")
+CORES = ("matrix", "vector", "host", "device", "to_host", "to_device")
+"""What a kernel runs on. The last two are no code: a launch of one copies its one buffer from the
+memory of the device to that of the host, or back."""
+COPIES = ("to_host", "to_device")
+UNLINKED = ("device", *COPIES)
+"""Cores of kernels that are not in the code that is linked into the file."""
 REPORTS = 0x100
 """Added to the number of the core: the kernel returns an error number."""
 TAKES_SCRATCH = 0x200
@@ -78,6 +83,11 @@ class KernelSpec:
     takes_scratch: bool = False  # whether its fourth argument is scratch memory
     device: DeviceLaunch | None = None
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether its code is in the file, for the host."""
+        return self.core not in UNLINKED
+
 
 @dataclass(frozen=True)
 class LaunchSpec:
@@ -120,15 +130,14 @@ class Tables:
     def renamed(self, suffix: str) -> Tables:
         """The same tables with `suffix` behind the symbol of every kernel of the linked code."""
         kernels = tuple(
-            k if k.device is not None else replace(k, symbol=k.symbol + suffix)
-            for k in self.kernels
+            replace(k, symbol=k.symbol + suffix) if k.is_linked else k for k in self.kernels
         )
         return replace(self, kernels=kernels)
 
     @property
     def has_device(self) -> bool:
-        """Whether any kernel runs on a device."""
-        return any(kernel.device is not None for kernel in self.kernels)
+        """Whether any kernel needs a device."""
+        return any(k.device is not None or k.core in COPIES for k in self.kernels)
 
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
@@ -140,7 +149,7 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
         [(BUFFER_KINDS.index(b.kind), 0, b.value, b.nbytes) for b in tables.buffers],
         [
             (
-                code[k.symbol] if code is not None and k.device is None else 0,
+                code[k.symbol] if code is not None and k.is_linked else 0,
                 k.grid,
                 k.flops,
                 k.bytes,
@@ -188,7 +197,7 @@ def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> N
     """Write the address of every kernel that was linked, by its symbol, into a block in place."""
     view = _View(block)
     for number, row in enumerate(view.rows(1)):
-        if not _is_device(row):
+        if _is_linked(row):
             place = view.starts[1] + number * KERNEL.size
             Struct("<Q").pack_into(block, place, addresses[view.string(row[6])])
 
@@ -196,11 +205,15 @@ def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> N
 def kernel_addresses(block: Buffer) -> dict[str, int]:
     """Virtual address of every kernel of a block that was linked, by symbol."""
     view = _View(block)
-    return {view.string(row[6]): row[0] for row in view.rows(1) if not _is_device(row)}
+    return {view.string(row[6]): row[0] for row in view.rows(1) if _is_linked(row)}
 
 
 def _is_device(kernel: tuple[int, ...]) -> bool:
     return kernel[4] & _CORE == CORES.index("device")
+
+
+def _is_linked(kernel: tuple[int, ...]) -> bool:
+    return kernel[4] & _CORE < CORES.index("device")
 
 
 def read_header(block: Buffer) -> tuple[int, int]:

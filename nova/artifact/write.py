@@ -40,7 +40,8 @@ ENTRY = "_mlir_ciface_main"
 class Variant:
     """The program compiled for one target; `cpu` is LLVM's name, `options` are for people.
 
-    That of a device has no objects: its code is in the images whose `arch` is its `cpu`.
+    The code of one for a device is in the images whose `arch` is its `cpu`; it has objects where
+    kernels are pinned to the host.
 
     `unpacked` are values of which the constants have copies in another order: the program does not
     read them, but its texts have them, and texts keep large values as references to the file.
@@ -176,7 +177,7 @@ def _link(
     for variant in variants:
         suffix = _suffix(variant) if len(variants) > 1 else ""
         parts += [Part(data, suffix) for data in variant.objects]
-        exports += [k.symbol for k in variant.tables.kernels if k.device is None]
+        exports += [k.symbol for k in variant.tables.kernels if k.is_linked]
     if contents.entry is not None and contents.runtime is not None:
         parts.append(Part(contents.entry))
         exports.append(ENTRY)

@@ -7,7 +7,7 @@ several targets. Knows nothing of caches, arguments or running.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,27 +15,25 @@ from nova import knobs
 from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
-from nova.artifact.tables import Tables
-from nova.artifact.write import Contents, Variant, write_artifact
+from nova.artifact.write import Contents, write_artifact
 from nova.codegen.entry import compile_entry
-from nova.codegen.llvm import Unit, compile_objects
+from nova.codegen.host import build_host
+from nova.codegen.llvm import Unit
 from nova.codegen.road import Built, Program, Road, beside
 from nova.codegen.stages import (
     SHARED_STAGES,
     Recorder,
     copy_module,
-    module_text,
     stages_of,
     start_from_plan,
 )
-from nova.codegen.tables import read_tables, read_unpacked
-from nova.codegen.units import UnitLowering, unit_text
+from nova.codegen.units import unit_text
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir
 from nova.mlir.collection import paused_collection
 from nova.plan import Plan
 from nova.settings import Settings
-from nova.targets import host_arch, llvm_cpu, parse_target
+from nova.targets import host_arch, parse_target
 
 _KINDS = ("cuda", "cpu")
 
@@ -85,13 +83,14 @@ def build_module(
     """
     steps = bar or Progress("compiling", None)
     groups = _by_kind(settings)
+    host = host_arch(parse_target(one.target) for one in settings)
     waiting: dict[str, list[Callable[[], Built]]] = {}
     with beside(knobs.get("threads")) as start:
         # Devices first: LLVM makes their code while that for CPUs is lowered and compiled.
         for number, kind in enumerate(sorted(groups, key=_KINDS.index)):
             own = module if number == len(groups) - 1 else copy_module(module)
             mark = f"@{kind}" if len(groups) > 1 and kind == "cuda" else ""
-            road = Road(recorder, steps, start, mark, several=len(settings) > 1)
+            road = Road(recorder, steps, start, mark, several=len(settings) > 1, host=host)
             waiting[kind] = _begin_group(own, groups[kind], road, after)
         built = [finish() for kind in groups for finish in waiting[kind]]
     images = tuple(image for part in built for image in part.images)
@@ -123,49 +122,12 @@ def _begin_group(
 
             found.append(begin_device(copy, own, road, after))
         else:
-            found.append(partial(_same, _build_host(copy, own, road, after)))
+            found.append(partial(_same, build_host(copy, own, road, after)))
     return found
 
 
 def _same(built: Built) -> Built:
     return built
-
-
-def _build_host(module: ir.Module, settings: Settings, road: Road, after: str) -> Built:
-    target = parse_target(settings.target)
-    recorder, suffix = road.recorder, road.suffix(settings)
-    if after != "loops":
-        road.run(module, settings, after, until="loops", suffix=suffix)
-    found: list[tuple[Tables, bytes, bytes]] = []
-    started = time.perf_counter()
-
-    def lowered() -> Iterator[Unit]:
-        nonlocal started
-        text = module_text(module) if after == "loops" else recorder.texts[f"loops{suffix}"]
-        way = UnitLowering(module, text, stages_of(settings)["llvm"](settings))
-        texts = []
-        for unit in way.shared():
-            texts.append(unit.text)
-            yield unit
-        # Read while LLVM is at work, and before `main` is gone.
-        found.append((*read_tables(module), read_unpacked(module)))
-        for unit in way.kernels():
-            texts.append(unit.text)
-            yield unit
-        recorder.record(f"llvm{suffix}", module_text(module), way.lowering)
-        recorder.record(f"ll{suffix}", "\n".join(texts), way.translating)
-        road.advance(f"object{suffix}")
-        started = time.perf_counter()
-
-    objects = compile_objects(lowered(), target, knobs.get("threads"))
-    size = sum(map(len, objects))
-    recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
-    tables, constants, unpacked = found[0]
-    return Built(
-        Variant(
-            target, llvm_cpu(target), tuple(objects), tables, constants, settings.items(), unpacked
-        )
-    )
 
 
 def single_unit(module: ir.Module) -> Unit:

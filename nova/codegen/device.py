@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from nova.artifact.device import DeviceImage
 from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import Variant
+from nova.codegen.host import build_host
+from nova.codegen.mixed import Step, join_host, pinned_functions, split_pinned
 from nova.codegen.ptx import compile_ptx, device_ir
 from nova.codegen.road import Built, Road
+from nova.codegen.stages import SHARED_STAGES
 from nova.codegen.tables import HostReader, location_text
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
@@ -38,10 +41,11 @@ def begin_device(
     """
     suffix = road.suffix(settings)
     found: list[tuple[Tables, bytes]] = []
+    host = _build_pinned(module, settings, road) if after == SHARED_STAGES[-1] else None
 
     def read(stage: str, module: ir.Module) -> None:
         if stage == "outlined":
-            found.append(read_device_tables(module))
+            found.append(read_device_tables(module, host))
 
     read(after, module)
     road.run(module, settings, after, suffix=suffix, observe=read)
@@ -60,10 +64,25 @@ def begin_device(
             road.recorder.record_size(f"cubin{suffix}", len(code.cubin), code.cubin_seconds)
             images.append(DeviceImage("cubin", target.cpu, code.cubin))
         tables, constants = found[0]
-        variant = Variant(target, target.cpu, (), tables, constants, settings.items())
+        objects, unpacked = (host.objects, host.unpacked) if host is not None else ((), b"")
+        options = settings.items()
+        variant = Variant(target, target.cpu, objects, tables, constants, options, unpacked)
         return Built(variant, tuple(images))
 
     return finish
+
+
+def _build_pinned(module: ir.Module, settings: Settings, road: Road) -> Variant | None:
+    """The kernels that are pinned to the host, which leave `module`; None where there are none.
+
+    They are for every CPU of the file's architecture: whoever has the device runs them.
+    """
+    pinned = split_pinned(module)
+    if pinned is None:
+        return None
+    own = replace(settings, target=road.host, schedules=())
+    suffix = f"@{road.host}{road.suffix(settings)}"
+    return build_host(pinned, own, road, SHARED_STAGES[-1], suffix).variant
 
 
 @dataclass(frozen=True)
@@ -89,33 +108,49 @@ def _compile(text: str, settings: Settings) -> _Code:
     return _Code(ptx, between - started, cubin, time.perf_counter() - between)
 
 
-def read_device_tables(module: ir.Module) -> tuple[Tables, bytes]:
-    """The tables and the constants of a module at the stage `outlined`."""
+def read_device_tables(module: ir.Module, host: Variant | None = None) -> tuple[Tables, bytes]:
+    """The tables and the constants of a module at the stage `outlined`.
+
+    `host` has the kernels that are pinned to the host; its launches get their places among those
+    of the device, and copies between.
+    """
     try:
-        return _read(module)
+        return _read(module, host)
     except KeyError:  # an attribute that the stages before leave; the text came from outside
         raise LoweringError("the module is not of the stage outlined") from None
 
 
-def _read(module: ir.Module) -> tuple[Tables, bytes]:
+def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
     reader = HostReader(module)
-    functions = {k.name.value: k for k in kernels(module)}
+    pinned = pinned_functions(module)
+    if pinned and host is None:
+        raise LoweringError(
+            f"@{next(iter(pinned))} is pinned to the host, and its code is not in the module",
+            hint="start from the stage buffers",
+        )
+    functions = {f.name.value: f for f in kernels(module)} | pinned
     specs: list[KernelSpec] = []
     known: dict[str, tuple[int, list[int]] | None] = {}
     for name, function in functions.items():
-        found = _launch_of(function)
+        found = None if name in pinned else _launch_of(function)
         known[name] = None if found is None else (len(specs), found[1])
         if found is not None:
             specs.append(found[0])
     launches = []
+    steps = []
     for call in reader.calls():
-        place = known[call.callee.value]
-        if place is None:
-            continue  # a grid without points
+        name = call.callee.value
         operands = list(call.operation.operands)
-        number, order = place
-        ids = tuple(reader.buffer(operands[i]) for i in order)
-        launches.append(LaunchSpec(number, ids, 0))
+        launch = None
+        if (place := known[name]) is not None:  # else a grid without points
+            number, order = place
+            launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
+            launches.append(launch)
+        if host is not None:
+            inputs = int(functions[name].attributes["nova.inputs"].value)
+            specs_of = [reader.spec(value) for value in operands]
+            reads, writes = tuple(specs_of[:inputs]), tuple(specs_of[inputs:])
+            steps.append(Step(name in pinned, launch, reads, writes))
     tables = Tables(
         buffers=tuple(reader.buffers),
         kernels=tuple(specs),
@@ -125,7 +160,8 @@ def _read(module: ir.Module) -> tuple[Tables, bytes]:
         tasks=(),
         scratch_size=0,
     )
-    return tables, bytes(reader.constants)
+    constants = bytes(reader.constants)
+    return (tables, constants) if host is None else join_host(tables, constants, steps, host)
 
 
 def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:

@@ -65,7 +65,8 @@ def beside(workers: int) -> Iterator[Start]:
 class Road:
     """Where stages are recorded: with `mark` those that targets share, if `several` are there.
 
-    `start` is for work that needs no MLIR, and may go on while other targets are lowered.
+    `start` is for work that needs no MLIR, and may go on while other targets are lowered. `host` is
+    the architecture of the CPU that runs the file.
     """
 
     recorder: Recorder
@@ -73,6 +74,7 @@ class Road:
     start: Start
     mark: str = ""
     several: bool = False
+    host: str = ""
 
     def suffix(self, settings: Settings) -> str:
         """What is put behind the names of stages that are one target's own."""

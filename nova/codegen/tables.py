@@ -108,20 +108,21 @@ class HostReader:
 
     def buffer(self, value: Any) -> int:
         """The number of the buffer behind a value of main."""
+        return self.buffers.setdefault(self.spec(value), len(self.buffers))
+
+    def spec(self, value: Any) -> BufferSpec:
+        """The buffer behind a value of main."""
         root = buffer_root(value)
         size = nbytes(root.type)
         if root in self.place:
             kind, index = self.place[root]
-            spec = BufferSpec(kind, index, size)
-        else:
-            op = root.owner.operation
-            if op.name == "memref.view":
-                spec = BufferSpec("workspace", _constant_index(op.operands[1]), size)
-            elif op.name == "memref.get_global":
-                spec = BufferSpec("constant", self._constant(op.attributes["name"].value), size)
-            else:
-                raise LoweringError(f"main passes the result of {op.name} to a kernel")
-        return self.buffers.setdefault(spec, len(self.buffers))
+            return BufferSpec(kind, index, size)
+        op = root.owner.operation
+        if op.name == "memref.view":
+            return BufferSpec("workspace", _constant_index(op.operands[1]), size)
+        if op.name == "memref.get_global":
+            return BufferSpec("constant", self._constant(op.attributes["name"].value), size)
+        raise LoweringError(f"main passes the result of {op.name} to a kernel")
 
     def _constant(self, name: str) -> int:
         if name not in self.constant_at:

@@ -4,7 +4,7 @@ from nova.graph.checkpoint import checkpoint
 from nova.graph.dot import dump_dot
 from nova.graph.functions import FUNCTIONS
 from nova.graph.gradients import backward, gradients
-from nova.graph.tensor import Tensor, no_grad, placeholder, tensor
+from nova.graph.tensor import Tensor, device, no_grad, placeholder, tensor
 from nova.graph.transforms import grad, value_and_grad
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Tensor",
     "backward",
     "checkpoint",
+    "device",
     "dump_dot",
     "grad",
     "gradients",

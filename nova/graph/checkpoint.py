@@ -15,7 +15,7 @@ from typing import Any
 
 from nova.graph.build import apply, make_node
 from nova.graph.order import topological
-from nova.graph.tensor import Tensor, checkpoint_region
+from nova.graph.tensor import Tensor, checkpoint_region, on_device
 from nova.ops import OPS
 
 _regions = count(1)
@@ -55,7 +55,7 @@ class Recompute:
                 continue
             operands = tuple(self._operand(o, region, grad) for o in original.inputs)
             assert original.op is not None
-            with checkpoint_region(0):
+            with checkpoint_region(0), on_device(original.device):
                 copy = make_node(original.op, operands, original.attrs, original.type)
             self._copies[id(original)] = copy
             self._kept.append(original)

@@ -17,7 +17,7 @@ from nova.graph.build import constant, require_float
 from nova.graph.checkpoint import Recompute
 from nova.graph.location import at
 from nova.graph.order import dependents, topological
-from nova.graph.tensor import Tensor
+from nova.graph.tensor import Tensor, on_device
 from nova.ops import F
 
 
@@ -73,7 +73,7 @@ def gradients(
         grad = adjoint.get(id(node))
         if grad is None or node.op is None or id(node) in boundary:
             continue
-        with at(node.location):
+        with at(node.location), on_device(node.device):
             contributions = _vjp(node, grad, recompute)
             for i, (operand, piece) in enumerate(zip(node.inputs, contributions, strict=True)):
                 if id(operand) not in active:

@@ -8,7 +8,7 @@ are put on the class by `nova.graph.functions`, from the op table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,19 @@ import numpy as np
 
 from nova.dlpack import as_numpy, is_array
 from nova.dtypes import DType, TensorType, dtype, f32, i64
-from nova.errors import ArgumentTypeError, ConcreteValueError, GradientError, NovaError
+from nova.errors import (
+    ArgumentTypeError,
+    AttributeValueError,
+    ConcreteValueError,
+    GradientError,
+    NovaError,
+)
 from nova.graph.location import Location, user_location
 from nova.ops import Op
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
+_device: ContextVar[str] = ContextVar("nova_device", default="")
 _evaluator: list[Callable[[Tensor], np.ndarray]] = []
 
 
@@ -32,6 +39,7 @@ class Tensor:
         "_value",
         "attrs",
         "data",
+        "device",
         "grad",
         "inputs",
         "location",
@@ -69,6 +77,8 @@ class Tensor:
         self.location: Location = user_location()
         self.stopped = not _recording.get()
         self.region = _region.get()
+        self.device = _device.get()
+        """`cpu` for an op that stays on the host; empty where the program's target decides."""
         self.requires_grad = requires_grad
         self.weak = weak
         """A placeholder of a Python number: like the number, it takes the type it stands beside."""
@@ -266,6 +276,30 @@ def no_grad() -> Iterator[None]:
         yield
     finally:
         _recording.reset(token)
+
+
+def device(name: str) -> AbstractContextManager[None]:
+    """Ops made inside run on the host (`cpu`), or where the program is compiled for (`cuda`).
+
+    Their gradients run there as well. In a program for a CPU that changes nothing.
+    """
+    if name not in ("cpu", "cuda"):
+        raise AttributeValueError(
+            f"there is no device {name!r} to pin ops to",
+            where=str(user_location()),
+            hint="'cpu' keeps them on the host, 'cuda' leaves them to the program's target",
+        )
+    return on_device("cpu" if name == "cpu" else "")
+
+
+@contextmanager
+def on_device(device: str) -> Iterator[None]:
+    """Nodes made inside have this `device`; an empty one is that of the program."""
+    token = _device.set(device)
+    try:
+        yield
+    finally:
+        _device.reset(token)
 
 
 @contextmanager

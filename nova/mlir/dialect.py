@@ -22,6 +22,8 @@ from nova.mlir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
 
 DIALECT = "nova"
+DEVICE = "nova.device"
+"""Attribute of ops, islands and kernels that stay on the host, whatever the target: `cpu`."""
 
 
 def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorType, ...]]:

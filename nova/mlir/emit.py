@@ -2,7 +2,7 @@
 
 Arguments carry `nova.name`; the function carries `nova.inputs` (how many arguments are inputs) and
 `nova.updates` (for each trailing result, the argument it updates in place). Every op has the
-location of the user's line.
+location of the user's line, and `nova.device` where it is pinned to the host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from nova.dtypes import TensorType
 from nova.graph.location import Location
 from nova.mlir.bindings import func, ir
-from nova.mlir.dialect import create_op
+from nova.mlir.dialect import DEVICE, create_op
 from nova.mlir.types import dense, tensor_type
 from nova.ops import OPS
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
@@ -60,7 +60,10 @@ class _Emitter:
     def _step(self, step: Step) -> Any:
         operands = [self._value(a, step.location) for a in step.args]
         with mlir_location(step.location):
-            return create_op(OPS[step.op], operands, step.out_type, step.attrs)
+            made = create_op(OPS[step.op], operands, step.out_type, step.attrs)
+        if step.device:
+            made.owner.attributes[DEVICE] = ir.StringAttr.get(step.device)
+        return made
 
     def _value(self, arg: Arg, location: Location | None) -> Any:
         match arg:

@@ -21,6 +21,7 @@ def store_bools_as_bytes(module: ir.Module) -> None:
             _retype_global(op.operation)
     for function in functions(module):
         if function.is_external:
+            _set_type(function, [_as_bytes(t) for t in function.type.inputs])
             continue
         accesses: list[Any] = []
         for op in every_op(function):
@@ -34,8 +35,11 @@ def store_bools_as_bytes(module: ir.Module) -> None:
                 accesses.append(op)
         for op in accesses:
             _convert(op)
-        types = [a.type for a in function.entry_block.arguments]
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        _set_type(function, [a.type for a in function.entry_block.arguments])
+
+
+def _set_type(function: Any, types: list[Any]) -> None:
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 
 
 def _byte() -> Any:
@@ -46,9 +50,13 @@ def _is_bool(type_: Any) -> bool:
     return isinstance(type_, ir.MemRefType) and str(type_.element_type) == "i1"
 
 
+def _as_bytes(type_: Any) -> Any:
+    return ir.MemRefType.get(list(type_.shape), _byte()) if _is_bool(type_) else type_
+
+
 def _retype(value: Any) -> None:
     if _is_bool(value.type):
-        value.set_type(ir.MemRefType.get(list(value.type.shape), _byte()))
+        value.set_type(_as_bytes(value.type))
 
 
 def _retype_global(op: Any) -> None:

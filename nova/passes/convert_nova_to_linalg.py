@@ -47,6 +47,9 @@ class _Converter:
         for op in list(block.operations):
             if op.operation.name.startswith("nova.") and op.operation.name not in ATTENTION:
                 self._convert(op.operation)
+            elif op.operation.name == "func.call":
+                for result in op.operation.results:
+                    self._make_signless(result)
         returned = block.operations[len(block.operations) - 1]
         function_type = ir.FunctionType.get(
             [a.type for a in block.arguments], [o.type for o in returned.operands]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import func, ir
 from nova.mlir.clone import clone_into
 from nova.mlir.diagnostics import place_of
+from nova.mlir.dialect import DEVICE
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.donation import delay_updates, sink_feeders
+from nova.passes.form_islands import inline_islands, islands
 from nova.passes.group_ops import (
     VIEWS,
     Group,
@@ -23,6 +26,8 @@ from nova.passes.group_ops import (
     root,
     split_fills,
 )
+
+_HOST_ROW_OPERAND = 128 << 10  # every tile of rows goes through it: it stays in L2
 
 
 @dataclass(frozen=True)
@@ -39,13 +44,15 @@ class FormKernels(Pass):
     product may share its rows with other work if its right operand has `row_operand` bytes or less.
 
     Afterwards `main` is a list of calls, constants and reshapes, and each kernel is a private
-    function with the attributes `nova.kernel`, `nova.grid` and `nova.work`.
+    function with the attributes `nova.kernel`, `nova.grid` and `nova.work`. The islands that
+    `form-islands` made become kernels by themselves, which keep their attribute `nova.device`, and
+    take the places of the calls of the islands in `main`.
     """
 
     name: ClassVar[str] = "form-kernels"
     serial_work: int = 20_000
     max_ops: int = 32
-    row_operand: int = 128 << 10  # every tile of rows goes through it: it stays in L2
+    row_operand: int = _HOST_ROW_OPERAND
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -53,13 +60,23 @@ class FormKernels(Pass):
             raise LoweringError(
                 f"@{formed[0].name.value} is a kernel already", where=place_of(formed[0].location)
             )
-        split_fills(main.entry_block)
-        waits = _drop_barriers(main)
+        names = (f"kernel_{number}" for number in count())
+        for island in islands(module):
+            waits = _prepare(island)
+            host = Grouping(self.serial_work, self.max_ops, _HOST_ROW_OPERAND, waits)
+            outliner = _Outliner(module, island, names, island.attributes[DEVICE])
+            outliner.outline(host.form(island.entry_block))
+        inline_islands(module, main)
+        waits = _prepare(main)
         _delay_updates(module, main)
-        groups = Grouping(self.serial_work, self.max_ops, self.row_operand, waits).form(
-            main.entry_block
-        )
-        _Outliner(module, main).outline(groups)
+        grouping = Grouping(self.serial_work, self.max_ops, self.row_operand, waits)
+        _Outliner(module, main, names).outline(grouping.form(main.entry_block))
+
+
+def _prepare(function: Any) -> dict[Any, list[Any]]:
+    """Make a function ready for grouping; what ops behind barriers wait for is returned."""
+    split_fills(function.entry_block)
+    return _drop_barriers(function)
 
 
 def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
@@ -117,11 +134,16 @@ def _users(value: Any) -> list[Any]:
 
 
 class _Outliner:
-    """Moves groups into functions; main becomes calls in group order, reshapes between them."""
+    """Moves groups into functions; main becomes calls in group order, reshapes between them.
 
-    def __init__(self, module: ir.Module, main: Any):
+    The functions get the next of `names`, and a `device` where they are not for the target's.
+    """
+
+    def __init__(self, module: ir.Module, main: Any, names: Iterator[str], device: Any = None):
         self.module = module
         self.main = main
+        self.names = names
+        self.device = device
         operations = main.entry_block.operations
         self.returned = operations[len(operations) - 1].operation
         self.before = [op.operation for op in operations][:-1]
@@ -129,7 +151,10 @@ class _Outliner:
 
     def outline(self, groups: Iterable[Group]) -> None:
         for group in groups:
-            self._kernel(group)
+            if group.formed:
+                self._keep(group.ops[0])
+            else:
+                self._kernel(group)
         with ir.InsertionPoint(self.returned):
             for i, value in enumerate(self.returned.operands):
                 self.returned.operands[i] = self._value(value)
@@ -147,6 +172,13 @@ class _Outliner:
             clone_into(op, self.new)
         return self.new.get(value, value)
 
+    def _keep(self, call: Any) -> None:
+        """The call of a kernel, at its place among the others."""
+        with ir.InsertionPoint(self.returned):
+            operands = {value: self._value(value) for value in call.operands}
+            made = clone_into(call, operands)
+        self.new.update(zip(call.results, made.results, strict=True))
+
     def _kernel(self, group: Group) -> None:
         ops = _with_helpers(group.ops)
         members = {r for op in ops for r in op.results}
@@ -160,7 +192,7 @@ class _Outliner:
         self._outline(group, ops, list(inputs), results)
 
     def _outline(self, group: Group, ops: list[Any], inputs: list[Any], results: list[Any]) -> None:
-        name = f"kernel_{group.index}"
+        name = next(self.names)
         types = ([v.type for v in inputs], [r.type for r in results])
         location = ops[-1].location
         with ir.InsertionPoint(self.main), location:
@@ -169,6 +201,8 @@ class _Outliner:
             kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
             kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(group.grid))
             kernel.attributes["nova.work"] = ir.IntegerAttr.get(i64, group.work)
+            if self.device is not None:
+                kernel.attributes[DEVICE] = self.device
             block = kernel.add_entry_block()
         mapping = dict(zip(inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):

@@ -26,7 +26,8 @@ _CONSTANTS = {"arith.constant", "tensor.empty"}
 class Group:
     """Ops that become one kernel; `grid` is the sizes of the shared leading dimensions.
 
-    A product inside may not lose the first `least` of them: see `_least_grid`.
+    A product inside may not lose the first `least` of them: see `_least_grid`. One that is `formed`
+    is a call of a kernel that is there already: nothing joins it.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Group:
     least: int = 0
     work: int = 0
     tiled: bool = True
+    formed: bool = False
     ops: list[Any] = field(default_factory=list)
 
 
@@ -77,6 +79,8 @@ class Grouping:
         return max((self.made_by[v].index for v in values if v in self.made_by), default=-1)
 
     def _choose(self, structured: Structured | None, op: Any, work: int, after: int) -> Group:
+        if op.name == "func.call":
+            return self._new(None, formed=True)
         if self._stands_alone(op):
             return self._new(structured)
         last = self.groups[-1] if self.groups else None
@@ -94,19 +98,19 @@ class Grouping:
         return self._new(structured)
 
     def _fits(self, group: Group) -> bool:
-        alone = any(self._stands_alone(op) for op in group.ops)
+        alone = group.formed or any(self._stands_alone(op) for op in group.ops)
         return len(group.ops) < self.max_ops and not alone
 
     def _stands_alone(self, op: Any) -> bool:
         """Whether an op is a kernel by itself: attention on a device, whose blocks do it all."""
         return self.row_operand < 0 and op.name == "linalg.generic" and find_point(op) is not None
 
-    def _new(self, structured: Structured | None) -> Group:
+    def _new(self, structured: Structured | None, formed: bool = False) -> Group:
         grid = _own_grid(structured) if structured else ()
         least = _least_grid(structured, self.row_operand) if structured else 0
         # The grid of what is computed whole need not be the leading dimensions of its results.
         tiled = structured is not None and not structured.is_whole
-        group = Group(len(self.groups), grid, least, tiled=tiled)
+        group = Group(len(self.groups), grid, least, tiled=tiled, formed=formed)
         self.groups.append(group)
         return group
 

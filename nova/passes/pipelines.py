@@ -20,6 +20,7 @@ from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
 from nova.passes.fold_transposes import FoldTransposes
 from nova.passes.form_attention import FormAttention
+from nova.passes.form_islands import FormIslands
 from nova.passes.form_kernels import FormKernels
 from nova.passes.fuse_elementwise import FuseElementwise
 from nova.passes.limit_registers import LimitRegisters
@@ -47,9 +48,14 @@ from nova.passes.widen_conversions import WidenConversions
 from nova.targets import parse_target
 
 
-def nova_to_linalg(attention: bool = True) -> list[Pass]:
-    """The nova dialect to fused linalg on tensors; `attention` keeps it in one piece."""
+def nova_to_linalg(attention: bool = True, islands: bool = False) -> list[Pass]:
+    """The nova dialect to fused linalg on tensors; `attention` keeps it in one piece.
+
+    With `islands`, for a device, ops that are pinned to the host are kept apart.
+    """
     return [
+        # First: no other pass has to know that ops are pinned.
+        FormIslands(islands),
         DecomposeComposites(keep_whole=attention),
         # Forward and backward expand the same composites: what they share is merged here.
         UpstreamPass("cse"),

@@ -25,6 +25,7 @@ PASS_MODULES: dict[str, str] = {
     "export-kernels": "nova.passes.export_kernels",
     "fold-transposes": "nova.passes.fold_transposes",
     "form-attention": "nova.passes.form_attention",
+    "form-islands": "nova.passes.form_islands",
     "form-kernels": "nova.passes.form_kernels",
     "fuse-elementwise": "nova.passes.fuse_elementwise",
     "limit-registers": "nova.passes.limit_registers",

@@ -54,6 +54,7 @@ def build_plan(
                 node.type,
                 slot,
                 node.location,
+                node.device,
             )
         )
         args[id(node)] = Slot(slot)

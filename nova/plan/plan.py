@@ -90,7 +90,10 @@ Arg = Input | Param | Slot | Literal
 
 @dataclass(frozen=True)
 class Step:
-    """`out_slot = op(args, **attrs)`; `location` is the user's line."""
+    """`out_slot = op(args, **attrs)`; `location` is the user's line.
+
+    `device` is `cpu` for what stays on the host, and empty for what goes where the program does.
+    """
 
     op: str
     args: tuple[Arg, ...]
@@ -98,6 +101,7 @@ class Step:
     out_type: TensorType
     out_slot: int
     location: Location | None = field(default=None, compare=False)
+    device: str = ""
 
 
 @dataclass(frozen=True)

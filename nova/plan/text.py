@@ -10,8 +10,9 @@
     }
 
 A literal is `f32[]<1.5>`, or `f32[2,3]<x0000803f...>` with the little-endian bytes in hexadecimal;
-`f32[2,3]<*1.5>` is a splat. A trailing comment is the user's line. Names and files with characters
-that would not read back stand as JSON strings.
+`f32[2,3]<*1.5>` is a splat. A step with `@cpu` in front of its type stays on the host. A trailing
+comment is the user's line. Names and files with characters that would not read back stand as JSON
+strings.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 _TYPE = r"\w+\[[0-9,]*\]"
 _ARGUMENT = re.compile(rf"(input|param) ({_STRING}|{_PLAIN_NAME.pattern}): ({_TYPE})$")
 _STEP = re.compile(
-    rf"slot\[(\d+)\] = (\w+)\((.*?)\)(?: \{{(.*)\}})? : ({_TYPE})(?: +# (.*):(\d+))?$",
+    rf"slot\[(\d+)\] = (\w+)\((.*?)\)(?: \{{(.*)\}})?(?: @(\w+))? : ({_TYPE})(?: +# (.*):(\d+))?$",
     re.ASCII,
 )
 _UPDATE = re.compile(r"update param\[(\d+)\] = (.+)$")
@@ -64,7 +65,8 @@ def _print_step(step: Step, locations: bool) -> str:
     args = ", ".join(_print_arg(a) for a in step.args)
     attrs = ", ".join(f"{k}={_print_attr(v)}" for k, v in sorted(step.attrs.items()))
     text = f"slot[{step.out_slot}] = {step.op}({args})"
-    text += (f" {{{attrs}}}" if attrs else "") + f" : {step.out_type}"
+    text += f" {{{attrs}}}" if attrs else ""
+    text += (f" @{step.device}" if step.device else "") + f" : {step.out_type}"
     return text + (_print_location(step.location) if locations and step.location else "")
 
 
@@ -181,14 +183,17 @@ class _Parser:
         self.updates.append((index, values[0]))
 
     def _step(self, match: re.Match[str]) -> None:
-        slot, name, args, attrs, type_, file, line = match.groups()
+        slot, name, args, attrs, device, type_, file, line = match.groups()
         if int(slot) != len(self.steps):
             raise self.error(f"slot[{slot}] out of order: expected slot[{len(self.steps)}]")
         if name not in OPS:
             raise self.error(f"there is no op {name!r}")
+        if device not in (None, "cpu"):
+            raise self.error(f"there is no device {device!r}", "a step is @cpu, or has no device")
         location = Location(self._string(file), int(line)) if file else None
+        given, out = self._args(args), self._type(type_)
         self.steps.append(
-            Step(name, self._args(args), self._attrs(attrs), self._type(type_), int(slot), location)
+            Step(name, given, self._attrs(attrs), out, int(slot), location, device or "")
         )
 
     def _string(self, text: str) -> str:

@@ -16,14 +16,14 @@ from nova.artifact.choose import DeviceChoice, choose_device, explain_device
 from nova.artifact.device import arch_number
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import DeviceSpec, TensorSpec
-from nova.artifact.tables import read_header
+from nova.artifact.tables import kernel_addresses, read_header
 from nova.dtypes import dtype
 from nova.errors import DeviceArchitectureError, NovaError
 from nova.graph.location import user_location
 from nova.log import enabled, log
 from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import open_device
-from nova.runtime.executor import Executable
+from nova.runtime.executor import Executable, load_image
 from nova.runtime.weights import ParamValues
 
 
@@ -45,6 +45,7 @@ class DeviceExecutable(Executable):
         image = self.manifest.devices[self.choice.image]
         code = _read_code(artifact, image, device)
         offset, size = self.spec.constants
+        pinned = kernel_addresses(block)
         self.program = _native.Program.on_device(
             device,
             block,
@@ -56,6 +57,7 @@ class DeviceExecutable(Executable):
             [(o.shape, dtype(o.dtype).numpy, o.alias) for o in outputs],
             make_device_converter(args, outputs, device),
             sum(a.role == "input" for a in args),
+            load_image(artifact, self.variant) if pinned else None,
         )
 
     @property

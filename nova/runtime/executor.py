@@ -39,12 +39,8 @@ class Executable:
             log("load", self.why)
         block = file.tables(self.variant)
         self.workspace_size, work = read_header(block)
-        try:
-            image = file.load(self.variant)
-        except _native.FileError as error:
-            raise ArtifactError(f"check '{error.check}' failed: {error.text}") from None
         self.program = _native.Program(
-            image,
+            load_image(artifact, self.variant),
             block,
             file.constants_vaddr(self.variant),
             [(a.shape, dtype(a.dtype).numpy, a.donated) for a in manifest.args],
@@ -68,6 +64,14 @@ class Executable:
     def why(self) -> str:
         """Which variant runs, and why those before it do not: one line."""
         return explain_variant(self.artifact, self.variant)
+
+
+def load_image(artifact: Artifact, variant: int) -> _native.Image:
+    """The code of a file for the host, mapped; a variant says which CPUs that is for."""
+    try:
+        return artifact.file.load(variant)
+    except _native.FileError as error:
+        raise ArtifactError(f"check '{error.check}' failed: {error.text}") from None
 
 
 def in_order(executable: Executable, order: Any) -> Executable:

@@ -12,7 +12,14 @@ import nova
 from nova.artifact.choose import choose_device, explain_device, find_device
 from nova.artifact.device import DeviceImage, arch_number, check_image, choose_image
 from nova.artifact.format import Artifact, read_artifact
-from nova.artifact.tables import DeviceLaunch, KernelSpec, Tables, pack_tables, unpack_tables
+from nova.artifact.tables import (
+    DeviceLaunch,
+    KernelSpec,
+    LaunchSpec,
+    Tables,
+    pack_tables,
+    unpack_tables,
+)
 from nova.artifact.write import Contents, Variant, write_artifact
 from nova.codegen.compile import build
 from nova.errors import ArtifactError, CodegenError, DeviceArchitectureError
@@ -120,6 +127,28 @@ def test_a_device_kernel_without_a_launch(host: Contents) -> None:
     variant = dataclasses.replace(variant, tables=tables)
     with pytest.raises(ArtifactError, match=r"'tables-device'.*does not say how"):
         opened(dataclasses.replace(host, variants=(variant,)))
+
+
+def copying(host: Contents, kernel: KernelSpec, buffers: tuple[int, ...]) -> Contents:
+    """A device variant that only launches `kernel`, on `buffers`."""
+    variant = device_variant(host, "sm_80")
+    launches = (LaunchSpec(0, buffers),)
+    tables = dataclasses.replace(variant.tables, kernels=(kernel,), launches=launches)
+    variant = dataclasses.replace(variant, tables=tables)
+    return dataclasses.replace(host, variants=(variant,), devices=(ptx("sm_80"),))
+
+
+def test_a_copy_is_of_one_buffer(host: Contents) -> None:
+    kernel = KernelSpec("copy", "", 1, "to_host", 0, 0, "")
+    opened(copying(host, kernel, (0,)))
+    with pytest.raises(ArtifactError, match="'tables-copy'"):
+        opened(copying(host, kernel, (0, 0)))
+
+
+def test_a_copy_is_no_code(host: Contents) -> None:
+    kernel = KernelSpec("copy", "", 1, "to_device", 0, 0, "", reports=True)
+    with pytest.raises(ArtifactError, match=r"'tables-device'.*is a copy"):
+        opened(copying(host, kernel, (0,)))
 
 
 # --- files ----------------------------------------------------------------------------------------

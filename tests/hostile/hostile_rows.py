@@ -200,7 +200,7 @@ TABLES = [
     Row("code in the data", "tables-kernel-code", by.table("kernel", 0, "Q", 64)),
     Row("code outside", "tables-kernel-code", by.table("kernel", 0, "Q", 2**40)),
     Row("negative grid", "tables-kernel-grid", by.table("kernel", 8, "q", -1)),
-    Row("unknown core", "tables-kernel-core", by.table("kernel", 32, "I", 4)),
+    Row("unknown core", "tables-kernel-core", by.table("kernel", 32, "I", 6)),
     Row("name outside", "tables-kernel-strings", by.table("kernel", 36, "I", 2**31)),
     Row("string without an end", "tables-strings", by.edit(by.string_without_end)),
     Row("unknown kind of buffer", "tables-buffer-kind", by.table("buffer", 0, "I", 4)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nova.artifact.tables import CORES
+from nova.artifact.tables import CORES, UNLINKED
 from nova.schedules.cost import BYTES_PER_NS, OPERATIONS_PER_NS, estimate_ns
 
 PREPARE = Path(__file__).parents[2] / "native" / "src" / "prepare.c"
@@ -21,5 +21,6 @@ def test_the_runtime_has_the_same_speeds():
         r"OPERATIONS_PER_NS\[\] = \{(.*?)\};\s.*BYTES_PER_NS = (.*?);", PREPARE.read_text()
     )
     assert found is not None
-    assert [float(v) for v in found[1].split(",")] == [OPERATIONS_PER_NS[core] for core in CORES]
+    assert [float(v) for v in found[1].split(",")] == list(OPERATIONS_PER_NS.values())
+    assert list(OPERATIONS_PER_NS) == [core for core in CORES if core not in UNLINKED]
     assert float(found[2]) == BYTES_PER_NS

@@ -16,6 +16,7 @@
 #include "nova/driver.h"
 #include "nova/error.h"
 #include "nova/file.h"
+#include "nova/image.h"
 #include "nova/status.h"
 #include "nova/tables.h"
 #include "nova/tensor.h"
@@ -85,11 +86,13 @@ nova_status nova_device_download(nova_device *device, void *to, uint64_t from, u
 
 typedef struct nova_device_program nova_device_program;
 
-/* What a program is made of: checked tables whose kernels are all for a device, code for that device, and
- * the values of the constants. All but the block behind the tables may go away afterwards. */
+/* What a program is made of: checked tables, code for the device, and the values of the constants. Where
+ * kernels of the host are between those of the device, `image` has their code, else it may be NULL. All but
+ * the image and the block behind the tables may go away afterwards. */
 typedef struct nova_device_source {
     const nova_tables *tables;
     const nova_device_code *code;
+    const nova_image *image;
     const void *constants;
     uint64_t constants_size;
     const nova_tensor_info *arguments; /* nbytes, donated and alias are looked at */

@@ -5,6 +5,7 @@
 #ifndef NOVA_TABLES_H
 #define NOVA_TABLES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,7 +42,11 @@ typedef struct nova_buffer {
     uint64_t nbytes;
 } nova_buffer;
 
-enum { NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2, NOVA_DEVICE = 3 };
+/* Kernels of the first three kinds are code in the file. One of the last two is no code: a launch of it
+ * copies its one buffer from the memory of the device to that of the host, or back. */
+enum {
+    NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2, NOVA_DEVICE = 3, NOVA_TO_HOST = 4, NOVA_TO_DEVICE = 5
+};
 
 /* In `core`: the kernel returns an int32_t, where anything but 0 is an error that ends the run. */
 enum { NOVA_REPORTS = 0x100 };
@@ -54,15 +59,21 @@ enum { NOVA_TAKES_SCRATCH = 0x200 };
 enum { NOVA_CORE_MASK = 0xff };
 
 typedef struct nova_kernel_record {
-    uint64_t code; /* virtual address; 0 for a kernel of a device, which is known by its symbol */
+    uint64_t code; /* virtual address; 0 for one that is not linked: see nova_kernel_is_linked */
     int64_t grid;  /* tiles */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core; /* one of the four kinds, and one of the two flags or none */
+    uint32_t core; /* one of the six kinds, and one of the two flags or none */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;
 } nova_kernel_record;
+
+/* Whether a kernel is code of the host, in the file; that of a device is known by its symbol. */
+static inline bool nova_kernel_is_linked(const nova_kernel_record *kernel)
+{
+    return (kernel->core & NOVA_CORE_MASK) < NOVA_DEVICE;
+}
 
 typedef struct nova_launch_record {
     uint32_t kernel;

@@ -1,6 +1,6 @@
 /* The launches of a run. The first run of an execution launches kernel by kernel. From the second on they are
  * one graph; other pointers than last time change the graph's launches, which costs much less than a new
- * one. */
+ * one. A program with kernels of the host (device_mixed.c) always goes launch by launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +168,11 @@ static nova_status launch_each(nova_device_run *r)
 nova_status nova_run_launch(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
+    if (r->program->mixture.is_mixed) {
+        bind(r);
+        r->counts.launches += r->program->launch_count;
+        return nova_device_run_mixed(r->program, execution, r->stream, r->error);
+    }
     nova_device_graph *graph = find_graph(r);
     nova_status status = NOVA_OK;
     if (graph == NULL) {

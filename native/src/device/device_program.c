@@ -25,6 +25,7 @@ static void execution_destroy(nova_device_program *program, nova_device_executio
     if (execution->pinned != NULL)
         driver->pinned_free(driver, execution->pinned);
     nova_lane_give(program->device, execution->lane);
+    nova_mirror_free(program, execution);
     free(execution->slots);
     free(execution->pointers);
     free(execution->homes);
@@ -66,6 +67,8 @@ static nova_status execution_create(nova_device_program *program,
     if (status == NOVA_OK && program->tables.header->workspace_size > 0)
         status = nova_device_take_inside(device, program->tables.header->workspace_size,
                                          made->lane->stream, &made->workspace, error);
+    if (status == NOVA_OK)
+        status = nova_mirror_create(program, made, error);
     if (status != NOVA_OK)
         execution_destroy(program, made);
     else
@@ -135,8 +138,7 @@ static nova_status find_kernel(nova_device_program *program, uint32_t index, nov
     const nova_kernel_record *kernel = &tables->kernels[index];
     const char *symbol = tables->strings + kernel->symbol;
     if (kernel->core != NOVA_DEVICE)
-        return nova_fail(error, NOVA_UNSUPPORTED, "tables-code",
-                         "kernel %u is for a CPU, and this program is for a device", index);
+        return NOVA_OK; /* code of the host, or a copy */
     void **function = &program->functions[index];
     int result = driver->function_find(driver, program->module, symbol, function);
     if (result != 0) {
@@ -159,8 +161,12 @@ static nova_status find_kernels(nova_device_program *program, nova_error *error)
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++)
         status = find_kernel(program, i, error);
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
-        const uint32_t *grid = tables->devices[tables->launches[i].kernel].grid;
-        if (grid[0] != 0 && grid[1] != 0 && grid[2] != 0)
+        uint32_t kernel = tables->launches[i].kernel;
+        const uint32_t *grid = tables->devices[kernel].grid;
+        bool does_anything = tables->kernels[kernel].core == NOVA_DEVICE
+                                 ? grid[0] != 0 && grid[1] != 0 && grid[2] != 0
+                                 : tables->kernels[kernel].grid > 0;
+        if (does_anything)
             program->launches[program->launch_count++] = i;
     }
     return status;
@@ -227,6 +233,8 @@ static nova_status build(nova_device_program *program, const nova_device_source 
     if (status == NOVA_OK)
         status = find_kernels(program, error);
     if (status == NOVA_OK)
+        status = nova_mixture_prepare(program, source, error);
+    if (status == NOVA_OK)
         status = load_constants(program, source, error);
     return status;
 }
@@ -280,6 +288,7 @@ void nova_device_program_destroy(nova_device_program *program)
     nova_device_leave(device);
     nova_device_give(device, program->constants);
     pthread_mutex_destroy(&program->mutex);
+    nova_mixture_free(&program->mixture);
     free(program->nbytes);
     free(program->alias);
     free(program->donated);

@@ -119,15 +119,31 @@ typedef struct nova_device_execution {
     uint64_t *homes;           /* places of arguments and outputs in `home`, or UINT64_MAX */
     nova_kernel_call *calls;   /* one for each launch that does anything */
     nova_device_range *ranges; /* one for each operand, when the driver looks at them */
+    char *mirror;              /* pinned: see nova_device_mixture; NULL when there is none */
+    void **host_pointers;      /* one for each operand, into it or to constants */
+    bool mirror_is_busy;       /* whether copies from or to it may still be under way on `last` */
     unsigned graph_count;
     nova_device_graph graphs[NOVA_DEVICE_GRAPHS];
 } nova_device_execution;
+
+/* Of a program that has kernels of the host between those of the device: what those use lies in one piece
+ * of the host's memory, the mirror. */
+typedef struct {
+    bool is_mixed;
+    uint64_t *places;    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
+    uint64_t workspace;  /* where that begins in the mirror, with the layout it has on the device */
+    uint64_t scratch;    /* where kernels have memory of their own */
+    uint64_t size;       /* of the mirror */
+    char *constants;     /* a copy of those that host kernels use, which start at `first_constant` */
+    uint64_t first_constant;
+} nova_device_mixture;
 
 struct nova_device_program {
     nova_device *device;
     nova_tables tables; /* pointers into the caller's block */
     void *module;
-    void **functions;   /* one a kernel */
+    void **functions;   /* one a kernel; code, for one of the host */
+    nova_device_mixture mixture;
     uint32_t *launches; /* those that do anything */
     uint32_t launch_count;
     nova_device_block *constants;
@@ -144,5 +160,22 @@ nova_status nova_device_execution_take(nova_device_program *program,
                                        nova_device_execution **execution, nova_error *error);
 void nova_device_execution_give(nova_device_program *program, nova_device_execution *execution,
                                 const nova_device_counts *counts);
+
+/* --- device_mixed.c --------------------------------------------------------------------------- */
+
+/* Looks for kernels of the host, and decides where what they use lies; `functions` must be there. */
+nova_status nova_mixture_prepare(nova_device_program *program, const nova_device_source *source,
+                                 nova_error *error);
+void nova_mixture_free(nova_device_mixture *mixture);
+
+/* The mirror of an execution, and the pointers into it; nothing where the program is not mixed. */
+nova_status nova_mirror_create(const nova_device_program *program,
+                               nova_device_execution *execution, nova_error *error);
+void nova_mirror_free(nova_device_program *program, nova_device_execution *execution);
+
+/* Runs the launches and copies of a mixed program; those of the device have been bound. It returns when the
+ * last kernel of the host has run. */
+nova_status nova_device_run_mixed(nova_device_program *program, nova_device_execution *execution,
+                                  void *stream, nova_error *error);
 
 #endif

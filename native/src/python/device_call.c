@@ -23,6 +23,7 @@ static bool load(ProgramObject *self, const Signature *signature, nova_device_co
     const nova_device_source source = {
         .tables = &tables,
         .code = &code,
+        .image = self->image != NULL ? ((ImageObject *)self->image)->image : NULL,
         .constants = constants->buf,
         .constants_size = (uint64_t)constants->len,
         .arguments = signature->tensors,
@@ -43,21 +44,31 @@ static bool load(ProgramObject *self, const Signature *signature, nova_device_co
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"device", "tables",  "kind",    "arch",        "code", "constants",
-                            "args",   "outputs", "convert", "input_count", NULL};
-    PyObject *device, *tables, *arg_rows, *output_rows, *convert;
+                            "args",   "outputs", "convert", "input_count", "image", NULL};
+    PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
     Py_ssize_t input_count;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn:on_device", names, device_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|O:on_device", names, device_type,
                                      &device, &tables, &kind, &arch, &code, &constants, &arg_rows,
-                                     &output_rows, &convert, &input_count))
+                                     &output_rows, &convert, &input_count, &host))
         return NULL;
+    if (host == Py_None)
+        host = NULL;
+    if (host != NULL && !PyObject_TypeCheck(host, image_type)) {
+        PyErr_SetString(PyExc_TypeError, "image is neither an Image nor None");
+        PyBuffer_Release(&code);
+        PyBuffer_Release(&constants);
+        return NULL;
+    }
     ProgramObject *self = program_allocate((PyTypeObject *)type, convert, Py_None);
     bool made = false;
     if (self != NULL) {
         Py_INCREF(device);
         self->device = device;
         self->input_count = input_count;
+        Py_XINCREF(host);
+        self->image = host; /* code of the host, which runs use */
         const nova_device_code image = {
             .arch = arch,
             .data = code.buf,
