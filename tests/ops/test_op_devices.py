@@ -52,12 +52,7 @@ def test_forward_large(name: str, on_device: dict[str, Any]) -> None:
     check_all(name, [build(name, c, f32) for c in SAMPLES[name].large], on_device)
 
 
-# (5, 13) beside the other cases is wrong in one element; alone it is right.
-WRONG = pytest.mark.xfail(reason="the last element of a scan beside other kernels is wrong")
-GRADIENTS = [pytest.param(n, marks=WRONG) if n == "prod" else n for n in DIFFERENTIABLE]
-
-
-@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradient(name: str, on_device: dict[str, Any]) -> None:
     cases: tuple[Case, ...] = SAMPLES[name].cases
     pairs = [(cases[0], f64), *((c, f32) for c in cases)]
