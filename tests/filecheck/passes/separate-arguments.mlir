@@ -14,6 +14,26 @@ module attributes {gpu.container_module} {
     }
   }
 
+  // What is written and read may be how threads give each other values.
+  func.func private @kernel_1(%x: memref<4xf32>, %y: memref<4xf32>) attributes {nova.kernel, nova.launch = array<i64: 1, 1, 0>} {
+    %c1 = arith.constant 1 : index
+    gpu.launch_func @kernel_1_kernel::@kernel_1_kernel blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xf32>, %y : memref<4xf32>)
+    return
+  }
+  // CHECK: gpu.func @kernel_1_kernel(%{{.*}}: memref<4xf32> {llvm.noalias}, %{{[^:]*}}: memref<4xf32>) kernel
+  gpu.module @kernel_1_kernel {
+    gpu.func @kernel_1_kernel(%x: memref<4xf32>, %y: memref<4xf32>) kernel {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %0 = memref.load %x[%c0] : memref<4xf32>
+      memref.store %0, %y[%c0] : memref<4xf32>
+      gpu.barrier
+      %1 = memref.load %y[%c1] : memref<4xf32>
+      memref.store %1, %y[%c0] : memref<4xf32>
+      gpu.return
+    }
+  }
+
   // Of a function that somebody else launches that is not known.
   func.func @other(%x: memref<4xf32>, %y: memref<4xf32>) {
     %c1 = arith.constant 1 : index
