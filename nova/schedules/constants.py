@@ -21,7 +21,7 @@ import numpy as np
 
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import buffer_root
-from nova.schedules.direct_tiling import is_direct
+from nova.schedules.direct_tiling import is_best_in_place
 from nova.schedules.tiling import Contraction, choose_tiling, round_up, with_unit_columns
 from nova.targets import Target
 
@@ -46,7 +46,7 @@ def panels_of(target: Target, spec: Contraction) -> Panels | None:
     """
     if with_unit_columns(spec) is not spec or spec.b_type != spec.acc_type or spec.k == 0:
         return None
-    if is_direct(target, spec):
+    if is_best_in_place(target, spec):
         return None
     tiling = choose_tiling(target, spec)
     return Panels(tiling.nr, tiling.k_blocks)

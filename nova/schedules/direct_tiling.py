@@ -19,8 +19,17 @@ from nova.schedules.tiling import Contraction, rank_register_tiles, round_up, st
 from nova.schedules.words import BITS
 from nova.targets import Target
 
-_LEAST_WORK, _MOST_WORK = 256, 1 << 19
+_LEAST_WORK, _MOST_WORK = 256, 1 << 21
 """Multiply-adds of a small product: plain loops do what is less, panels pay for what is more."""
+
+_MOST_RIGHT = 256 << 10
+"""Bytes of B of a small product: it is read again for every few rows, and has to stay in L2."""
+
+_MOST_IN_PLACE = 1 << 19
+"""Multiply-adds of a small product that does without panels also where they cost nothing."""
+
+_NARROW = 1 << 16
+"""Multiply-adds up to which also a product with few rows has the tiles of a small one."""
 
 _FEW_ROWS = 4
 """A right operand of any size is not copied for so many rows."""
@@ -90,8 +99,15 @@ def is_direct(target: Target, spec: Contraction) -> bool:
         return False
     if spec.n % target.lanes(bits) and not has_masks(target, bits):
         return False
-    work = spec.m * spec.n * spec.k
-    return work >= _LEAST_WORK and (spec.m <= _FEW_ROWS or work <= _MOST_WORK)
+    work, right = spec.m * spec.n * spec.k, spec.n * spec.k * bits // 8
+    small = work <= _MOST_WORK and right <= _MOST_RIGHT
+    return work >= _LEAST_WORK and (spec.m <= _FEW_ROWS or small)
+
+
+def is_best_in_place(target: Target, spec: Contraction) -> bool:
+    """Whether a product is direct even where its right operand could be packed beforehand."""
+    few = spec.m <= _FEW_ROWS or spec.m * spec.n * spec.k <= _MOST_IN_PLACE
+    return few and is_direct(target, spec)
 
 
 def _is_along_k(spec: Contraction) -> bool:
@@ -128,9 +144,11 @@ def _column_tile(target: Target, spec: Contraction) -> DirectTile:
     vl = target.lanes(bits)
     while vl // 2 >= spec.n:
         vl //= 2
-    if spec.m > _FEW_ROWS or spec.m * spec.n * spec.k <= _MOST_WORK // 8:
+    work = spec.m * spec.n * spec.k
+    if spec.m > _FEW_ROWS or work <= _NARROW:
         mr, nv = rank_register_tiles(target, spec.m, spec.n, vl, _exact_cost)[0]
-        return DirectTile(min(mr, spec.m), nv, vl, spec.k, spec.n)
+        columns = round_up(-(-spec.n // 2), nv * vl) if work >= _TWO_TASKS else spec.n
+        return DirectTile(min(mr, spec.m), nv, vl, spec.k, min(columns, spec.n))
     nv = {1: 4, 2: 3}.get(spec.m, 2)
     columns = spec.n
     if spec.k * spec.n * bits // 8 >= _LARGE_RIGHT:

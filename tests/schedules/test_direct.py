@@ -81,7 +81,7 @@ def test_columns_that_come_first_are_the_rows():
     check(Kernel(target, spec), [(0, 48, 0, 21), (2, 47, 1, 20)])
 
 
-@pytest.mark.parametrize("shape", [(4, 1024, 600), (40, 70, 60)])
+@pytest.mark.parametrize("shape", [(4, 1024, 600), (40, 70, 60), (127, 126, 120)])
 @pytest.mark.parametrize("level", LEVELS)
 def test_result_does_not_depend_on_the_cut(level, shape):
     m, n, k = shape
@@ -100,15 +100,18 @@ def test_result_does_not_depend_on_the_cut(level, shape):
 
 def test_what_is_direct():
     target = parse_target("x86_64-v3")
-    for m, n, k in ((8, 10, 16), (1, 768, 768), (64, 64, 64), (1, 4096, 4096)):
+    for m, n, k in ((8, 10, 16), (1, 768, 768), (64, 64, 64), (1, 4096, 4096), (128, 128, 128)):
         spec = dense(m, n, k)
         assert is_direct(target, spec) and is_worth_packing(target, spec)
-        assert panels_of(target, spec) is None
+        assert (panels_of(target, spec) is None) == (m < 128)
         assert not is_direct(target, replace(spec, choices=Choices(mr=4)))
         assert is_direct(target, dense(m, n, k, tb=True)) == (m == 1)
-    for spec in (dense(1, 2, 3), dense(128, 128, 128), dense(8, 8, 8, types=("f16", "f32", "f32"))):
+    for spec in (dense(1, 2, 3), dense(160, 160, 160), dense(8, 8, 8, types=("f16", "f32", "f32"))):
         assert not is_direct(target, spec)
     assert not is_direct(parse_target("x86_64"), dense(8, 10, 16))
+    assert not is_direct(target, dense(6, 600, 300)) and is_direct(target, dense(16, 256, 256))
+    assert tile_shape(target, dense(128, 128, 128)) == (128, 64)
+    assert tile_shape(target, dense(16, 256, 256)) == (16, 256)
     rows, columns = tile_shape(target, dense(1, 768, 768))
     assert rows == 1 and columns == 384
     assert columns % register_shape(target, dense(1, 768, 768))[1] == 0

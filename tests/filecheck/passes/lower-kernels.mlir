@@ -129,13 +129,13 @@ func.func private @odd_halves(%x: memref<11xf16>, %y: memref<11xf16>) attributes
 // CHECK: call @nova_pack_squares_f32_f32_[[MR:[0-9]+]](
 // CHECK: call @nova_multiply_copying_f32_[[MR]]x16(
 // CHECK: return
-func.func private @product(%x: memref<128x64xf32>, %y: memref<64x96xf32>, %z: memref<128x96xf32>) attributes {nova.grid = array<i64: 128, 96>, nova.kernel, nova.work = 1572864 : i64} {
+func.func private @product(%x: memref<356x64xf32>, %y: memref<64x96xf32>, %z: memref<356x96xf32>) attributes {nova.grid = array<i64: 356, 96>, nova.kernel, nova.work = 4374528 : i64} {
   %zero = arith.constant 0.0 : f32
-  linalg.generic {indexing_maps = [#scalar, #id], iterator_types = ["parallel", "parallel"]} ins(%zero : f32) outs(%z : memref<128x96xf32>) {
+  linalg.generic {indexing_maps = [#scalar, #id], iterator_types = ["parallel", "parallel"]} ins(%zero : f32) outs(%z : memref<356x96xf32>) {
   ^bb0(%in: f32, %out: f32):
     linalg.yield %in : f32
   }
-  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %y : memref<128x64xf32>, memref<64x96xf32>) outs(%z : memref<128x96xf32>) {
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %y : memref<356x64xf32>, memref<64x96xf32>) outs(%z : memref<356x96xf32>) {
   ^bb0(%p: f32, %q: f32, %out: f32):
     %0 = arith.mulf %p, %q : f32
     %1 = arith.addf %out, %0 : f32
@@ -149,11 +149,11 @@ func.func private @product(%x: memref<128x64xf32>, %y: memref<64x96xf32>, %z: me
 // CHECK-SAME: memref<8x4xi8>
 // CHECK: call @rows(%{{.*}}, %{{.*}}, %c0, %c2)
 // CHECK: call @sums(%{{.*}}, %{{.*}}, %c0, %c1)
-func.func @main(%x: memref<512x256xf32>, %y: memref<512xf32>, %z: memref<256xf32>, %b: memref<8x4xi1>, %c: memref<8x4xi1>, %p: memref<128x64xf32>, %q: memref<64x96xf32>, %r: memref<128x96xf32>, %s: memref<8x4xf32>, %t: memref<8x4xf32>, %o: memref<11xf32>, %h: memref<11xf16>, %ws: memref<0xi8>) attributes {nova.outputs = 0 : i64, nova.workspace = 0 : i64} {
+func.func @main(%x: memref<512x256xf32>, %y: memref<512xf32>, %z: memref<256xf32>, %b: memref<8x4xi1>, %c: memref<8x4xi1>, %p: memref<356x64xf32>, %q: memref<64x96xf32>, %r: memref<356x96xf32>, %s: memref<8x4xf32>, %t: memref<8x4xf32>, %o: memref<11xf32>, %h: memref<11xf16>, %ws: memref<0xi8>) attributes {nova.outputs = 0 : i64, nova.workspace = 0 : i64} {
   call @rows(%x, %y) : (memref<512x256xf32>, memref<512xf32>) -> ()
   call @columns(%x, %z) : (memref<512x256xf32>, memref<256xf32>) -> ()
   call @bools(%b, %b, %c) : (memref<8x4xi1>, memref<8x4xi1>, memref<8x4xi1>) -> ()
-  call @product(%p, %q, %r) : (memref<128x64xf32>, memref<64x96xf32>, memref<128x96xf32>) -> ()
+  call @product(%p, %q, %r) : (memref<356x64xf32>, memref<64x96xf32>, memref<356x96xf32>) -> ()
   call @sums(%s, %t) : (memref<8x4xf32>, memref<8x4xf32>) -> ()
   call @odd(%o, %o) : (memref<11xf32>, memref<11xf32>) -> ()
   call @odd_halves(%h, %h) : (memref<11xf16>, memref<11xf16>) -> ()

@@ -21,8 +21,8 @@ memref.global "private" constant @both : memref<64x48xf32> = dense<3.000000e+00>
 // LOOPS-NOT: call @nova_pack{{.*}}%arg1
 // LOOPS-NOT: call @nova_multiply_copying
 // LOOPS: call @nova_multiply_f32
-func.func private @product(%x: memref<320x64xf32>, %w: memref<64x48xf32>, %y: memref<320x48xf32>) attributes {nova.grid = array<i64: 320, 48>, nova.kernel, nova.work = 1966080 : i64} {
-  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<320x64xf32>, memref<64x48xf32>) outs(%y : memref<320x48xf32>) {
+func.func private @product(%x: memref<1320x64xf32>, %w: memref<64x48xf32>, %y: memref<1320x48xf32>) attributes {nova.grid = array<i64: 1320, 48>, nova.kernel, nova.work = 8110080 : i64} {
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<1320x64xf32>, memref<64x48xf32>) outs(%y : memref<1320x48xf32>) {
   ^bb0(%p: f32, %q: f32, %r: f32):
     %0 = arith.mulf %p, %q : f32
     %1 = arith.addf %r, %0 : f32
@@ -37,8 +37,8 @@ func.func private @product(%x: memref<320x64xf32>, %w: memref<64x48xf32>, %y: me
 // CHECK-NOT: nova.packed
 // LOOPS-LABEL: func.func private @either(
 // LOOPS: call @nova_multiply_copying_f32
-func.func private @either(%x: memref<320x64xf32>, %w: memref<64x48xf32>, %y: memref<320x48xf32>) attributes {nova.grid = array<i64: 320, 48>, nova.kernel, nova.work = 1966080 : i64} {
-  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<320x64xf32>, memref<64x48xf32>) outs(%y : memref<320x48xf32>) {
+func.func private @either(%x: memref<1320x64xf32>, %w: memref<64x48xf32>, %y: memref<1320x48xf32>) attributes {nova.grid = array<i64: 1320, 48>, nova.kernel, nova.work = 8110080 : i64} {
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<1320x64xf32>, memref<64x48xf32>) outs(%y : memref<1320x48xf32>) {
   ^bb0(%p: f32, %q: f32, %r: f32):
     %0 = arith.mulf %p, %q : f32
     %1 = arith.addf %r, %0 : f32
@@ -50,11 +50,11 @@ func.func private @either(%x: memref<320x64xf32>, %w: memref<64x48xf32>, %y: mem
 // CHECK-LABEL: func.func @main(
 // CHECK: %[[PACKED:[0-9]+]] = memref.get_global @weights_packed0
 // CHECK: call @product(%{{.*}}, %[[PACKED]], %{{.*}})
-func.func @main(%x: memref<320x64xf32>, %v: memref<64x48xf32>, %y: memref<320x48xf32>, %s: memref<0xi8>) attributes {nova.inputs = 2 : i64, nova.outputs = 1 : i64, nova.workspace = 0 : i64} {
+func.func @main(%x: memref<1320x64xf32>, %v: memref<64x48xf32>, %y: memref<1320x48xf32>, %s: memref<0xi8>) attributes {nova.inputs = 2 : i64, nova.outputs = 1 : i64, nova.workspace = 0 : i64} {
   %w = memref.get_global @weights : memref<64x48xf32>
   %b = memref.get_global @both : memref<64x48xf32>
-  call @product(%x, %w, %y) : (memref<320x64xf32>, memref<64x48xf32>, memref<320x48xf32>) -> ()
-  call @either(%x, %b, %y) : (memref<320x64xf32>, memref<64x48xf32>, memref<320x48xf32>) -> ()
-  call @either(%x, %v, %y) : (memref<320x64xf32>, memref<64x48xf32>, memref<320x48xf32>) -> ()
+  call @product(%x, %w, %y) : (memref<1320x64xf32>, memref<64x48xf32>, memref<1320x48xf32>) -> ()
+  call @either(%x, %b, %y) : (memref<1320x64xf32>, memref<64x48xf32>, memref<1320x48xf32>) -> ()
+  call @either(%x, %v, %y) : (memref<1320x64xf32>, memref<64x48xf32>, memref<1320x48xf32>) -> ()
   return
 }
