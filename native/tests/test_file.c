@@ -342,10 +342,11 @@ static void check_sound(const nova_file *file)
     }
     /* The image is laid out like what dlopen maps, so that it can stand for it. */
     nova_mapped mapped = {.start = (void *)nova_image_base(image)};
-    const char *const names[] = {".nova.manifest", ".nova.tables", ".nova.const", ".nova.weights"};
-    const void *parts[4] = {NULL};
-    size_t sizes[4] = {0};
-    for (int i = 0; i < 4; i++) {
+    const char *const names[] = {".nova.manifest", ".nova.tables", ".nova.const", ".nova.weights",
+                                 ".nova.device"};
+    const void *parts[5] = {NULL};
+    size_t sizes[5] = {0};
+    for (int i = 0; i < 5; i++) {
         const void *data;
         if (nova_file_section(file, names[i], &data, &sizes[i]))
             parts[i] = (const char *)mapped.start + nova_file_section_vaddr(file, names[i]);
@@ -354,6 +355,7 @@ static void check_sound(const nova_file *file)
     mapped.tables = parts[1], mapped.tables_size = sizes[1];
     mapped.constants = parts[2], mapped.constants_size = sizes[2];
     mapped.weights = parts[3], mapped.weights_size = sizes[3];
+    mapped.device = parts[4], mapped.device_size = sizes[4];
     nova_file *adopted;
     nova_image *again;
     CHECK(nova_file_adopt(&mapped, &adopted, &error) == NOVA_OK);

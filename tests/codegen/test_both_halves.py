@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import nova
-from nova.codegen import compile as driver
 from nova.codegen import device
+from nova.codegen import host as driver
 from nova.errors import CodegenError
 
 PROGRAM = """func.func @main(%x: tensor<64x96xf32>, %w: tensor<96x32xf32>) -> tensor<64x32xf32> {
