@@ -28,6 +28,8 @@ _OF_A_LIBRARY = frozenset(
     f"llvm.{name}"
     for name in ("sdiv", "udiv", "srem", "urem", "fptosi", "fptoui", "sitofp", "uitofp")
 )
+# Where a module says this, LLVM's parser verifies it, and ends the process when it is wrong.
+_DEBUG_VERSION = re.compile(r'(?<=!"Debug Info Version", i32 )3(?=\})')
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\b.*?\b(\w+)\s*\(?\s*$", re.MULTILINE)
 
 
@@ -96,7 +98,8 @@ def compile_ptx(text: str, target: Target) -> str:
     initialise()
     context = llvmlite.create_context()
     try:
-        module = llvmlite.parse_assembly(text, context=context)
+        module = llvmlite.parse_assembly(_DEBUG_VERSION.sub("0", text), context=context)
+        module.verify()  # on a wrong text of somebody's the passes would end the process
     except RuntimeError as error:
         raise CodegenError(f"LLVM does not take the device module: {error}") from error
     machine = llvmlite.Target.from_triple(target.triple).create_target_machine(

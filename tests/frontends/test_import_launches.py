@@ -14,6 +14,7 @@ import pytest
 import nova
 from nova.artifact.format import read_artifact
 from nova.errors import (
+    ArtifactError,
     CodegenError,
     ImportedProgramError,
     PipelineError,
@@ -233,6 +234,23 @@ def test_what_llvm_would_abort_on_is_refused(line: str, message: str) -> None:
     with pytest.raises(CodegenError, match=re.escape(message)) as caught:
         nova.translate(text, targets="cuda:sm_80")
     assert caught.value.where is not None and ":14:" in caught.value.where
+
+
+def test_a_wrong_text_of_llvm_is_refused() -> None:
+    """LLVM's parser would end the process, because of a flag that MLIR's texts have."""
+    text = nova.translate(LAUNCHES, targets="cuda:sm_80").stages["ll"]
+    assert "Debug Info Version" in text
+    wrong = text.replace("fadd float", "fadd float undefined, undefined\n  %x = fadd float", 1)
+    for broken in (wrong, re.sub(r"(?m)^  ret void$", "  br label %0", text, count=1)):
+        with pytest.raises(CodegenError, match="LLVM does not take the device module"):
+            nova.translate(broken, targets="cuda:sm_80", start_from="ll", emit="ptx")
+
+
+def test_work_that_no_table_holds_is_refused() -> None:
+    text = nova.translate(LAUNCHES, targets="cuda:sm_80").stages["outlined"]
+    text = re.sub(r"nova.work = \d+", "nova.work = -1", text)
+    with pytest.raises(ArtifactError, match="an amount of work is negative"):
+        nova.translate(text, targets="cuda:sm_80", start_from="outlined")
 
 
 def test_reads_behind_an_array_are_found_where_another_follows(tmp_path: Path) -> None:
