@@ -8,6 +8,7 @@ block itself. docs/nova-format.md says what the fields mean.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -175,7 +176,10 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     )
     body = bytearray(HEADER.size)
     for record, table in zip(ARRAYS, rows, strict=True):
-        body += b"".join([record.pack(*row) for row in table])
+        try:
+            body += b"".join([record.pack(*row) for row in table])
+        except struct.error:  # the text of a stage says it, which anybody may have written
+            fail("tables-number", "a size, a grid or an amount of work is negative or too large")
         body += bytes(-len(body) % 8)
     if tables.has_device:
         body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])

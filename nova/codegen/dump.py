@@ -12,7 +12,7 @@ from pathlib import Path
 from nova import knobs
 from nova.errors import DumpError
 
-_SUFFIXES = {"plan": "plan", "ll": "ll", "asm": "s"}
+_SUFFIXES = {"plan": "plan", "ll": "ll", "asm": "s", "ptx": "ptx"}
 
 
 def dump_stage(program: str, number: int, stage: str, text: str) -> None:

@@ -93,6 +93,11 @@ def check_text(text: str, calls: Sequence[str] = ()) -> None:
         )
 
 
+def is_portable(intrinsic: str) -> bool:
+    """Whether every target has code for an intrinsic, given as `llvm.fma.f32`."""
+    return bool(_INTRINSICS.match(intrinsic)) and not intrinsic.startswith("llvm.x86.")
+
+
 def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list[bytes]:
     """One object per unit, on up to `workers` threads, which begin while `units` are still made."""
     initialise()

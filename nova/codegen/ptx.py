@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import binding as llvmlite
 
-from nova.codegen.llvm import ASSEMBLY, emit, initialise, run_passes
+from nova.codegen.llvm import ASSEMBLY, emit, initialise, is_portable, run_passes
 from nova.codegen.normalise import normalise
 from nova.errors import CodegenError
 from nova.mlir.bindings import ir, llvm
@@ -21,6 +21,15 @@ from nova.mlir.walk import every_op
 from nova.targets import Target
 
 _SHARED = "__dynamic_shmem__"
+# On intrinsics that it does not know, MLIR's translation ends the process; these Nova calls itself.
+_DEVICE_INTRINSICS = frozenset(("llvm.exp2", "llvm.nvvm.vote.ballot.sync"))
+# What LLVM calls a library for that devices do not have, where integers are wider than 64 bits.
+_OF_A_LIBRARY = frozenset(
+    f"llvm.{name}"
+    for name in ("sdiv", "udiv", "srem", "urem", "fptosi", "fptoui", "sitofp", "uitofp")
+)
+# Where a module says this, LLVM's parser verifies it, and ends the process when it is wrong.
+_DEBUG_VERSION = re.compile(r'(?<=!"Debug Info Version", i32 )3(?=\})')
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\b.*?\b(\w+)\s*\(?\s*$", re.MULTILINE)
 
 
@@ -43,10 +52,27 @@ def device_ir(module: ir.Module) -> str:
 
 
 def _check_lowered(device: Any) -> None:
-    """Refuse ops that no pass has lowered, on which MLIR's translation ends the process."""
+    """Refuse ops on which MLIR's translation or LLVM ends the process, or that nobody lowered."""
     for op in every_op(device)[:-1]:
         if not op.name.startswith(("llvm.", "nvvm.")):
             raise CodegenError(f"{op.name} is left in the device code", where=place_of(op.location))
+        if op.name == "llvm.call_intrinsic":
+            name = op.attributes["intrin"].value
+            if name not in _DEVICE_INTRINSICS and not is_portable(name):
+                raise CodegenError(
+                    f"the intrinsic {name} is not one that Nova makes device code of",
+                    where=place_of(op.location),
+                    hint="ops of the nvvm dialect and llvm.inline_asm name instructions, too",
+                )
+        if op.name in _OF_A_LIBRARY and any(map(_is_wide, [*op.operands, *op.results])):
+            raise CodegenError(
+                f"{op.name} of integers wider than 64 bits has no device code",
+                where=place_of(op.location),
+            )
+
+
+def _is_wide(value: Any) -> bool:
+    return isinstance(value.type, ir.IntegerType) and value.type.width > 64
 
 
 def _clone_variable(op: Any, known: set[str]) -> None:
@@ -72,7 +98,8 @@ def compile_ptx(text: str, target: Target) -> str:
     initialise()
     context = llvmlite.create_context()
     try:
-        module = llvmlite.parse_assembly(text, context=context)
+        module = llvmlite.parse_assembly(_DEBUG_VERSION.sub("0", text), context=context)
+        module.verify()  # on a wrong text of somebody's the passes would end the process
     except RuntimeError as error:
         raise CodegenError(f"LLVM does not take the device module: {error}") from error
     machine = llvmlite.Target.from_triple(target.triple).create_target_machine(

@@ -24,6 +24,7 @@ from nova.log import log
 
 _PACKAGE = "nvidia-cuda-nvcc"
 _SECONDS = 600
+_IS_IT = "is it a ptxas?"
 _FUNCTION = re.compile(
     r"Function properties for '?([\w$.]+)'?\n"
     r"\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
@@ -89,10 +90,13 @@ def ptxas_version() -> str:
 
 @cache
 def _version_of(program: Path) -> str:
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise PtxasError(f"{program} does not run: {error.strerror}", hint=_IS_IT) from None
     found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
     if done.returncode or found is None:
-        raise PtxasError(f"{program} does not say which version it is", hint="is it a ptxas?")
+        raise PtxasError(f"{program} does not say which version it is", hint=_IS_IT)
     return found[1]
 
 
@@ -113,10 +117,15 @@ def assemble(ptx: str, arch: str) -> Assembled:
             )
         except subprocess.TimeoutExpired:
             raise PtxasError(f"ptxas took longer than {_SECONDS} s for {arch}") from None
+        except OSError as error:
+            raise PtxasError(f"{program} does not run: {error.strerror}", hint=_IS_IT) from None
         said = done.stdout + done.stderr
         if done.returncode:
             raise PtxasError(f"ptxas does not take the code for {arch}:\n{said.strip()}")
-        cubin = (Path(folder) / "kernels.cubin").read_bytes()
+        try:
+            cubin = (Path(folder) / "kernels.cubin").read_bytes()
+        except FileNotFoundError:
+            raise PtxasError(f"{program} wrote no cubin for {arch}", hint=_IS_IT) from None
     for line in said.splitlines():
         if "warning" in line:
             log("compile", f"ptxas for {arch}: {line}")

@@ -7,6 +7,7 @@ device tables (`nova/codegen/device.py`) and by the importer of hand-written lau
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from nova.errors import UnsupportedOpError
@@ -16,6 +17,11 @@ from nova.mlir.diagnostics import place_of
 _TOKENS, _GRID, _BLOCK, _CLUSTER, _SHARED, _OPERANDS, _OBJECT = 0, 1, 4, 7, 10, 11, 12
 
 Three = tuple[int, int, int]
+
+# What devices take at most along each axis; `native/src/tables.c` holds files to the same.
+_MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+_MOST_THREADS = (1024, 1024, 64)
+_MOST_SHARED = 227 << 10
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,28 @@ def read_launch(op: Any) -> Launch:
     numbers = [_constant(group[0], op) for group in groups[_GRID:_CLUSTER]]
     shared = _constant(groups[_SHARED][0], op) if groups[_SHARED] else 0
     grid, block = _three(numbers[:3]), _three(numbers[3:])
+    _check_sizes(grid, block, shared, op)
     return Launch(op, grid, block, shared, tuple(groups[_OPERANDS]))
+
+
+def _check_sizes(grid: Three, block: Three, shared: int, op: Any) -> None:
+    """Refuse what no device launches: the runtime would, when the file is loaded elsewhere."""
+    within = zip((*grid, *block), (*_MOST_BLOCKS, *_MOST_THREADS), strict=True)
+    fits = all(1 <= size <= most for size, most in within)
+    if fits and prod(block) <= _MOST_THREADS[0] and 0 <= shared <= _MOST_SHARED:
+        return
+    raise UnsupportedOpError(
+        f"a launch of {_times(grid)} blocks of {_times(block)} threads with {shared} bytes of "
+        "shared memory",
+        where=place_of(op.location),
+        hint=f"devices take {_times(_MOST_BLOCKS)} blocks, {_MOST_THREADS[0]} threads of "
+        f"{_times(_MOST_THREADS)}, and {_MOST_SHARED} bytes at most, and one block and thread at "
+        "least",
+    )
+
+
+def _times(sizes: Three) -> str:
+    return "x".join(map(str, sizes))
 
 
 def _three(values: list[int]) -> Three:

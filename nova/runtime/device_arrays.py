@@ -9,7 +9,8 @@ others after their library has put its work before Nova's stream. Arrays on the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,12 @@ def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
         shape = tuple(value.shape)
         found = _TYPES.get(_torch_type(str(value.dtype).removeprefix("torch.")))
     elif hasattr(value, "__cuda_array_interface__"):
-        interface = value.__cuda_array_interface__
-        shape, found = tuple(interface["shape"]), np.dtype(interface["typestr"])
+        with _told(f"a {type(value).__name__}"):
+            interface = value.__cuda_array_interface__
+            shape, found = tuple(interface["shape"]), np.dtype(interface["typestr"])
     else:
-        _, _, shape, code, bits, _ = _native.read_dlpack(value.__dlpack__())
+        with _told(f"a {type(value).__name__}"):
+            _, _, shape, code, bits, _ = _native.read_dlpack(value.__dlpack__())
         found = _TYPES.get((code, bits))
     if found is None or found not in _TYPES.values():
         raise ArgumentTypeError(
@@ -137,17 +140,31 @@ def _view(value: Any, device: _native.Device, title: str) -> _native.DeviceArray
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(value, torch, device, title)
     if hasattr(value, "__dlpack__"):
-        capsule = value.__dlpack__(stream=device.stream)
-        address, number, shape, code, bits, dense = _native.read_dlpack(capsule)
+        with _told(title):
+            capsule = value.__dlpack__(stream=device.stream)
+            address, number, shape, code, bits, dense = _native.read_dlpack(capsule)
         found = _TYPES.get((code, bits))
         owner: Any = (value, capsule)
     else:
-        address, number, shape, found, dense = _read_interface(value, device)
+        with _told(title):
+            address, number, shape, found, dense = _read_interface(value, device)
         owner = value
     _check(device, number, found, dense, title, type(value).__name__)
     assert found is not None
     # Its library may write there as soon as the run has been started, so the run is waited for.
     return _native.DeviceArray.view(device, address, shape, found, device.stream, owner, True)
+
+
+@contextmanager
+def _told(title: str) -> Iterator[None]:
+    """What an array of another library says of itself may be anything, or not be there."""
+    try:
+        yield
+    except (AttributeError, BufferError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            f"{title} does not say where it is on the device: {type(error).__name__}: {error}",
+            hint="pass a nova.DeviceArray, a torch tensor, or an array of the host",
+        ) from None
 
 
 def _torch_view(tensor: Any, torch: Any, device: _native.Device, title: str) -> _native.DeviceArray:

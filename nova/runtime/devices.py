@@ -40,6 +40,11 @@ _lock = threading.Lock()
 def open_device(name: str) -> _native.Device:
     """The device that `name` means, opened; an error of Nova where it is not there."""
     name = _canonical(name)
+    if name == "cpu":
+        raise DeviceError(
+            "the CPU has no memory of its own to move arrays to",
+            hint="arrays of the host are used as they are; devices are cuda, cuda:1, ... and sim",
+        )
     with _lock:
         if name not in _opened:
             _opened[name] = make_device(_driver(name), int(name.partition(":")[2] or 0))
@@ -90,7 +95,9 @@ def local_architecture() -> str:
 
 def check_device_name(name: str | None) -> None:
     """DeviceError for what names no device; None stands for one that is chosen later."""
-    if name is not None and name not in ("cpu", _SIMULATED) and not _NAME.fullmatch(name):
+    if name is None or name in ("cpu", _SIMULATED):
+        return
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DeviceError(
             f"device {name!r} is not known", hint="devices are cpu, cuda, cuda:1, ... and sim"
         )

@@ -116,6 +116,7 @@ class Model:
             params = self._carried() if self._has_params else ()
         if outputs is None:
             return self._program.run(inputs, params, out, timeout)
+        _check_place(outputs)
         return self._program.run(inputs, params, out, timeout, outputs=outputs)
 
     def submit(
@@ -162,6 +163,7 @@ class Model:
         if self._has_params and len(arrays) == self._input_count:
             arrays += self._carried()
         if outputs is not None:
+            _check_place(outputs)
             return self._program.run(arrays, (), out, outputs=outputs)
         if out is None:  # a call without keywords is a third faster
             return self._program(*arrays)
@@ -203,6 +205,12 @@ class Model:
         """
         from nova.runtime.simulate import simulate  # only when somebody asks
 
+        if self.is_on_device:
+            raise AttributeValueError(
+                "a program for a device has no tasks of CPU cores to simulate",
+                where=str(user_location()),
+                hint="compile it for the CPU, too",
+            )
         try:
             return simulate(
                 self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds
@@ -362,6 +370,15 @@ class Model:
         raise WeightsError(
             "weights are put into a file when it is linked, and this one was loaded",
             hint="save it where it is compiled, or give values to a run: run(inputs, params)",
+        )
+
+
+def _check_place(outputs: str) -> None:
+    if outputs not in ("host", "device"):
+        raise AttributeValueError(
+            f"outputs is {outputs!r}",
+            where=str(user_location()),
+            hint="it is 'host', 'device' or None",
         )
 
 

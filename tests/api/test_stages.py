@@ -125,6 +125,16 @@ def test_dump_gives_each_program_a_folder(tmp_path):
     assert sorted(p.name for p in folder.iterdir()) == files
 
 
+def test_dump_of_device_code(tmp_path):
+    text = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}"
+    with nova.knobs.override(dump=tmp_path):
+        translation = nova.translate(text, targets=["cuda:sm_80", "cuda:sm_90a"])
+    [folder] = tmp_path.iterdir()
+    for stage in ("ptx@cuda:sm_80", "ptx@cuda:sm_90a"):
+        [file] = folder.glob(f"*-{stage}.ptx")
+        assert file.read_text() == translation.stages[stage]
+
+
 def test_log_lines(tmp_path, capsys):
     with nova.knobs.override(log="compile,run", cache_dir=tmp_path):
         program = build(4.0)

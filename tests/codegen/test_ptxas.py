@@ -102,6 +102,13 @@ def test_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     odd = write_program(tmp_path, "echo nothing")
     with nova.knobs.override(ptxas=odd), pytest.raises(PtxasError, match="is it a ptxas"):
         ptxas_version()
+    with nova.knobs.override(ptxas=odd), pytest.raises(PtxasError, match="wrote no cubin"):
+        assemble("", "sm_80")
+    odd.write_bytes(b"\x7fELF and nothing else")
+    for use in (ptxas_version, lambda: assemble("", "sm_80")):
+        ptxas._version_of.cache_clear()
+        with nova.knobs.override(ptxas=odd), pytest.raises(PtxasError, match="does not run"):
+            use()
 
 
 @real

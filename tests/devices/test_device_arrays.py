@@ -7,7 +7,13 @@ import pytest
 
 import nova
 from nova import nn, optim
-from nova.errors import DeviceError, DTypeError, NovaError
+from nova.errors import (
+    ArgumentTypeError,
+    AttributeValueError,
+    DeviceError,
+    DTypeError,
+    NovaError,
+)
 
 TARGET = "cuda:sm_80"
 RNG = np.random.default_rng(0)
@@ -45,6 +51,47 @@ def test_what_cannot_be_placed() -> None:
         nova.to_device(np.array(["a"]), "sim")
     with pytest.raises(DeviceError, match="'gpu'"):
         nova.to_device(X, "gpu")
+    with pytest.raises(DeviceError, match="the CPU has no memory of its own"):
+        nova.to_device(X, "cpu")
+    with pytest.raises(DeviceError, match="device 0 is not known"):
+        nova.to_device(X, 0)  # type: ignore[arg-type]
+
+
+def test_what_a_program_on_a_device_does_not_take() -> None:
+    x = nova.tensor(X, name="x")
+    program = nova.compile(x * 2, inputs=[x], target=TARGET, run_mode="sim")
+    for call in (program, lambda array, **words: program.run([array], **words)):
+        with pytest.raises(AttributeValueError, match="outputs is 'gpu'"):
+            call(X, outputs="gpu")
+    with pytest.raises(AttributeValueError, match="no tasks of CPU cores"):
+        program.simulate(cores=4)
+
+
+class WithInterface:
+    """An array that says something of itself which is no description of one."""
+
+    def __init__(self, said: object):
+        self.__cuda_array_interface__ = said
+
+
+class WithoutCapsule:
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+    def __dlpack__(self, stream: object = None) -> object:
+        return None
+
+
+@pytest.mark.parametrize(
+    "array", [WithInterface({"shape": (8, 16)}), WithInterface(7), WithoutCapsule()]
+)
+def test_arrays_that_do_not_say_what_they_are(array: object) -> None:
+    x = nova.tensor(X, name="x")
+    program = nova.compile(x * 2, inputs=[x], target=TARGET, run_mode="sim")
+    with pytest.raises(ArgumentTypeError, match="input 'x' does not say where it is"):
+        program(array)
+    with pytest.raises(ArgumentTypeError, match="does not say where it is"):
+        nova.jit(lambda x: x * 2, target=TARGET, run_mode="sim")(array)
 
 
 def test_results_stay_where_the_arguments_are() -> None:

@@ -13,7 +13,14 @@ import pytest
 
 import nova
 from nova.artifact.format import read_artifact
-from nova.errors import ImportedProgramError, PipelineError, UnsupportedOpError
+from nova.errors import (
+    ArtifactError,
+    CodegenError,
+    ImportedProgramError,
+    PipelineError,
+    SimulationError,
+    UnsupportedOpError,
+)
 from nova.tools.nova_translate import main
 
 SIZES = """  %c1 = arith.constant 1 : index
@@ -184,6 +191,9 @@ REFUSED: list[tuple[str, str, type[nova.NovaError], str, int]] = [
     ("%c2 = arith.constant 2 : index", "%d = memref.load %n[] : memref<index>\n  %c2 = arith.addi %d, %c1 : index", UnsupportedOpError, "memref.load between launches", 3),
     ("%2 = arith.mulf %1, %three : f32", "%2 = func.call @outside(%1) : (f32) -> f32", UnsupportedOpError, "func.call has no device code", 11),
     ("%2 = arith.mulf %1, %three : f32", "%2 = arith.mulf %1, %three : f32\n    gpu.printf \"here\"", UnsupportedOpError, "gpu.printf has no device code", 12),
+    ("%c32 = arith.constant 32", "%c32 = arith.constant 2048", UnsupportedOpError, "2x1x1 blocks of 2048x1x1 threads", 7),
+    ("%c32 = arith.constant 32", "%c32 = arith.constant -5", UnsupportedOpError, "of -5x1x1 threads", 7),
+    ("%c2 = arith.constant 2", "%c2 = arith.constant 99999999999", UnsupportedOpError, "a launch of 99999999999x1x1 blocks", 7),
     ('%w: memref<64xf32> {nova.name = "w"}', "%w: memref<64xf32>, %v: memref<64xf32, strided<[2]>>", ImportedProgramError, "rows behind each other", 1),
     ('%w: memref<64xf32> {nova.name = "w"}', "%w: memref<64xf32>, %v: memref<?xf32>", ImportedProgramError, "a static shape", 1),
     ('%w: memref<64xf32> {nova.name = "w"}', "%w: memref<64xf32>, %n: index", ImportedProgramError, "launches work on memrefs", 1),
@@ -205,6 +215,52 @@ def test_refused(row: tuple[str, str, type[nova.NovaError], str, int]) -> None:
     with pytest.raises(error, match=message) as caught:
         nova.translate(text, targets="cuda:sm_80")
     assert caught.value.where is not None and f":{line}:" in caught.value.where, caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()', "llvm.x86.sse2.pause"),
+        ('llvm.call_intrinsic "llvm.nvvm.unheard.of"() : () -> ()', "llvm.nvvm.unheard.of"),
+        ("%8 = arith.divsi %5, %7 : i128", "llvm.sdiv of integers wider than 64 bits"),
+    ],
+)
+def test_what_llvm_would_abort_on_is_refused(line: str, message: str) -> None:
+    """A process that is gone would be the only sign of it."""
+    begin = "%6 = arith.fptosi %1 : f32 to i64\n    %7 = arith.extsi %6 : i64 to i128\n    %5 = arith.muli %7, %7 : i128"
+    end = "%9 = arith.trunci %{} : i128 to i64\n    %2 = arith.sitofp %9 : i64 to f32"
+    lines = f"{begin}\n    {line}\n    {end.format(8 if '%8' in line else 7)}"
+    text = LAUNCHES.replace("%2 = arith.mulf %1, %three : f32", lines)
+    with pytest.raises(CodegenError, match=re.escape(message)) as caught:
+        nova.translate(text, targets="cuda:sm_80")
+    assert caught.value.where is not None and ":14:" in caught.value.where
+
+
+def test_a_wrong_text_of_llvm_is_refused() -> None:
+    """LLVM's parser would end the process, because of a flag that MLIR's texts have."""
+    text = nova.translate(LAUNCHES, targets="cuda:sm_80").stages["ll"]
+    assert "Debug Info Version" in text
+    wrong = text.replace("fadd float", "fadd float undefined, undefined\n  %x = fadd float", 1)
+    for broken in (wrong, re.sub(r"(?m)^  ret void$", "  br label %0", text, count=1)):
+        with pytest.raises(CodegenError, match="LLVM does not take the device module"):
+            nova.translate(broken, targets="cuda:sm_80", start_from="ll", emit="ptx")
+
+
+def test_work_that_no_table_holds_is_refused() -> None:
+    text = nova.translate(LAUNCHES, targets="cuda:sm_80").stages["outlined"]
+    text = re.sub(r"nova.work = \d+", "nova.work = -1", text)
+    with pytest.raises(ArtifactError, match="an amount of work is negative"):
+        nova.translate(text, targets="cuda:sm_80", start_from="outlined")
+
+
+def test_reads_behind_an_array_are_found_where_another_follows(tmp_path: Path) -> None:
+    """Arrays of a whole number of blocks of memory lie close together on the device."""
+    text = LAUNCHES.replace("memref.load %x[%i]", "memref.load %x[%j]").replace(
+        "    %1 = memref.load %x", "    %j = arith.addi %i, %c32 : index\n    %1 = memref.load %x"
+    )
+    model = load(text, tmp_path)
+    with pytest.raises(SimulationError, match="0 bytes behind the end of a buffer of 256 bytes"):
+        model.run([np.ones(64, "f4")], [np.ones(64, "f4")])
 
 
 def test_scalars_are_refused() -> None:
