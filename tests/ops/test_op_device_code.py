@@ -25,7 +25,7 @@ from nova.settings import Settings
 
 ARCHITECTURES = ("sm_80", "sm_90a")
 TOGETHER = 8
-# In f64 its sums do not fit into registers, and neither do those of its gradients for heads of a few
+# In f64 its sums do not fit into registers, and neither do those of gradients for heads of a few
 # features: it works from memory there, and is not checked here (heads of 64 and 128 are, with the
 # schedules of devices).
 SPILLS_IN_F64 = {"scaled_dot_product_attention", "attention_gradient", "attention_logsumexp"}
