@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(workload: Workload, rounds: int, without: Sequence[str]) -> list[Measured]:
     """All contenders of a workload, in turn."""
-    contenders: list[Contender] = []
+    read: list[tuple[Contender, list[np.ndarray]]] = []
     failed: list[Measured] = []
     reference: list[np.ndarray] | None = None
     for make in workload.make():
@@ -83,9 +83,9 @@ def measure(workload: Workload, rounds: int, without: Sequence[str]) -> list[Mea
             continue
         if contender.name == "torch":
             reference = result
-        contenders.append((contender, result))  # type: ignore[arg-type]
+        read.append((contender, result))
     good = []
-    for contender, result in contenders:  # type: ignore[misc]
+    for contender, result in read:
         worst = _difference(result, reference)
         if worst > workload.tolerance:
             failed.append(Measured(contender.name, 0, 0, 0, f"differs from torch by {worst:.1e}"))

@@ -60,11 +60,20 @@ def choose_image(images: Sequence[Image], major: int, minor: int) -> int | None:
     return _native.choose_image(rows, major, minor)
 
 
-def check_image(image: DeviceImage, symbols: Iterable[str]) -> None:
-    """Refuse code that cannot be loaded: for another architecture, incomplete, or not code.
+def check_calls(ptx: str, arch: str) -> None:
+    """Refuse PTX that calls what is not in it.
 
     A function that LLVM does not know becomes `.extern .func`, which no driver can resolve.
     """
+    if extern := _EXTERN.search(_COMMENTS.sub(" ", ptx)):
+        raise CodegenError(
+            f"the PTX for {arch} calls {extern[1]}, which nothing defines",
+            hint="an intrinsic that LLVM does not know becomes such a call",
+        )
+
+
+def check_image(image: DeviceImage, symbols: Iterable[str]) -> None:
+    """Refuse code that cannot be loaded: for another architecture, incomplete, or not code."""
     arch_number(image.arch)
     if image.kind == "cubin":
         if not image.data.startswith(_CUBIN):
@@ -75,11 +84,7 @@ def check_image(image: DeviceImage, symbols: Iterable[str]) -> None:
     if target is None or target[1] != image.arch:
         found = "none" if target is None else target[1]
         raise CodegenError(f"the PTX for {image.arch} names the target {found}")
-    if extern := _EXTERN.search(text):
-        raise CodegenError(
-            f"the PTX for {image.arch} calls {extern[1]}, which nothing defines",
-            hint="an intrinsic that LLVM does not know becomes such a call",
-        )
+    check_calls(text, image.arch)
     missing = sorted(set(symbols) - set(_ENTRY.findall(text)))
     if missing:
         raise CodegenError(f"the PTX for {image.arch} has no entry {', '.join(missing)}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from llvmlite import binding as llvmlite
 
+from nova.artifact.device import check_calls
 from nova.codegen.llvm import ASSEMBLY, emit, initialise, is_portable, run_passes
 from nova.codegen.normalise import normalise
 from nova.errors import CodegenError
@@ -30,7 +31,6 @@ _OF_A_LIBRARY = frozenset(
 )
 # Where a module says this, LLVM's parser verifies it, and ends the process when it is wrong.
 _DEBUG_VERSION = re.compile(r'(?<=!"Debug Info Version", i32 )3(?=\})')
-_EXTERN = re.compile(r"^\s*\.extern\s+\.func\b.*?\b(\w+)\s*\(?\s*$", re.MULTILINE)
 
 
 def device_ir(module: ir.Module) -> str:
@@ -111,14 +111,6 @@ def compile_ptx(text: str, target: Target) -> str:
     options.loop_vectorization = False
     builder = llvmlite.create_pass_builder(machine, options)
     run_passes(builder.getModulePassManager(), module, builder)
-    return check_ptx(emit(machine, module, ASSEMBLY).decode())
-
-
-def check_ptx(ptx: str) -> str:
-    """The PTX, if all that it calls is in it."""
-    if missing := sorted({match[1] for match in _EXTERN.finditer(ptx)}):
-        raise CodegenError(
-            f"the device code calls what it does not contain: {', '.join(missing)}",
-            hint="an op reached code generation that no pass expanded",
-        )
+    ptx = emit(machine, module, ASSEMBLY).decode()
+    check_calls(ptx, target.cpu)
     return ptx
