@@ -140,7 +140,8 @@ def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> L
 def _load(objects: Iterable[bytes], target: Any) -> Any:
     machine = target_machine(target)
     empty = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(empty, machine)
+    # In one piece: code and data further apart than 2 GB would end the process.
+    engine = llvm.create_mcjit_compiler(empty, machine, use_lmm=True)
     for data in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(data))
     engine.finalize_object()

@@ -99,7 +99,7 @@ def compile_loop(op: str, kind: str, arity: int = 1, *, baseline: bool = False) 
     )
     optimize(parsed, machine)
     optimized, assembly = str(parsed), machine.emit_assembly(parsed)
-    engine = ll.create_mcjit_compiler(parsed, machine)
+    engine = ll.create_mcjit_compiler(parsed, machine, use_lmm=True)
     engine.finalize_object()
     descriptor = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3]
     function = ctypes.CFUNCTYPE(None, *descriptor * (arity + 1))(engine.get_function_address("k"))
