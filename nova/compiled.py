@@ -19,7 +19,8 @@ from nova.graph.location import user_location
 from nova.plan import Plan, parse_plan
 from nova.runtime.device_executor import load_anywhere
 from nova.runtime.executor import Executable, in_order
-from nova.runtime.model import Model, Weights
+from nova.runtime.model import Model
+from nova.runtime.saving import Weights
 from nova.runtime.weights import ParamValues, read_values
 from nova.settings import Settings
 
