@@ -34,6 +34,14 @@ class Pass(ABC):
     def run(self, module: ir.Module) -> None:
         """Change `module` in place."""
 
+    def concerns(self, text: str) -> bool:
+        """Whether the pass may find something to do in a module with this text.
+
+        To search a text is much faster than to walk the ops. Whoever has the text may leave out a
+        pass that it does not concern; to run it anyway changes nothing.
+        """
+        return True
+
     def __str__(self) -> str:
         """The pass as pipeline text, with the options that differ from their defaults."""
         set_options = []
@@ -52,11 +60,18 @@ class Pass(ABC):
 
 @dataclass(frozen=True)
 class UpstreamPass(Pass):
-    """One or more upstream passes, as the text inside of `builtin.module(...)`."""
+    """One or more upstream passes, as the text inside of `builtin.module(...)`.
+
+    Those with `signs` do nothing to a module whose text has none of them.
+    """
 
     name: ClassVar[str] = "upstream"
     text: str
     verify: bool = True
+    signs: tuple[str, ...] = ()
+
+    def concerns(self, text: str) -> bool:
+        return not self.signs or any(sign in text for sign in self.signs)
 
     def __str__(self) -> str:
         return self.text

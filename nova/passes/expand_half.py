@@ -22,6 +22,9 @@ class ExpandHalf(Pass):
 
     name: ClassVar[str] = "expand-half"
 
+    def concerns(self, text: str) -> bool:
+        return "f16" in text
+
     def run(self, module: ir.Module) -> None:
         found: list[tuple[Any, Any]] = []
         for op in every_op(module):

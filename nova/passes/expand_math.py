@@ -36,6 +36,9 @@ class ExpandMath(Pass):
     native_rounding: bool = True
     large_angles: bool = True
 
+    def concerns(self, text: str) -> bool:
+        return any(sign in text for sign in ("math.", "arith.remf", "arith.divf"))
+
     def run(self, module: ir.Module) -> None:
         table = EXPANSIONS if self.native_rounding else EXPANSIONS | ROUNDING
         builders: dict[ir.Type, Builder] = {}

@@ -23,6 +23,9 @@ class WidenConversions(Pass):
 
     name: ClassVar[str] = "widen-conversions"
 
+    def concerns(self, text: str) -> bool:
+        return "f16" in text
+
     def run(self, module: ir.Module) -> None:
         found = [
             op
