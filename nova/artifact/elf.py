@@ -39,6 +39,15 @@ class Linked:
     sections: dict[str, tuple[int, int]]
 
 
+def prepare_link(runtime: bytes | None) -> None:
+    """Do what every link with this runtime needs, for whoever has time before the objects are
+    there: the linker is loaded and the runtime read."""
+    from nova.artifact.elf_link import read_runtime
+
+    if runtime is not None:
+        read_runtime(runtime)
+
+
 def link_shared(
     parts: Sequence[Part],
     exports: Sequence[str],

@@ -56,11 +56,17 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     recorder = Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     recorder.record("plan", str(plan), time.perf_counter() - started)
-    with progress("compiling", len(stages_of(settings)) + 2) as bar:
+    with (
+        progress("compiling", len(stages_of(settings)) + 2) as bar,
+        beside(knobs.get("threads")) as start,
+    ):
         bar.advance("nova", 0)
+        # First of all: LLVM, whose first steps in a process are slow, begins beside the stages.
+        entry = start(partial(_prepare_entry, plan, settings))
         module = start_from_plan(plan, recorder)
         program = build_module(module, [settings], recorder, bar=bar)
         started = time.perf_counter()
+        entry()
         contents = _contents(plan, program, recorder.texts, key)
         data = write_artifact(contents)
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
@@ -133,6 +139,14 @@ def _same(built: Built) -> Built:
 def single_unit(module: ir.Module) -> Unit:
     """LLVM IR of all kernels in one unit, for people to read or to link elsewhere."""
     return Unit(unit_text(module), unroll=False)
+
+
+def _prepare_entry(plan: Plan, settings: Settings) -> None:
+    """Compile the entry point of a plan's file, which `make_contents` then finds."""
+    arch = host_arch([parse_target(settings.target)])
+    if runtime_object(arch) is not None:
+        ranks = tuple(len(plan.type_of(result).shape) for result in plan.results)
+        compile_entry(arch, len(plan.signature.arguments), ranks)
 
 
 def _contents(
