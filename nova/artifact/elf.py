@@ -7,14 +7,15 @@ something is linked, so that loading a finished file stays quick.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from nova.records import record
 
 Buffer = bytes | bytearray | memoryview
 Note = Buffer | Sequence[Buffer]
 """The bytes of a section, whole or in pieces; each byte is copied once, into the result."""
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """One relocatable object of a link.
 
@@ -26,7 +27,7 @@ class Part:
     suffix: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Linked:
     """A shared object; `data` belongs to the caller, who fills in the tables and adds the seal.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from nova import knobs
@@ -16,29 +15,33 @@ from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.write import Contents, write_artifact
-from nova.codegen.entry import compile_entry
-from nova.codegen.host import build_host
-from nova.codegen.llvm import Unit
-from nova.codegen.road import Built, Program, Road, beside
-from nova.codegen.stages import (
-    SHARED_STAGES,
-    Recorder,
-    copy_module,
-    stages_of,
-    start_from_plan,
-)
-from nova.codegen.units import unit_text
+from nova.collection import paused_collection
 from nova.log import Progress, progress
-from nova.mlir.bindings import ir
-from nova.mlir.collection import paused_collection
 from nova.plan import Plan
+from nova.records import record
 from nova.settings import Settings
 from nova.targets import host_arch, parse_target
+
+# The compiler, MLIR and LLVM: collecting while they load would find nothing.
+with paused_collection():
+    from nova.codegen.entry import compile_entry
+    from nova.codegen.host import build_host
+    from nova.codegen.llvm import Unit
+    from nova.codegen.road import Built, Program, Road, beside
+    from nova.codegen.stages import (
+        SHARED_STAGES,
+        Recorder,
+        copy_module,
+        stages_of,
+        start_from_plan,
+    )
+    from nova.codegen.units import unit_text
+    from nova.mlir.bindings import ir
 
 _KINDS = ("cuda", "cpu")
 
 
-@dataclass(frozen=True)
+@record
 class Build:
     """A finished compile: the file's bytes, what every stage took, and what the file is made of.
 

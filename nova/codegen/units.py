@@ -19,6 +19,7 @@ from nova.mlir.bindings import ir, llvm
 from nova.passes.base import Pass, run_pipeline, run_verified_once
 from nova.passes.export_kernels import BODY
 from nova.passes.strip_host import StripHost
+from nova.records import record
 from nova.schedules.shared import SCALAR_LOOPS, SHARED
 
 _KERNELS_PER_OBJECT = 3
@@ -31,7 +32,7 @@ _FUNCTION = re.compile(r"^  func\.func (?:private )?@(\w+)\(", re.MULTILINE)
 _CALL = re.compile(r"\bcall @(\w+)\(")
 
 
-@dataclass(frozen=True)
+@record
 class _Part:
     """Functions that go into one unit, and how LLVM is to treat them."""
 

@@ -12,18 +12,18 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import NovaError, PassError, PipelineError
 from nova.mlir.bindings import ir, passmanager
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
+from nova.records import record
 
 
 class Pass(ABC):
     """A step over a whole module.
 
-    A subclass is a frozen dataclass: `name` is its kebab-case name and the name of its file, the
+    A subclass is a record: `name` is its kebab-case name and the name of its file, the
     fields are its options (each with a default), the docstring is its contract. `run` mutates the
     module, and raises a `NovaError` when it is given what it does not handle.
     """
@@ -58,7 +58,7 @@ class Pass(ABC):
         return text.split("\n\n")[0].replace("\n", " ")
 
 
-@dataclass(frozen=True)
+@record
 class UpstreamPass(Pass):
     """One or more upstream passes, as the text inside of `builtin.module(...)`.
 

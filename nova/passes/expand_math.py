@@ -7,7 +7,6 @@ before the lowering to LLVM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -16,9 +15,10 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.mathlib import EXPANSIONS, ROUNDING, Builder, Expansion, exponential
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ExpandMath(Pass):
     """Replace every `math` function that LLVM has no instruction for by straight-line `arith` ops.
 
