@@ -132,21 +132,5 @@ def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> L
     target = parse_target(settings.target)
     library = load_objects(compile_objects([single_unit(module)], target, 1))
     tables, constants, footprints = found[0]
-<<<<<<< HEAD
     entries = tuple(_KERNEL((k.symbol, library)) for k in tables.kernels)
     return Loaded(tables, constants, footprints, entries)
-=======
-    entries = tuple(_KERNEL(engine.get_function_address(k.symbol)) for k in tables.kernels)
-    return Loaded(tables, constants, footprints, entries, engine)
-
-
-def _load(objects: Iterable[bytes], target: Any) -> Any:
-    machine = target_machine(target)
-    empty = llvm.parse_assembly("")
-    # In one piece: code and data further apart than 2 GB would end the process.
-    engine = llvm.create_mcjit_compiler(empty, machine, use_lmm=True)
-    for data in objects:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-    engine.finalize_object()
-    return engine
->>>>>>> part-Q
