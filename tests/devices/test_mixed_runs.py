@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device_samples import SIZE, FakeCuda, model_of
-from mixed_samples import compile_host, mixed_contents, real_ptx
+from mixed_samples import compile_host, make_ptx, mixed_contents
 
 import nova
 from nova import _native, errors
@@ -43,7 +43,7 @@ def model(host: bytes, device: _native.Device) -> Model:
 
 @pytest.fixture
 def simulated(host: bytes) -> Model:
-    return model_of(mixed_contents(host, real_ptx()), open_device("sim"))
+    return model_of(mixed_contents(host), open_device("sim"))
 
 
 def counts(model: Model) -> dict[str, int]:
@@ -204,7 +204,7 @@ def test_a_fault_of_the_device_while_the_host_waits(fake: FakeCuda, model: Model
 
 def test_a_fault_of_the_simulated_device(host: bytes, simulated: Model) -> None:
     """It is in the graph that the island does not wait for, and told all the same."""
-    wrong = model_of(mixed_contents(host, real_ptx(first=4)), open_device("sim"))
+    wrong = model_of(mixed_contents(host, make_ptx(first=4)), open_device("sim"))
     for _ in range(3):
         with pytest.raises(errors.SimulationError) as caught:
             wrong(x)

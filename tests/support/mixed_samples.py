@@ -1,12 +1,14 @@
-"""A program made by hand of kernels on both sides: of `fake_cuda.c` or in PTX, and of C.
+"""A program made by hand of kernels on both sides, in PTX and C: it needs neither MLIR nor LLVM.
 
-w0 = 2 x            device, which the island needs
-w1 = 2 w0           device, which it does not
-w2 = w1 + w0        device
-w3 = w0             host; a negative number is error 7
-w4 = w3 + x         host
-w5 = w2 + w4        device
-y = 2 w5            device: 18 x
+    w0 = 2 x            device, which the island needs
+    w1 = 2 w0           device, which it does not
+    w2 = w1 + w0        device
+    w3 = w0             host; a negative number is error 7
+    w4 = w3 + x         host
+    w5 = w2 + w4        device
+    y = 2 w5            device: 18 x
+
+The libcuda for tests knows the kernels by their names, and does the same.
 """
 
 from __future__ import annotations
@@ -14,20 +16,26 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from device_samples import NBYTES, PTX, SIZE, kernel
-
 from nova.artifact.device import DeviceImage
 from nova.artifact.manifest import TensorSpec
-from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables, TaskSpec
+from nova.artifact.tables import (
+    BufferSpec,
+    DeviceLaunch,
+    KernelSpec,
+    LaunchSpec,
+    Tables,
+    TaskSpec,
+)
 from nova.artifact.write import Contents, Variant
 from nova.codegen.mixed_tasks import join_tasks
 from nova.targets import parse_target
 
+SIZE = 96
+NBYTES = 4 * SIZE
 HOST = """
 #include <stdint.h>
 typedef void *const *B;
-/* Takes a while for each tile, and says by which stack: threads have different ones. */
-static void wait_a_bit(void) { for (volatile int n = 0; n < 60000; n++) {} }
+static void wait_a_bit(int times) { for (volatile int n = 0; n < times; n++) {} }
 int32_t refuse_negative(B b, int64_t lo, int64_t hi) {
     const float *x = b[0];
     float *y = b[1];
@@ -42,10 +50,18 @@ void sum(B b, int64_t lo, int64_t hi) {
     float *z = b[2];
     for (int64_t i = lo; i < hi; i++) z[i] = x[i] + y[i];
 }
-void stacks(B b, int64_t lo, int64_t hi) {
+void slow(B b, int64_t lo, int64_t hi) { /* what refuse_negative does, in some milliseconds */
+    const float *x = b[0];
+    float *y = b[1];
+    for (int64_t i = lo; i < hi; i++) {
+        wait_a_bit(1000000);
+        y[i] = x[i];
+    }
+}
+void stacks(B b, int64_t lo, int64_t hi) { /* says by which stack: threads have different ones */
     float *z = b[1];
     for (int64_t i = lo; i < hi; i++) {
-        wait_a_bit();
+        wait_a_bit(60000);
         z[i] = (float)((uintptr_t)__builtin_frame_address(0) >> 20 & 0xffffff);
     }
 }
@@ -54,6 +70,7 @@ ROWS = """{{
   .reg .b32 %r<4>;
   .reg .b64 %rd<8>;
   .reg .f32 %f<4>;
+  .reg .pred %p<2>;
   mov.u32 %r1, %ctaid.x;
   mov.u32 %r2, %ntid.x;
   mov.u32 %r3, %tid.x;
@@ -76,21 +93,33 @@ ADD = """  ld.param.u64 %rd1, [a];
   add.s64 %rd1, %rd1, %rd7;
   add.s64 %rd2, %rd2, %rd7;
   add.s64 %rd3, %rd3, %rd7;
+{spin}
   ld.global.f32 %f1, [%rd1+{first}];
   ld.global.f32 %f2, [%rd2];
   add.f32 %f3, %f1, %f2;
   st.global.f32 [%rd3], %f3;"""
 
 
-def real_ptx(first: int = 0) -> str:
-    """PTX of `scale` and `add`; the second reads so many bytes behind where it should."""
+SPIN = """  mov.u64 %rd4, %clock64;
+AGAIN:
+  mov.u64 %rd5, %clock64;
+  sub.s64 %rd6, %rd5, %rd4;
+  setp.lt.s64 %p1, %rd6, {spin};
+  @%p1 bra AGAIN;"""
+
+
+def make_ptx(first: int = 0, spin: int = 0) -> str:
+    """PTX of `scale` and `add`; the second reads so many bytes behind where it should.
+
+    It also takes so many cycles.
+    """
     pointer = ".param .u64 .ptr"
     return (
         ".version 8.0\n.target sm_80\n.address_size 64\n"
         f".visible .entry scale({pointer} a, {pointer} b)\n"
         + ROWS.format(body=SCALE)
         + f".visible .entry add({pointer} a, {pointer} b, {pointer} c)\n"
-        + ROWS.format(body=ADD.format(first=first))
+        + ROWS.format(body=ADD.format(first=first, spin=SPIN.format(spin=spin) if spin else ""))
     )
 
 
@@ -101,6 +130,11 @@ def compile_host(folder: Path) -> bytes:
     flags += ["-fno-asynchronous-unwind-tables", "-fno-ident"]
     subprocess.run(["gcc", *flags, "host.c", "-o", "host.o"], cwd=folder, check=True)
     return (folder / "host.o").read_bytes()
+
+
+def device_kernel(name: str) -> KernelSpec:
+    shape = DeviceLaunch((3, 1, 1), (32, 1, 1))
+    return KernelSpec(name, name, 1, "device", 0, 0, "model.py:3", device=shape)
 
 
 def host_kernel(name: str, *, reports: bool = False) -> KernelSpec:
@@ -117,15 +151,15 @@ def cut(launch: int, pieces: int, after: tuple[int, ...]) -> list[TaskSpec]:
     ]
 
 
-def mixed_contents(host: bytes, ptx: str = PTX, first: str = "refuse_negative") -> Contents:
-    """The file; the first kernel of the host is `first`."""
+def mixed_contents(host: bytes, ptx: str = "", first: str = "refuse_negative") -> Contents:
+    """The file; `ptx` is another than the usual one, `first` the first kernel of the host."""
     workspace = tuple(BufferSpec("workspace", 384 * n, NBYTES) for n in range(6))
     buffers = (BufferSpec("arg", 0, NBYTES), BufferSpec("output", 0, NBYTES), *workspace)
     x, y, w0, w1, w2, w3, w4, w5 = range(8)
     scale, add, checked, summed, to_host, to_device = range(6)
     kernels = (
-        kernel("scale"),
-        kernel("add"),
+        device_kernel("scale"),
+        device_kernel("add"),
         host_kernel(first, reports=first == "refuse_negative"),
         host_kernel("sum"),
         *(KernelSpec(f"copy_{n}", "", 1, n, 0, 0, "") for n in ("to_host", "to_device")),
@@ -151,5 +185,5 @@ def mixed_contents(host: bytes, ptx: str = PTX, first: str = "refuse_negative") 
         variants=(variant,),
         args=(TensorSpec("x", (SIZE,), "f32", "input"),),
         outputs=(TensorSpec("y", (SIZE,), "f32", "output"),),
-        devices=(DeviceImage("ptx", "sm_80", ptx.encode()),),
+        devices=(DeviceImage("ptx", "sm_80", (ptx or make_ptx()).encode()),),
     )
