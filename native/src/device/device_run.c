@@ -13,9 +13,6 @@ static void place(nova_device_run *r, size_t slot)
     r->execution->homes[slot] = r->size;
     uint64_t size = (uint64_t)r->program->nbytes[slot];
     r->size += (size + NOVA_DEVICE_ALIGNMENT - 1) & ~(uint64_t)(NOVA_DEVICE_ALIGNMENT - 1);
-    /* Behind the end of one must not begin the next, or the simulated device takes it for that. */
-    if (r->device->driver->checks_ranges)
-        r->size += NOVA_DEVICE_ALIGNMENT;
 }
 
 /* Whether kernels cannot use a value where it is. */
