@@ -18,12 +18,13 @@ from nova.targets import parse_target
 
 TARGETS = ["cpu", "x86_64-v3", "x86_64"]
 SIZES = [
-    (130, 512, 40),  # strips of few rows
-    (127, 258, 300),
+    (191, 512, 128),  # too few rows for strips, and just enough
+    (192, 512, 128),
+    (385, 512, 127),  # not deep enough
     (251, 255, 257),
-    (259, 256, 359),  # two blocks of k
-    (400, 80, 1100),  # four of them
-    (1030, 17, 64),
+    (259, 256, 385),  # two blocks of k
+    (400, 80, 1100),  # three of them
+    (1030, 17, 200),
 ]
 
 
@@ -107,6 +108,7 @@ def test_what_has_strips() -> None:
 
     assert rows(512, 1024, 256, 512) == 60
     assert rows(512, 256, 512, 256) == 108
+    assert rows(191, 256, 512, 256) is rows(512, 256, 127, 256) is None
     assert rows(512, 1024, 1024, 512) is None  # two MiB of packed columns
     assert rows(512, 1024, 1024, 512, packed=True) == 60
     assert rows(512, 16, 4096, 16) is None  # a dozen blocks of k
