@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nova import knobs
