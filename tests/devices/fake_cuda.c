@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -307,11 +308,31 @@ API int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
     WORK("cuStreamWaitEvent");
     return OK;
 }
-API int cuEventCreate(void **event, unsigned flags) { (void)flags; CALL("cuEventCreate"); return handle(event); }
-API int cuEventDestroy_v2(void *event) { (void)event; CALL("cuEventDestroy"); return OK; }
-API int cuEventRecord(void *event, void *stream) { (void)event, (void)stream; WORK("cuEventRecord"); return OK; }
+/* An event is the moment at which it was recorded. */
+API int cuEventCreate(void **event, unsigned flags)
+{
+    (void)flags;
+    CALL("cuEventCreate");
+    *event = calloc(1, sizeof(double));
+    return OK;
+}
+API int cuEventDestroy_v2(void *event) { free(event); CALL("cuEventDestroy"); return OK; }
+API int cuEventRecord(void *event, void *stream)
+{
+    (void)stream;
+    WORK("cuEventRecord");
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *(double *)event = 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+    return OK;
+}
 API int cuEventSynchronize(void *event) { (void)event; WORK("cuEventSynchronize"); return OK; }
-API int cuEventElapsedTime(float *time, void *from, void *to) { (void)from, (void)to; *time = 0; return OK; }
+API int cuEventElapsedTime(float *time, void *from, void *to)
+{
+    CALL("cuEventElapsedTime");
+    *time = (float)(*(double *)to - *(double *)from);
+    return OK;
+}
 
 /* --- launches --------------------------------------------------------------------------------- */
 

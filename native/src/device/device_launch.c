@@ -1,6 +1,7 @@
 /* The launches of a run. The first run of an execution launches kernel by kernel. From the second on they are
  * one graph; other pointers than last time change the graph's launches, which costs much less than a new
- * one. A program with kernels of the host (device_mixed.c) always goes launch by launch. */
+ * one. A program with kernels of the host (device_mixed.c) always goes launch by launch, and so does a run that is
+ * traced. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,13 +166,31 @@ static nova_status launch_each(nova_device_run *r)
     return nova_run_check(r, result, "a kernel cannot be launched");
 }
 
+/* The same with an event before and behind each. */
+static nova_status launch_traced(nova_device_run *r)
+{
+    nova_driver *driver = r->device->driver;
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < r->program->launch_count; i++) {
+        nova_trace_begin(r->trace, NOVA_SPAN_KERNEL, r->program->launches[i], 0, r->stream);
+        result = driver->launch(driver, &r->execution->calls[i], r->stream);
+        nova_trace_end(r->trace, r->stream);
+    }
+    r->counts.launches += r->program->launch_count;
+    return nova_run_check(r, result, "a kernel cannot be launched");
+}
+
 nova_status nova_run_launch(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     if (r->program->mixture.is_mixed) {
         bind(r);
         r->counts.launches += r->program->launch_count;
-        return nova_device_run_mixed(r->program, execution, r->stream, r->error);
+        return nova_run_mixed(r);
+    }
+    if (r->trace != NULL) {
+        bind(r);
+        return launch_traced(r);
     }
     nova_device_graph *graph = find_graph(r);
     nova_status status = NOVA_OK;

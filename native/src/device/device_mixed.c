@@ -3,7 +3,7 @@
  * What the kernels of the host use has a second place, in memory of the host, and the tables say when a
  * value is copied from one to the other. The kernels run on the calling thread, in the order of the
  * launches. */
-#include "device_state.h"
+#include "device_run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -186,47 +186,63 @@ static nova_status run_kernel(const nova_device_program *program,
 }
 
 /* Copies the buffer of a launch to the other side. */
-static nova_status copy(const nova_device_program *program, nova_device_execution *execution,
-                        const nova_launch_record *launch, void *stream, nova_error *error)
+static nova_status copy(nova_device_run *r, uint32_t number)
 {
-    nova_driver *driver = program->device->driver;
+    nova_device_execution *execution = r->execution;
+    nova_driver *driver = r->device->driver;
+    const nova_launch_record *launch = &r->program->tables.launches[number];
     uint32_t operand = launch->first_operand;
-    uint64_t size = operand_of(program, operand)->nbytes;
+    uint64_t size = operand_of(r->program, operand)->nbytes;
     uint64_t there = execution->pointers[operand];
     void *here = execution->host_pointers[operand];
-    int result = program->tables.kernels[launch->kernel].core == NOVA_TO_HOST
-                     ? driver->copy_out(driver, here, there, size, stream)
-                     : driver->copy_in(driver, there, here, size, stream);
+    bool is_out = r->program->tables.kernels[launch->kernel].core == NOVA_TO_HOST;
+    nova_trace_begin(r->trace, is_out ? NOVA_SPAN_COPY_OUT : NOVA_SPAN_COPY_IN, number, size,
+                     r->stream);
+    int result = is_out ? driver->copy_out(driver, here, there, size, r->stream)
+                        : driver->copy_in(driver, there, here, size, r->stream);
+    nova_trace_end(r->trace, r->stream);
     execution->mirror_is_busy = true;
-    return nova_device_check(program->device, result,
-                             "a value cannot be copied between device and host", error);
+    return nova_run_check(r, result, "a value cannot be copied between device and host");
 }
 
-nova_status nova_device_run_mixed(nova_device_program *program, nova_device_execution *execution,
-                                  void *stream, nova_error *error)
+static nova_status launch_kernel(nova_device_run *r, uint32_t index)
 {
-    nova_device *device = program->device;
-    nova_driver *driver = device->driver;
+    nova_driver *driver = r->device->driver;
+    nova_trace_begin(r->trace, NOVA_SPAN_KERNEL, r->program->launches[index], 0, r->stream);
+    int result = driver->launch(driver, &r->execution->calls[index], r->stream);
+    nova_trace_end(r->trace, r->stream);
+    return nova_run_check(r, result, "a kernel cannot be launched");
+}
+
+nova_status nova_run_mixed(nova_device_run *r)
+{
+    const nova_device_program *program = r->program;
+    nova_device_execution *execution = r->execution;
+    nova_driver *driver = r->device->driver;
     nova_status status = NOVA_OK;
     for (uint32_t i = 0; status == NOVA_OK && i < program->launch_count; i++) {
-        const nova_launch_record *launch = &program->tables.launches[program->launches[i]];
+        uint32_t number = program->launches[i];
+        const nova_launch_record *launch = &program->tables.launches[number];
         const nova_kernel_record *kernel = &program->tables.kernels[launch->kernel];
         if (kernel->core == NOVA_DEVICE) {
-            status = nova_device_check(device,
-                                       driver->launch(driver, &execution->calls[i], stream),
-                                       "a kernel cannot be launched", error);
+            status = launch_kernel(r, i);
             continue;
         }
         if (!nova_kernel_is_linked(kernel)) {
-            status = copy(program, execution, launch, stream, error);
+            status = copy(r, number);
             continue;
         }
-        if (execution->mirror_is_busy) /* also by the run before, which the stream waits for */
-            status = nova_device_check(device, driver->stream_synchronize(driver, stream),
-                                       "the device cannot be waited for", error);
+        if (execution->mirror_is_busy) { /* also by the run before, which the stream waits for */
+            nova_trace_host(r->trace, NOVA_SPAN_WAIT, NOVA_NO_LAUNCH);
+            status = nova_run_check(r, driver->stream_synchronize(driver, r->stream),
+                                    "the device cannot be waited for");
+        }
         execution->mirror_is_busy = false;
-        if (status == NOVA_OK)
-            status = run_kernel(program, execution, launch, error);
+        if (status != NOVA_OK)
+            return status;
+        nova_trace_host(r->trace, NOVA_SPAN_HOST, number);
+        status = run_kernel(program, execution, launch, r->error);
+        nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE, NOVA_NO_LAUNCH);
     }
     return status;
 }
