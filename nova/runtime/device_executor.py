@@ -59,6 +59,7 @@ class DeviceExecutable(Executable):
             sum(a.role == "input" for a in args),
             load_image(artifact, self.variant) if pinned else None,
         )
+        self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
 
     @property
     def why(self) -> str:

@@ -201,9 +201,12 @@ static nova_status copy(nova_device_run *r, const nova_launch_record *launch)
     const nova_buffer *buffer = nova_operand(r->program, launch, 0);
     char *here = place_of(r, buffer);
     uint64_t there = nova_run_address(r, buffer);
-    int result = nova_launch_core(r->program, launch) == NOVA_TO_HOST
-                     ? driver->copy_out(driver, here, there, buffer->nbytes, r->stream)
-                     : driver->copy_in(driver, there, here, buffer->nbytes, r->stream);
+    bool is_out = nova_launch_core(r->program, launch) == NOVA_TO_HOST;
+    nova_trace_begin(r->trace, is_out ? NOVA_SPAN_COPY_OUT : NOVA_SPAN_COPY_IN,
+                     (uint32_t)(launch - r->program->tables.launches), buffer->nbytes, r->stream);
+    int result = is_out ? driver->copy_out(driver, here, there, buffer->nbytes, r->stream)
+                        : driver->copy_in(driver, there, here, buffer->nbytes, r->stream);
+    nova_trace_end(r->trace, r->stream);
     return nova_run_check(r, result, "a value cannot be copied between device and host");
 }
 
@@ -236,6 +239,7 @@ nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
     const nova_island *island = &r->program->mixture.islands[step->number];
     nova_status status = NOVA_OK;
     if (island->waits != NOVA_NO_STEP && island->waits >= r->arrived) {
+        nova_trace_host(r->trace, NOVA_SPAN_WAIT, NOVA_NO_LAUNCH);
         int result = driver->event_synchronize(driver, r->execution->copies[island->waits]);
         status = nova_run_check(r, result, "the device cannot be waited for");
         r->arrived = island->waits + 1;
@@ -247,7 +251,10 @@ nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
         status = bring_arrays(r, step);
     if (status != NOVA_OK)
         return status;
-    return nova_program_run(island->program, island->constants, NULL, r->execution->mirror, r->error);
+    nova_trace_host(r->trace, NOVA_SPAN_HOST, r->program->launches[step->first]);
+    status = nova_program_run(island->program, island->constants, NULL, r->execution->mirror, r->error);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE, NOVA_NO_LAUNCH);
+    return status;
 }
 
 nova_status nova_run_leave_mirror(nova_device_run *r, nova_error *error)
