@@ -167,6 +167,7 @@ typedef struct {
 typedef struct {
     nova_island *islands;
     uint32_t island_count, copy_count; /* steps of the host, and of copies */
+    bool *is_original;   /* of launches that do anything: a copy of an argument as the caller gave it */
     uint64_t *places;    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
     uint64_t workspace;  /* where that begins in the mirror, with the layout it has on the device */
     uint64_t layout;     /* bytes of the mirror that have a place */
@@ -231,7 +232,7 @@ nova_status nova_island_create(const nova_device_program *program, const nova_de
                                const nova_image *image, nova_island *island, nova_error *error);
 void nova_island_free(nova_island *island);
 
-/* --- device_mixed.c --------------------------------------------------------------------------- */
+/* --- device_steps.c --------------------------------------------------------------------------- */
 
 /* Puts the launches into steps, and makes what those of the host need; `launches` must be there. */
 nova_status nova_steps_prepare(nova_device_program *program, const nova_device_source *source,
