@@ -14,6 +14,7 @@ _INTRINSICS = {
     "math.ceil": "llvm.ceil",
     "math.copysign": "llvm.copysign",
     "math.ctpop": "llvm.ctpop",
+    "math.exp2": "llvm.nvvm.ex2.approx.ftz.f",  # of an f32; no result of expand-math's is subnormal
     "math.floor": "llvm.floor",
     "math.fma": "llvm.fma",
     "math.round": "llvm.round",

@@ -214,7 +214,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
     """Device functions to the LLVM and NVVM dialects."""
     return [
         *([RelaxMath()] if fast_math else []),
-        ExpandMath(),
+        ExpandMath(native_exp2=True),
         ShareReciprocals(),
         WidenConversions(),
         CallDeviceIntrinsics(),

@@ -151,6 +151,10 @@ class Builder:
             self, create("arith.addf", self.float_results, operands, self._contract).results[0]
         )
 
+    def fused(self, a: Float, b: Float | Number, c: Float | Number) -> Float:
+        """a*b + c with one rounding: math.fma, only for targets that have the instruction."""
+        return a._op("math.fma", a.v, self.lift(b).v, self.lift(c).v)
+
     def poly(self, x: Float, coefficients: Sequence[float]) -> Float:
         """Horner's rule; coefficients from the constant term up."""
         result = self.const(coefficients[-1])
@@ -251,6 +255,10 @@ class Float(_Operand):
     def sqrt(self) -> Float:
         return self._op("math.sqrt", self.v)
 
+    def exp2(self) -> Float:
+        """The op math.exp2; only for targets that have an instruction for it."""
+        return self._op("math.exp2", self.v)
+
     def round_even(self) -> Float:
         """The op math.roundeven; only for targets that have the instruction."""
         return self._op("math.roundeven", self.v)
@@ -265,6 +273,11 @@ class Float(_Operand):
     def at_least(self, bound: float) -> Float:
         """max(self, bound); NaN stays NaN."""
         return where(self < bound, self.b.const(bound), self)
+
+    def bounded(self, low: float, high: float) -> Float:
+        """max(low, min(self, high)), by instructions; NaN stays NaN."""
+        least = self._op("arith.minimumf", self.v, self.b.const(high).v)
+        return least._op("arith.maximumf", least.v, self.b.const(low).v)
 
     def bits(self) -> Int:
         op = ir.Operation.create("arith.bitcast", self.b.int_results, [self.v])
