@@ -132,7 +132,8 @@ def linalg_fusion() -> list[Pass]:
 
 def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
-    return [FormKernels(serial_work)]
+    # Here as well: the passes behind look at each kernel of a repeated layer once.
+    return [FormKernels(serial_work), ShareKernels()]
 
 
 def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
