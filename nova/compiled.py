@@ -126,6 +126,13 @@ class Compiled(Model):
         data = bytes(executable.artifact.data)
         return (_unpickle, (data, plan, self.name, executable.device_name))
 
+    def _check_code(self) -> None:
+        artifact = self._executable.artifact
+        if artifact.manifest.devices:
+            from nova.codegen.ptx_check import check_artifact  # only for code of devices
+
+            check_artifact(artifact)
+
     def _relink(self, weights: Weights) -> bytes:
         from nova.artifact.write import write_artifact  # the linker, which a run does not need
 

@@ -23,12 +23,14 @@ PACKAGE = ROOT / "nova"
 
 TABLES = {
     "build_once",
+    "collection",
     "dlpack",
     "dtypes",
     "errors",
     "knobs",
     "log",
     "ops",
+    "records",
     "settings",
     "structure",
     "targets",
@@ -98,12 +100,14 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "knobs": {"errors"},
     "log": {"knobs", "errors"},
     "build_once": set(),
-    "dlpack": {"errors"},
-    "dtypes": {"errors"},
-    "settings": {"knobs"},
-    "structure": set(),
-    "targets": {"errors"},
-    "ops": {"dtypes", "errors"},
+    "collection": set(),
+    "dlpack": {"errors", "records"},
+    "dtypes": {"errors", "records"},
+    "records": set(),
+    "settings": {"knobs", "records"},
+    "structure": {"records"},
+    "targets": {"errors", "records"},
+    "ops": {"dtypes", "errors", "records"},
 }
 
 # The extension module stands before all folders; only these reach for it.

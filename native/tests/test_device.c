@@ -71,7 +71,7 @@ static void run_host(nova_device_program *program, float first)
     for (int i = 0; i < SIZE; i++)
         x[i] = first + (float)i, y[i] = 0;
     const nova_device_value argument = {.host = x}, output = {.host = y};
-    CHECK(nova_device_program_run(program, &argument, &output, NOVA_OWN_STREAM, &error) == NOVA_OK);
+    CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_OK);
     for (int i = 0; i < SIZE; i++)
         CHECK(y[i] == 6 * x[i]);
 }
@@ -89,7 +89,7 @@ static void run_device(nova_device *device, nova_device_program *program, float 
     CHECK(nova_device_take(device, sizeof y, stream, &out, &error) == NOVA_OK);
     CHECK(nova_device_upload(device, in->address, x, sizeof x, stream, &error) == NOVA_OK);
     const nova_device_value argument = {.address = in->address}, output = {.address = out->address};
-    CHECK(nova_device_program_run(program, &argument, &output, stream, &error) == NOVA_OK);
+    CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(stream), &error) == NOVA_OK);
     CHECK(nova_device_download(device, y, out->address, sizeof y, stream, &error) == NOVA_OK);
     for (int i = 0; i < SIZE; i++)
         CHECK(y[i] == 6 * x[i]);
@@ -145,7 +145,7 @@ static void test_fault(nova_driver *driver)
     run_host(program, 0);
     fail("cuStreamSynchronize", 1, 700);
     for (int i = 0; i < 3; i++) {
-        CHECK(nova_device_program_run(program, &argument, &output, NOVA_OWN_STREAM, &error) == NOVA_DEVICE_FAULT);
+        CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_DEVICE_FAULT);
         CHECK(strstr(error.text, "an illegal memory access") != NULL);
     }
     nova_device_program_destroy(program);
@@ -164,8 +164,8 @@ static void test_misuse(nova_driver *driver)
     CHECK(nova_device_program_create(device, NULL, &program, &error) == NOVA_INVALID_ARGUMENT);
     CHECK(make(device, &program, &error) == NOVA_OK);
     const nova_device_value nothing = {0};
-    CHECK(nova_device_program_run(program, &nothing, &nothing, NOVA_OWN_STREAM, &error) == NOVA_INVALID_ARGUMENT);
-    CHECK(nova_device_program_run(program, NULL, &nothing, NOVA_OWN_STREAM, &error) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_device_program_run(program, &nothing, &nothing, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_device_program_run(program, NULL, &nothing, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_INVALID_ARGUMENT);
     run_host(program, 1);
     nova_device_block *block;
     CHECK(nova_device_take(device, UINT64_MAX, NULL, &block, &error) == NOVA_DEVICE_MEMORY);

@@ -22,7 +22,7 @@ from nova.targets import Target
 
 _SHARED = "__dynamic_shmem__"
 # On intrinsics that it does not know, MLIR's translation ends the process; these Nova calls itself.
-_DEVICE_INTRINSICS = frozenset(("llvm.exp2", "llvm.nvvm.vote.ballot.sync"))
+_DEVICE_INTRINSICS = frozenset(("llvm.nvvm.ex2.approx.ftz.f", "llvm.nvvm.vote.ballot.sync"))
 # What LLVM calls a library for that devices do not have, where integers are wider than 64 bits.
 _OF_A_LIBRARY = frozenset(
     f"llvm.{name}"

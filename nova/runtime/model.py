@@ -276,10 +276,14 @@ class Model:
         private key to sign with (docs/deploying.md).
         """
         try:
+            self._check_code()
             saver = Saver(self._executable, self._values, self._relink)
             saver.save(path, weights, params, key)
         except NovaError as error:
             raise error.located(str(user_location())) from None
+
+    def _check_code(self) -> None:
+        """Looks at the code before it is saved: where it was loaded, that was done before."""
 
     def _relink(self, weights: Weights) -> bytes:
         """The file with weights in a place that it does not have: needs its objects."""

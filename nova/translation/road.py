@@ -66,6 +66,10 @@ class Road:
             assert signature is not None
             texts_before = dict(self.recorder.texts)
             program = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
+            if program.images:
+                from nova.codegen.ptx_check import check_images  # loads what only devices need
+
+                check_images(program.images)
             started = time.perf_counter()
             source = next(reversed(texts_before))
             contents = module_contents(signature, program, self.recorder.texts, source, {})

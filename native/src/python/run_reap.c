@@ -158,18 +158,3 @@ bool run_reap(Run *run)
         runs_reap();
     return run_state(run) == REAPED;
 }
-
-bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream)
-{
-    runs_reap();
-    for (Run *run = runs_in_flight; run != NULL; run = run->after) {
-        if ((stream != NULL && (PyObject *)run->stream == stream) || run_state(run) >= FINISHED)
-            continue;
-        Py_ssize_t index = call_conflict(self, call, run->program, &run->call);
-        if (index >= 0) {
-            raise_in_use(self, index);
-            return false;
-        }
-    }
-    return true;
-}
