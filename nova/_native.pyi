@@ -202,6 +202,7 @@ class Program:
         convert: Callable[[int, Any, bool], Any],
         input_count: int,
         image: Image | None = None,
+        report: Callable[..., BaseException] | None = None,
     ) -> Program: ...
     @property
     def image(self) -> Image: ...
@@ -233,6 +234,7 @@ class Program:
         out: Any = None,
         stream: Stream | None = None,
         timeout: float | None = None,
+        outputs: str | None = None,
     ) -> Run: ...
 
 class Run:
