@@ -19,7 +19,8 @@ from nova.graph.location import user_location
 from nova.plan import Plan, parse_plan
 from nova.runtime.device_executor import load_anywhere
 from nova.runtime.executor import Executable, in_order
-from nova.runtime.model import Model, Weights
+from nova.runtime.model import Model
+from nova.runtime.saving import Weights
 from nova.runtime.weights import ParamValues, read_values
 from nova.settings import Settings
 
@@ -124,6 +125,13 @@ class Compiled(Model):
         executable = self._executable
         data = bytes(executable.artifact.data)
         return (_unpickle, (data, plan, self.name, executable.device_name))
+
+    def _check_code(self) -> None:
+        artifact = self._executable.artifact
+        if artifact.manifest.devices:
+            from nova.codegen.ptx_check import check_artifact  # only for code of devices
+
+            check_artifact(artifact)
 
     def _relink(self, weights: Weights) -> bytes:
         from nova.artifact.write import write_artifact  # the linker, which a run does not need

@@ -260,7 +260,7 @@ class CodegenError(NovaError):
 
 
 class PtxasError(CodegenError):
-    """Cubins are asked for and there is no `ptxas`, or it refuses the code, or kernels spill."""
+    """`ptxas` refuses the code of a file, or kernels spill; or cubins are asked for without it."""
 
 
 class DumpError(NovaError, OSError):

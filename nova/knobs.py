@@ -228,9 +228,11 @@ KNOBS: dict[str, Knob] = {
         Knob("cubin", FLAG, False, "off",
              "Put cubins beside the PTX of files for devices, which needs ptxas; see devices.md."),
         Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
-             "The assembler of NVIDIA that makes cubins."),
+             "The assembler of NVIDIA that makes cubins and checks PTX."),
+        Knob("check_ptx", FLAG, True, "on",
+             "Let ptxas, where there is one, check PTX that goes into a file; see devices.md."),
         Knob("spills", NAMES, (), "none",
-             "Device kernels that may keep registers in memory where cubins are made."),
+             "Device kernels that may keep registers in memory and go into files."),
     )
 }  # fmt: skip
 
@@ -259,6 +261,7 @@ target: str
 tf32: bool
 cubin: bool
 ptxas: str | None
+check_ptx: bool
 spills: tuple[str, ...]
 
 _assigned: dict[str, Any] = {}

@@ -4,7 +4,9 @@
 
 Contenders take turns, round by round. A round puts so many runs into the device's queue that they
 take some milliseconds, waits for the last one, and counts the time of one; the table has medians,
-with the 10th and 90th percentile. Results are compared with torch's before anything is timed.
+with the 10th and 90th percentile. Then a round has some single calls, each waited for before the
+next: the median of those is what a user waits who needs the result at once ("waited for"). Results
+are compared with torch's before anything is timed.
 """
 
 from __future__ import annotations
@@ -28,16 +30,18 @@ from gpu.contenders import Contender, Workload
 from gpu.workloads import WORKLOADS
 
 _ROUND_SECONDS = 0.02
+_SINGLE_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Microseconds of a run: median, and the 10th and 90th percentile."""
+    """Microseconds of a run: median, 10th and 90th percentile; and of one that is waited for."""
 
     name: str
-    median: float
-    low: float
-    high: float
+    median: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    waited: float = 0.0
     error: str = ""
 
 
@@ -79,7 +83,7 @@ def measure(workload: Workload, rounds: int, without: Sequence[str]) -> list[Mea
                 continue
             result = contender.read()
         except Exception as error:  # a contender that fails is a row that says so
-            failed.append(Measured("?", 0, 0, 0, f"{type(error).__name__}: {error}"[:300]))
+            failed.append(Measured("?", error=f"{type(error).__name__}: {error}"[:300]))
             continue
         if contender.name == "torch":
             reference = result
@@ -88,17 +92,25 @@ def measure(workload: Workload, rounds: int, without: Sequence[str]) -> list[Mea
     for contender, result in read:
         worst = _difference(result, reference)
         if worst > workload.tolerance:
-            failed.append(Measured(contender.name, 0, 0, 0, f"differs from torch by {worst:.1e}"))
+            error = f"differs from torch by {worst:.1e}"
+            failed.append(Measured(contender.name, error=error))
         else:
             good.append(contender)
     counts = {c.name: _calibrate(c) for c in good}
     times: dict[str, list[float]] = {c.name: [] for c in good}
+    single: dict[str, list[float]] = {c.name: [] for c in good}
     for _ in range(rounds):
         for contender in good:
             times[contender.name].append(_time(contender, counts[contender.name]))
+            single[contender.name].append(_time_single(contender, counts[contender.name]))
     found = [
-        Measured(n, statistics.median(t), *(float(q) for q in np.percentile(t, [10, 90])))
-        for n, t in times.items()
+        Measured(
+            name,
+            statistics.median(own),
+            *(float(q) for q in np.percentile(own, [10, 90])),
+            statistics.median(single[name]),
+        )
+        for name, own in times.items()
     ]
     return [*found, *failed]
 
@@ -121,6 +133,19 @@ def _time(contender: Contender, count: int) -> float:
     contender.wait()
     _synchronise()
     return (time.perf_counter() - started) / count * 1e6
+
+
+def _time_single(contender: Contender, queued: int) -> float:
+    """The median of a few runs that are waited for one by one; `queued` take a round."""
+    taken = []
+    for _ in range(max(3, int(queued * _SINGLE_SECONDS / _ROUND_SECONDS))):
+        _synchronise()
+        started = time.perf_counter()
+        contender.call()
+        contender.wait()
+        _synchronise()
+        taken.append((time.perf_counter() - started) * 1e6)
+    return statistics.median(taken)
 
 
 def _calibrate(contender: Contender) -> int:
@@ -150,7 +175,10 @@ def _machine() -> str:
 
 
 def _head() -> list[str]:
-    return ["| workload | contender | us | spread | | bar |", "|---|---|---|---|---|---|"]
+    return [
+        "| workload | contender | us | spread | waited for | | bar |",
+        "|---|---|---|---|---|---|---|",
+    ]
 
 
 def _lines(workload: Workload, measured: list[Measured]) -> list[str]:
@@ -159,13 +187,14 @@ def _lines(workload: Workload, measured: list[Measured]) -> list[str]:
     lines = []
     for m in measured:
         if m.error:
-            lines.append(f"| {workload.title} | {m.name} | failed: {m.error} | | | |")
+            lines.append(f"| {workload.title} | {m.name} | failed: {m.error} | | | | |")
             continue
         bar = _verdict(workload, m, best) if m.name == "Nova" else ""
         rate = _rate(workload, m)
         spread = f"{m.low:.1f} - {m.high:.1f}"
         lines.append(
-            f"| {workload.title} | {m.name} | {m.median:.1f} | {spread} | {rate} | {bar} |"
+            f"| {workload.title} | {m.name} | {m.median:.1f} | {spread} | {m.waited:.1f} "
+            f"| {rate} | {bar} |"
         )
     return lines
 

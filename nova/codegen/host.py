@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 
 from nova import knobs
+from nova.artifact.elf import prepare_link
+from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.tables import Tables
 from nova.artifact.write import Variant
 from nova.codegen.llvm import Unit, compile_objects
@@ -54,6 +56,7 @@ def build_host(
         recorder.record(f"ll{suffix}", "\n".join(texts), way.translating)
         road.advance(f"object{suffix}")
         started = time.perf_counter()
+        prepare_link(runtime_object(target.arch))  # as LLVM is at work for a while
 
     objects = compile_objects(lowered(), target, knobs.get("threads"))
     size = sum(map(len, objects))

@@ -36,7 +36,10 @@ _DECLARED = re.compile(r"\ndeclare [^@]*@([\w.\"$-]+)\(")
 _UNITS = re.compile(r"^(?=; ModuleID = )", re.MULTILINE)
 _TARGET = re.compile(r"^target (?:triple|datalayout) = .*\n", re.MULTILINE)
 _DEFINED = re.compile(r"\ndefine [^@]*@([\w.\"$-]+)\(")
-
+# Where a module says this, LLVM's parser verifies it, and ends the process when it is wrong. MLIR
+# says it always, and without debug information it means nothing.
+_DEBUG_VERSION = b'!"Debug Info Version", i32 3}'
+_COMPILE_UNIT = b"!DICompileUnit("
 
 # What LLVM is to emit.
 ASSEMBLY, OBJECT = 0, 1
@@ -151,18 +154,30 @@ class _Job:
 
     def optimise(self) -> Any:
         """The module behind LLVM's passes."""
-        module, *others = [self._parse(text) for text in self.texts]
+        module, *others = [parse_module(text, self.context) for text in self.texts]
         for other in others:
-            module.link_in(other)
+            try:
+                module.link_in(other)
+            except RuntimeError as error:
+                module.close()
+                raise CodegenError(f"LLVM does not link the modules: {error}") from error
         run_passes(self.manager, module, self.builder)
         return module
 
-    def _parse(self, text: bytes) -> Any:
-        error = ffi.OutputString(owned=False)
-        pointer = _unlocked("LLVMPY_ParseAssembly")(self.context, c_char_p(text), error)
-        if error:
-            raise CodegenError(f"LLVM does not take the module: {error}")
-        return llvm.ModuleRef(pointer, self.context)
+
+def parse_module(text: bytes, context: Any) -> Any:
+    """The module of a text, verified: on a wrong one the passes would end the process."""
+    if _COMPILE_UNIT not in text:
+        text = text.replace(_DEBUG_VERSION, _DEBUG_VERSION.replace(b"3", b"0"))
+    error = ffi.OutputString(owned=False)
+    pointer = _unlocked("LLVMPY_ParseAssembly")(context, c_char_p(text), error)
+    if error:
+        raise CodegenError(f"LLVM does not take the module: {error}")
+    module = llvm.ModuleRef(pointer, context)
+    if _unlocked("LLVMPY_VerifyModule")(module, error):
+        module.close()  # before its context, whatever the collector of garbage finds first
+        raise CodegenError(f"LLVM does not take the module: {error}")
+    return module
 
 
 def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
@@ -198,6 +213,7 @@ def emit(machine: Any, module: Any, kind: int) -> bytes:
     error = ffi.OutputString(owned=False)
     buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, kind, error)
     if not buffer:
+        module.close()
         raise CodegenError(f"LLVM could not emit the code: {error}")
     try:
         start, size = _quick("LLVMPY_GetBufferStart"), _quick("LLVMPY_GetBufferSize")

@@ -2,8 +2,8 @@
 
 Comes in: the PTX of one architecture. Goes out: the cubin and what each kernel uses of a
 multiprocessor, or an error with the assembler's log. Compiling needs no `ptxas`: `device.py` calls
-this only when cubins are asked for. The knob `ptxas` says where it is; else it is looked for on
-PATH, and then in the package `nvidia-cuda-nvcc`.
+this when cubins are asked for, `ptx_check.py` when PTX goes into a file. The knob `ptxas` says
+where it is; else it is looked for on PATH, and then in the package `nvidia-cuda-nvcc`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -25,6 +25,7 @@ from nova.log import log
 _PACKAGE = "nvidia-cuda-nvcc"
 _SECONDS = 600
 _IS_IT = "is it a ptxas?"
+_ENTRY = re.compile(r"\.entry\s+([\w$.]+)")
 _FUNCTION = re.compile(
     r"Function properties for '?([\w$.]+)'?\n"
     r"\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
@@ -106,6 +107,17 @@ def assemble(ptx: str, arch: str) -> Assembled:
     A kernel that spills keeps what it computes with in memory: it is a wrong choice of a schedule
     more often than what somebody wants.
     """
+    done = _assemble(ptx, arch)
+    refuse_spills(done.kernels, arch, knobs.get("spills"))
+    return done
+
+
+def use_of_kernels(ptx: str, arch: str) -> dict[str, KernelUse]:
+    """What the kernels of PTX would use; PtxasError where it is not taken."""
+    return _assemble(ptx, arch).kernels
+
+
+def _assemble(ptx: str, arch: str) -> Assembled:
     program = require_ptxas()
     with tempfile.TemporaryDirectory(prefix="nova-ptxas-") as folder:
         (Path(folder) / "kernels.ptx").write_text(ptx)
@@ -121,7 +133,8 @@ def assemble(ptx: str, arch: str) -> Assembled:
             raise PtxasError(f"{program} does not run: {error.strerror}", hint=_IS_IT) from None
         said = done.stdout + done.stderr
         if done.returncode:
-            raise PtxasError(f"ptxas does not take the code for {arch}:\n{said.strip()}")
+            what = _kernel_at(ptx, said) or "the code"
+            raise PtxasError(f"ptxas does not take {what} for {arch}:\n{said.strip()}")
         try:
             cubin = (Path(folder) / "kernels.cubin").read_bytes()
         except FileNotFoundError:
@@ -129,9 +142,17 @@ def assemble(ptx: str, arch: str) -> Assembled:
     for line in said.splitlines():
         if "warning" in line:
             log("compile", f"ptxas for {arch}: {line}")
-    used = read_uses(said)
-    _refuse_spills(used, arch, knobs.get("spills"))
-    return Assembled(cubin, used)
+    return Assembled(cubin, read_uses(said))
+
+
+def _kernel_at(ptx: str, said: str) -> str | None:
+    """The kernel with the first line that ptxas complains of."""
+    line = re.search(r"line (\d+)", said)
+    if line is None:
+        return None
+    before = ptx.splitlines()[: int(line[1])]
+    names = [found[1] for text in before if (found := _ENTRY.search(text))]
+    return names[-1] if names else None
 
 
 def read_uses(said: str) -> dict[str, KernelUse]:
@@ -142,7 +163,8 @@ def read_uses(said: str) -> dict[str, KernelUse]:
     }
 
 
-def _refuse_spills(used: dict[str, KernelUse], arch: str, allowed: Collection[str]) -> None:
+def refuse_spills(used: Mapping[str, KernelUse], arch: str, allowed: Collection[str]) -> None:
+    """PtxasError for kernels that spill, but those that are `allowed`."""
     spills = [
         f"{name} spills {use.spilled} bytes with {use.registers} registers"
         for name, use in used.items()

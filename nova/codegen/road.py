@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from nova.artifact.device import DeviceImage
@@ -18,12 +17,13 @@ from nova.artifact.write import Variant
 from nova.codegen.stages import Recorder, run_stages
 from nova.log import Progress
 from nova.mlir.bindings import ir
+from nova.records import record
 from nova.settings import Settings
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
+@record
 class Built:
     """The code for one target: that for a device is in images."""
 
@@ -31,7 +31,7 @@ class Built:
     images: tuple[DeviceImage, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Program:
     """The code for all targets of a compile."""
 
@@ -61,7 +61,7 @@ def beside(workers: int) -> Iterator[Start]:
         yield lambda work: pool.submit(copy_context().run, work).result
 
 
-@dataclass(frozen=True)
+@record
 class Road:
     """Where stages are recorded: with `mark` those that targets share, if `several` are there.
 

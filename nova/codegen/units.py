@@ -19,6 +19,7 @@ from nova.mlir.bindings import ir, llvm
 from nova.passes.base import Pass, run_pipeline, run_verified_once
 from nova.passes.export_kernels import BODY
 from nova.passes.strip_host import StripHost
+from nova.records import record
 from nova.schedules.shared import SCALAR_LOOPS, SHARED
 
 _KERNELS_PER_OBJECT = 3
@@ -31,7 +32,7 @@ _FUNCTION = re.compile(r"^  func\.func (?:private )?@(\w+)\(", re.MULTILINE)
 _CALL = re.compile(r"\bcall @(\w+)\(")
 
 
-@dataclass(frozen=True)
+@record
 class _Part:
     """Functions that go into one unit, and how LLVM is to treat them."""
 
@@ -114,7 +115,8 @@ class UnitLowering:
     def _unit(self, part: _Part) -> Unit:
         started = time.perf_counter()
         own = {_name(op) for op in part.functions}
-        called = {name for op in part.functions for name in _CALL.findall(self._text(op))}
+        text = "\n".join(map(self._text, part.functions))
+        called = set(_CALL.findall(text))
         elsewhere = sorted(called - own)
         with self.module.context, ir.Location.unknown():
             cut = ir.Module.create()
@@ -123,13 +125,13 @@ class UnitLowering:
                     op.clone()
                 for name in elsewhere:
                     self._declare(name)
-        run_verified_once(cut, self.passes)
+        run_verified_once(cut, [step for step in self.passes if step.concerns(text)])
         self._put_back(part, cut)
         lowered = time.perf_counter()
         self.lowering += lowered - started
-        text = unit_text(cut)
+        code = unit_text(cut)
         self.translating += time.perf_counter() - lowered
-        return Unit(text, part.unroll, tuple(elsewhere), part.vectorize)
+        return Unit(code, part.unroll, tuple(elsewhere), part.vectorize)
 
     def _declare(self, name: str) -> None:
         """The declaration of a function that another unit has, at the insertion point."""

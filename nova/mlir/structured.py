@@ -7,7 +7,6 @@ the importers produce has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -16,9 +15,10 @@ from nova.errors import LoweringError
 from nova.mlir.attention import find_point
 from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Access:
     """index[r] = sum(coefficients[r][d] * loop d) + constants[r]."""
 
@@ -43,7 +43,7 @@ class Access:
         return per_loop, sum(s * c for s, c in zip(strides, self.constants, strict=True))
 
 
-@dataclass(frozen=True)
+@record
 class Structured:
     """A linalg.generic with static shapes."""
 

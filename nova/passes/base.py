@@ -12,18 +12,18 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import NovaError, PassError, PipelineError
 from nova.mlir.bindings import ir, passmanager
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
+from nova.records import record
 
 
 class Pass(ABC):
     """A step over a whole module.
 
-    A subclass is a frozen dataclass: `name` is its kebab-case name and the name of its file, the
+    A subclass is a record: `name` is its kebab-case name and the name of its file, the
     fields are its options (each with a default), the docstring is its contract. `run` mutates the
     module, and raises a `NovaError` when it is given what it does not handle.
     """
@@ -33,6 +33,14 @@ class Pass(ABC):
     @abstractmethod
     def run(self, module: ir.Module) -> None:
         """Change `module` in place."""
+
+    def concerns(self, text: str) -> bool:
+        """Whether the pass may find something to do in a module with this text.
+
+        To search a text is much faster than to walk the ops. Whoever has the text may leave out a
+        pass that it does not concern; to run it anyway changes nothing.
+        """
+        return True
 
     def __str__(self) -> str:
         """The pass as pipeline text, with the options that differ from their defaults."""
@@ -50,13 +58,20 @@ class Pass(ABC):
         return text.split("\n\n")[0].replace("\n", " ")
 
 
-@dataclass(frozen=True)
+@record
 class UpstreamPass(Pass):
-    """One or more upstream passes, as the text inside of `builtin.module(...)`."""
+    """One or more upstream passes, as the text inside of `builtin.module(...)`.
+
+    Those with `signs` do nothing to a module whose text has none of them.
+    """
 
     name: ClassVar[str] = "upstream"
     text: str
     verify: bool = True
+    signs: tuple[str, ...] = ()
+
+    def concerns(self, text: str) -> bool:
+        return not self.signs or any(sign in text for sign in self.signs)
 
     def __str__(self) -> str:
         return self.text

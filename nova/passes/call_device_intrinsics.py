@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
     "math.ceil": "llvm.ceil",
     "math.copysign": "llvm.copysign",
     "math.ctpop": "llvm.ctpop",
+    "math.exp2": "llvm.nvvm.ex2.approx.ftz.f",  # of an f32; no result of expand-math's is subnormal
     "math.floor": "llvm.floor",
     "math.fma": "llvm.fma",
     "math.round": "llvm.round",
@@ -23,7 +24,7 @@ _INTRINSICS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class CallDeviceIntrinsics(Pass):
     """Replace what `expand-math` leaves of `math` by calls of LLVM intrinsics.
 

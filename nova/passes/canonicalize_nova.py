@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,12 +16,13 @@ from nova.mlir.types import bf16_elements, nova_type
 from nova.mlir.walk import function_ops
 from nova.ops import OPS
 from nova.passes.base import Pass
+from nova.records import record
 
 # The most elements a folded constant may have: more is better computed than stored.
 _FOLD_LIMIT = 64
 
 
-@dataclass(frozen=True)
+@record
 class CanonicalizeNova(Pass):
     """Apply the rewrites of `RULES` until nothing changes.
 

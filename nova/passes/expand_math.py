@@ -7,18 +7,18 @@ before the lowering to LLVM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
-from nova.mlir.mathlib import EXPANSIONS, ROUNDING, Builder, Expansion, exponential
+from nova.mlir.mathlib import BY_EXP2, EXPANSIONS, ROUNDING, Builder, Expansion, exponential
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ExpandMath(Pass):
     """Replace every `math` function that LLVM has no instruction for by straight-line `arith` ops.
 
@@ -28,16 +28,24 @@ class ExpandMath(Pass):
     form 1 / (exp(x) + 1). sqrt, absf, copysign, fma and the integer functions stay. So do floor,
     ceil, trunc, round and roundeven with `native-rounding=true`, which is for targets that have
     them (SSE4.1 and later, AArch64). With `large-angles=false`, sin, cos and tan of an f64 beyond
-    2**30 are NaN, and cost half. Types are f32, f64 and vectors of them; any other float type is a
-    `LoweringError`. Edge cases are those of C99; docs/math-accuracy.md has the error bounds.
+    2**30 are NaN, and cost half. With `native-exp2=true`, exp and exp2 of an f32 become `math.exp2`
+    of a number near zero, which the target has an instruction for, as it has for `math.fma`. Types
+    are f32, f64 and vectors of them; any other float type is a `LoweringError`. Edge cases are
+    those of C99; docs/math-accuracy.md has the error bounds.
     """
 
     name: ClassVar[str] = "expand-math"
     native_rounding: bool = True
     large_angles: bool = True
+    native_exp2: bool = False
+
+    def concerns(self, text: str) -> bool:
+        return any(sign in text for sign in ("math.", "arith.remf", "arith.divf"))
 
     def run(self, module: ir.Module) -> None:
         table = EXPANSIONS if self.native_rounding else EXPANSIONS | ROUNDING
+        if self.native_exp2:
+            table = table | BY_EXP2
         builders: dict[ir.Type, Builder] = {}
         with module.context:
             for division in find_ops(module, "arith.divf"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -11,6 +10,7 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.bools import store_bools_as_bytes
+from nova.records import record
 from nova.schedules.cpu import KernelSchedule
 from nova.schedules.footprint import store_footprint
 from nova.schedules.loops import index
@@ -18,7 +18,7 @@ from nova.schedules.shared import SCALAR_LOOPS
 from nova.targets import parse_target
 
 
-@dataclass(frozen=True)
+@record
 class LowerKernels(Pass):
     """Tile every kernel over its grid and write it as scf loops over flat buffers.
 

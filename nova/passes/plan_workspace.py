@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -15,9 +14,10 @@ from nova.passes.base import Pass
 from nova.passes.donation import can_write_in_place, delay_updates, users
 from nova.passes.recompute import Call, Recompute
 from nova.passes.workspace_layout import Layout, Lifetime, lay_out, order_calls
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class PlanWorkspace(Pass):
     """Turn `main` into `main(arguments, outputs, workspace)`.
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nova.errors import ScheduleError
+from nova.records import record
 from nova.schedules.choices import NO_CHOICES, Choices
 from nova.schedules.forms import ELEMENTS, TILE, TILES, Form, choose_form
 from nova.schedules.words import BITS
@@ -40,7 +41,7 @@ _ODD_TILE_GAIN = 0.96
 program that have the same one share its functions."""
 
 
-@dataclass(frozen=True)
+@record
 class Contraction:
     """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
 
@@ -62,7 +63,7 @@ class Contraction:
     packed: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Tiling:
     """How a contraction is cut; a function of the target and the contraction alone.
 

@@ -144,7 +144,7 @@ def test_ptx_that_is_wrong_is_refused() -> None:
     text = nova.translate(PROGRAM, targets="cuda:sm_80", emit="ptx").data.decode()
     assembled = assemble(text, "sm_80")
     assert assembled.kernels["kernel_0_kernel"].registers > 0
-    with pytest.raises(PtxasError, match=r"does not take the code for sm_80:\n(.|\n)*line"):
+    with pytest.raises(PtxasError, match=r"not take kernel_0_kernel for sm_80:\n(.|\n)*line"):
         assemble(text.replace("st.global", "st.nowhere"), "sm_80")
 
 

@@ -97,6 +97,7 @@ class FakeCuda:
 
 
 def model_of(contents: Contents, device: _native.Device) -> Model:
+    """The program of a file on a device."""
     artifact = read_artifact(write_artifact(contents))
     return Model(
         DeviceExecutable(artifact, device), "file", values=read_values(artifact, None, None)

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device_samples import SIZE, FakeCuda, chain_contents, make_contents, model_of, step_contents
+from device_samples import (
+    SIZE,
+    FakeCuda,
+    chain_contents,
+    make_contents,
+    model_of,
+    step_contents,
+)
 
 import nova
 from nova import _native, errors

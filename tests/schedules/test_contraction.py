@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 import pytest
+from shared_object import load_objects
 
 from nova.mlir.bindings import func, ir, passmanager
 from nova.mlir.bindings import llvm as llvm_dialect
@@ -112,17 +113,14 @@ def compile_module(target: Target, spec: Contraction) -> tuple[llvm.ModuleRef, l
 
 
 class Kernel:
-    """A compiled contraction; keeps its code alive."""
+    """A compiled contraction."""
 
     def __init__(self, target: Target, spec: Contraction):
         self.spec = spec
         lowered, machine = compile_module(target, spec)
-        self.jit = llvm.create_lljit_compiler()
-        builder = llvm.JITLibraryBuilder().add_current_process()
-        builder.add_object_img(machine.emit_object(lowered)).export_symbol("kernel")
-        self.library = builder.link(self.jit, "kernel")
+        library = load_objects([machine.emit_object(lowered)])
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 7)
-        self.call = kind(self.library["kernel"])
+        self.call = kind(("kernel", library))
 
     def run(self, a, b, c, ranges, offsets=(0, 0, 0)) -> None:
         self.call(a.ctypes.data, b.ctypes.data, c.ctypes.data, *offsets, *ranges)

@@ -87,8 +87,9 @@ nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **dev
     nova_status status =
         nova_device_check(made, driver->count(driver, &count), "no GPU can be asked for", error);
     if (status == NOVA_OK && (ordinal < 0 || ordinal >= count))
-        status = nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no GPU %d: this machine has %d",
-                           ordinal, count);
+        status = nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no %s %d: this machine has %d",
+                           strcmp(driver->name, "sim") == 0 ? "simulated GPU" : "GPU", ordinal,
+                           count);
     if (status == NOVA_OK)
         status = nova_device_check(made, driver->describe(driver, ordinal, &made->info),
                                    "the GPU does not say what it is", error);

@@ -13,9 +13,6 @@ static void place(nova_device_run *r, size_t slot)
     r->execution->homes[slot] = r->size;
     uint64_t size = (uint64_t)r->program->nbytes[slot];
     r->size += (size + NOVA_DEVICE_ALIGNMENT - 1) & ~(uint64_t)(NOVA_DEVICE_ALIGNMENT - 1);
-    /* Behind the end of one must not begin the next, or the simulated device takes it for that. */
-    if (r->device->driver->checks_ranges)
-        r->size += NOVA_DEVICE_ALIGNMENT;
 }
 
 /* Whether kernels cannot use a value where it is. */
@@ -174,7 +171,7 @@ static nova_status await_run(nova_device_run *r)
 {
     void *event;
     nova_status status = nova_device_mark_inside(r->device, r->stream, &event, r->error);
-    nova_trace_host(r->trace, NOVA_SPAN_WAIT, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     if (status == NOVA_OK)
         status = nova_device_await_inside(r->device, event, r->error);
     return status;

@@ -65,4 +65,10 @@ ROUNDING: dict[str, Expansion] = {
     "math.trunc": rounding.trunc,
 }
 
-__all__ = ["EXPANSIONS", "ROUNDING", "Builder", "Expansion", "Float"]
+# For targets where 2**x of an f32 near zero is an instruction.
+BY_EXP2: dict[str, Expansion] = {
+    "math.exp": exponential.exp_by_instruction,
+    "math.exp2": exponential.exp2_by_instruction,
+}
+
+__all__ = ["BY_EXP2", "EXPANSIONS", "ROUNDING", "Builder", "Expansion", "Float"]

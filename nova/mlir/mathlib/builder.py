@@ -12,19 +12,19 @@ FMA may fuse those, a target without multiplies and adds. There are no branches,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.records import record
 
 # The predicates of arith.cmpf and arith.cmpi that the library uses, as the dialect numbers them.
 _CMPF = {"oeq": 1, "ogt": 2, "oge": 3, "olt": 4, "ole": 5, "une": 13, "uno": 14}
 _CMPI = {"eq": 0, "ne": 1, "slt": 2}
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The numbers that describe an IEEE format."""
 
@@ -151,6 +151,10 @@ class Builder:
             self, create("arith.addf", self.float_results, operands, self._contract).results[0]
         )
 
+    def fused(self, a: Float, b: Float | Number, c: Float | Number) -> Float:
+        """a*b + c with one rounding: math.fma, only for targets that have the instruction."""
+        return a._op("math.fma", a.v, self.lift(b).v, self.lift(c).v)
+
     def poly(self, x: Float, coefficients: Sequence[float]) -> Float:
         """Horner's rule; coefficients from the constant term up."""
         result = self.const(coefficients[-1])
@@ -251,6 +255,10 @@ class Float(_Operand):
     def sqrt(self) -> Float:
         return self._op("math.sqrt", self.v)
 
+    def exp2(self) -> Float:
+        """The op math.exp2; only for targets that have an instruction for it."""
+        return self._op("math.exp2", self.v)
+
     def round_even(self) -> Float:
         """The op math.roundeven; only for targets that have the instruction."""
         return self._op("math.roundeven", self.v)
@@ -265,6 +273,11 @@ class Float(_Operand):
     def at_least(self, bound: float) -> Float:
         """max(self, bound); NaN stays NaN."""
         return where(self < bound, self.b.const(bound), self)
+
+    def bounded(self, low: float, high: float) -> Float:
+        """max(low, min(self, high)), by instructions; NaN stays NaN."""
+        least = self._op("arith.minimumf", self.v, self.b.const(high).v)
+        return least._op("arith.maximumf", least.v, self.b.const(low).v)
 
     def bits(self) -> Int:
         op = ir.Operation.create("arith.bitcast", self.b.int_results, [self.v])

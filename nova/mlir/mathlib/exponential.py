@@ -10,6 +10,8 @@ from __future__ import annotations
 from nova.mlir.mathlib.builder import Builder, Float, Int
 
 INV_LN2 = 1.4426950408889634
+# What an f32 of it lacks.
+_INV_LN2_LO = 1.9259629911266175e-08
 # ln 2 in two parts; the first is short enough that n times it is exact.
 LN2_HI = {32: float.fromhex("0x1.62e4p-1"), 64: float.fromhex("0x1.62e42fefa3p-1")}
 LN2_LO = {32: 1.428606765330187e-06, 64: float.fromhex("0x1.3de6af278ece6p-42")}
@@ -90,6 +92,36 @@ def exp(b: Builder, x: Float) -> Float:
     x = x.at_most(b.pick(89.0, 710.0)).at_least(b.pick(-104.0, -746.0))
     n, r = reduce_ln2(b, x)
     return scale(b, expm1_of_reduced(b, r) + 1.0, n)
+
+
+def exp_by_instruction(b: Builder, x: Float) -> Float:
+    """exp of an f32 where 2**r is an instruction; that of an f64 as elsewhere.
+
+    What is left of x behind a whole power of two is small, so that its error is that of the
+    instruction. That power is one that an f32 has: at the ends, where x has more, r is large, and
+    the instruction gives zero, infinity, or what becomes subnormal when it is scaled.
+    """
+    if b.wide:
+        return exp(b, x)
+    power, scale = _whole_power(b, x * INV_LN2)
+    r = b.fused(x, INV_LN2, -power)
+    return b.fused(x, _INV_LN2_LO, r).exp2() * scale
+
+
+def exp2_by_instruction(b: Builder, x: Float) -> Float:
+    """exp2 in the same way."""
+    if b.wide:
+        return exp2(b, x)
+    power, scale = _whole_power(b, x)
+    return (x - power).exp2() * scale
+
+
+def _whole_power(b: Builder, x: Float) -> tuple[Float, Float]:
+    """The integer n next to x, no smaller or larger than an f32's exponent is; and 2**n."""
+    # The last bits of the sum are n with the bias of exponents.
+    magic = b.const(1.5 * 2.0**b.layout.mantissa + b.layout.bias)
+    shifted = x.bounded(1.0 - b.layout.bias, b.layout.bias - 1.0) + magic
+    return shifted - magic, b.pow2(shifted.bits())
 
 
 def exp_with_tail(

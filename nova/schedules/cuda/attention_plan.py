@@ -20,8 +20,8 @@ from nova.schedules.tiling import round_up
 from nova.schedules.words import BITS
 
 _TENSOR_TYPES = ("bf16", "f16")
-_MOST_SUMS = 144
-"""Of the registers of a thread, so many may hold sums."""
+_MOST_SUMS, _MOST_SUMS_64 = 144, 96
+"""Of the registers of a thread, so many may hold sums; with f64, all else takes two each, too."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,8 @@ def plan_attention(
             if plan.shared_bytes <= shared << 10:
                 found.append(plan)
                 break
-    light = [plan for plan in found if plan.sums <= _MOST_SUMS] or found[-1:]
+    most = _MOST_SUMS_64 if element == "f64" else _MOST_SUMS
+    light = [plan for plan in found if plan.sums <= most] or found[-1:]
     # Half as many rows where all blocks would not give every multiprocessor one.
     full = [plan for plan in light if plan.blocks >= processors] or light[1:2] or light
     return full[0] if full else None

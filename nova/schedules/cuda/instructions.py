@@ -211,7 +211,7 @@ def exponential2(value: ir.Value) -> ir.Value:
         results=[value.type],
         operands=[value],
         attributes={
-            "intrin": ir.StringAttr.get("llvm.exp2"),
+            "intrin": ir.StringAttr.get("llvm.nvvm.ex2.approx.ftz.f"),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0]),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
         },

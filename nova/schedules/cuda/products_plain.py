@@ -22,8 +22,8 @@ from nova.schedules.words import Index, add, element_type, index, mul, splat, ve
 LANES = (4, 8)
 """Threads of a warp along rows and along columns."""
 
-_MOST, _AT_ONCE = 32, 16
-"""More steps than the first are a loop over so many: its code would be long."""
+_AT_ONCE = 16
+"""Steps whose code is written out: of more, the assembler would hold too many factors at once."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class PlainCore:
     def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the products of a stage whose tiles are at these addresses."""
         steps = self.tiles.steps
-        if steps <= _MOST:
+        if steps <= _AT_ONCE:
             return self._some(left, right, sums, steps)
         loop = scf.ForOp(index(0), index(steps), index(_AT_ONCE), list(sums))
         with ir.InsertionPoint(loop.body):

@@ -1,5 +1,6 @@
 // RUN: %nova-opt %s --expand-math | %filecheck %s
 // RUN: %nova-opt %s --expand-math='native-rounding=false' | %filecheck %s --check-prefix=OLD
+// RUN: %nova-opt %s --expand-math='native-exp2=true' | %filecheck %s --check-prefix=EXP2
 
 // Functions that would become library calls are arithmetic, without branches and calls.
 // CHECK-LABEL: func.func @scalars(
@@ -76,4 +77,24 @@ func.func @exp_and_sigmoid(%x: f32) -> (f32, f32) {
   %1 = arith.addf %0, %one : f32
   %2 = arith.divf %one, %1 : f32
   return %0, %2 : f32, f32
+}
+
+// Where 2**x is an instruction, that is what is left of an exponential of f32, scaled.
+// CHECK-LABEL: func.func @exponentials(
+// CHECK-NOT: math.exp
+// CHECK: return
+// EXP2-LABEL: func.func @exponentials(
+// EXP2: %[[N:.*]] = arith.subf
+// EXP2: %[[LEFT:.*]] = math.fma %arg0,
+// EXP2: %[[R:.*]] = math.fma %arg0, %{{.*}}, %[[LEFT]]
+// EXP2: %[[P:.*]] = math.exp2 %[[R]] : f32
+// EXP2: arith.mulf %[[P]]
+// EXP2: math.exp2 %{{.*}} : f32
+// EXP2-NOT: math.exp
+// EXP2: return
+func.func @exponentials(%x: f32, %y: f64) -> (f32, f32, f64) {
+  %0 = math.exp %x : f32
+  %1 = math.exp2 %x : f32
+  %2 = math.exp %y : f64
+  return %0, %1, %2 : f32, f32, f64
 }
