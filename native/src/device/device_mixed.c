@@ -114,7 +114,8 @@ nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
     if (status != NOVA_OK)
         return status;
     nova_trace_host(r->trace, NOVA_SPAN_HOST, r->program->launches[step->first]);
-    status = nova_program_run(island->program, island->constants, NULL, r->execution->mirror, r->error);
+    status = nova_program_run_by(island->program, island->constants, NULL, r->execution->mirror,
+                                 r->options->workers, r->options->policy, r->error);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE, NOVA_NO_LAUNCH);
     return status;
 }
