@@ -6,8 +6,9 @@ and `attention_gradient.py` write their blocks with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from math import e, gcd, inf, log2
 
 from nova.mlir.attention import AXES
@@ -22,6 +23,7 @@ from nova.schedules.cuda.instructions import (
     commit_copies,
     divide,
     exponential2,
+    fused,
     global_base,
     load,
     modulo,
@@ -96,13 +98,14 @@ class AttentionBlock:
         size: int,
         carried: Sequence[ir.Value],
         body: Callable[[Index, Index, list[ir.Value]], list[ir.Value]],
+        begin: Callable[[], None] = lambda: None,
     ) -> list[ir.Value]:
         """A loop over blocks of `size` rows of some operands, which are in tiles there.
 
         `places` are offsets of the tiles in a buffer of the ring, which begins at the first.
         `body` gets the number of the first row, where the ring's buffer is from the first one on,
         and the carried values, and gives those of the next turn. What was copied before is there
-        in the first turn, too.
+        in the first turn, too; `begin` is called when the first copies are on their way.
         """
         stagers = [self.stager(name) for name in names]
         length = sum(self.tile(name).nbytes for name in names)
@@ -118,6 +121,7 @@ class AttentionBlock:
                 copy(blocks[0], 0)
                 scf.YieldOp([])
         commit_copies()
+        begin()
         low, high = (index(b) for b in blocks)
         loop = scf.ForOp(low, high, index(1), [index(0), *carried])
         with ir.InsertionPoint(loop.body):
@@ -157,15 +161,69 @@ class AttentionBlock:
     def number(self, value: float) -> ir.Value:
         return splat(element_type(self.attention.type), value)
 
-    def score(self, product: ir.Value, row: Index, key: Index) -> ir.Value:
-        """A score in units of `power`, with the mask; -inf for a key that the row does not see."""
+    @cached_property
+    def factor(self) -> float:
+        """What scores are still to be multiplied with: by nothing where there is a mask to add.
+
+        Scores are compared before that, so the order has to stay.
+        """
         factor = self.attention.kind.scale * self.unit
-        score = arith.mulf(product, self.number(factor))
+        return 1.0 if "mask" in self.matrices or factor <= 0 else factor
+
+    def scores(
+        self, core: Core, products: Sequence[ir.Value], first: Index, key: Index
+    ) -> list[ir.Value]:
+        """Scores of a block of rows and keys; -inf for a key that the row does not see.
+
+        In units of `power`, with the mask, or to be multiplied with `factor`.
+        """
+        scores = list(products)
+        if self.factor == 1.0:
+            unit = self.number(self.attention.kind.scale * self.unit)
+            scores = [arith.mulf(product, unit) for product in scores]
         if "mask" in self.matrices:
-            score = self._masked(score, row, key)
-        for hidden in self._hidden(row, key):
-            score = arith.select(hidden, self.number(-inf), score)
-        return score
+            for n, row, column in self._places(core, first, key):
+                scores[n] = self._masked(scores[n], row, column)
+        edge = self._edge(first, key)
+        if edge is None:
+            return scores
+        # Few blocks have something to hide; the others are not asked for every score.
+        hiding = scf.IfOp(edge, [score.type for score in scores], has_else=True)
+        with ir.InsertionPoint(hiding.then_block):
+            seen = list(scores)
+            for n, row, column in self._places(core, first, key):
+                for hidden in self._hidden(row, column):
+                    seen[n] = arith.select(hidden, self.number(-inf), seen[n])
+            scf.YieldOp(seen)
+        with ir.InsertionPoint(hiding.else_block):
+            scf.YieldOp(scores)
+        return list(hiding.results)
+
+    def weight(self, score: ir.Value, shift: ir.Value) -> ir.Value:
+        """The power of a score less `shift`, which is multiplied already."""
+        if self.factor == 1.0:
+            return self.power(arith.subf(score, shift))
+        return self.power(fused(score, self.number(self.factor), arith.negf(shift)))
+
+    def _places(self, core: Core, first: Index, key: Index) -> Iterator[tuple[int, Index, Index]]:
+        """Each number of a thread: which it is, its row and its key."""
+        columns = [add(key, column) for column in core.columns()]
+        for i, place in enumerate(core.rows()):
+            row = add(first, place)
+            for j, column in enumerate(columns):
+                yield core.number(i, j), row, column
+
+    def _edge(self, first: Index, key: Index) -> ir.Value | None:
+        """Whether a block of rows and keys has some that are hidden; None where none has."""
+        sizes, plan = self.plan.sizes, self.plan
+        found = []
+        if sizes.j % plan.keys:
+            found.append(compare(arith.CmpIPredicate.sgt, key, sizes.j - plan.keys))
+        if sizes.i % plan.rows:
+            found.append(compare(arith.CmpIPredicate.sgt, first, sizes.i - plan.rows))
+        if self.attention.kind.causal:
+            found.append(compare(arith.CmpIPredicate.sgt, add(key, plan.keys - 1), first))
+        return reduce(arith.ori, found) if found else None
 
     def _hidden(self, row: Index, key: Index) -> list[ir.Value]:
         sizes, plan = self.plan.sizes, self.plan
@@ -221,7 +279,7 @@ class AttentionBlock:
         rows, features = (self.attention.size(role) for role in AXES[name])
         width = self._width(f"to_{name}", features, core.together)
         columns = core.columns()
-        size = BITS[self.attention.type] // 8
+        size = BITS[matrix.type] // 8
         for number, place in enumerate(core.rows()):
             row = add(first, place)
             scale = factor(number) if factor else None
@@ -231,7 +289,7 @@ class AttentionBlock:
                     some = [values[core.number(number, start + i)] for i in range(width)]
                     if scale is not None:
                         some = [arith.mulf(value, scale) for value in some]
-                    whole = vector.from_elements(vector_type(self.attention.type, width), some)
+                    whole = self._stored(some, matrix.type)
                     address = at(
                         global_base(matrix.buffer), mul(matrix.at(row, columns[start]), size)
                     )
@@ -240,6 +298,14 @@ class AttentionBlock:
                         store(whole, address, GLOBAL, size * width)
                         scf.YieldOp([])
                 scf.YieldOp([])
+
+    def _stored(self, values: Sequence[ir.Value], type_: str) -> ir.Value:
+        """Neighbours as they are stored, rounded to a type."""
+        if type_ != self.attention.type:
+            if len(values) == 2 and type_ in ("bf16", "f16"):
+                return narrow_pair(values[0], values[1], type_)
+            values = [arith.truncf(element_type(type_), value) for value in values]
+        return vector.from_elements(vector_type(type_, len(values)), values)
 
     def _width(self, name: str, features: int, together: int) -> int:
         """Neighbours that can be stored at once."""
