@@ -224,7 +224,8 @@ def test_any_call_may_fail(fake: FakeCuda, host: bytes) -> None:
     run_all()
     gc.collect()
     used = fake.library.fake_used()
-    names = sorted(set(fake.history) - {"cuInit", "cuDevicePrimaryCtxRelease"})
+    # What the driver does not free is lost, also for the tests behind this one.
+    names = sorted(set(fake.history) - {"cuInit", "cuDevicePrimaryCtxRelease", "cuMemFree"})
     for name in names:
         for after in (1, 2, 4):
             fake.reset()
@@ -236,8 +237,7 @@ def test_any_call_may_fail(fake: FakeCuda, host: bytes) -> None:
             fake.fail(name, 0)
             gc.collect()
             assert fake.library.fake_depth() == 0
-            assert name == "cuMemFree" or fake.library.fake_used() == used
-            used = fake.library.fake_used()
+            assert fake.library.fake_used() == used
             run_all()
             gc.collect()
             assert fake.library.fake_used() == used
