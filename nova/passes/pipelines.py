@@ -159,9 +159,14 @@ def buffers_to_loops(
         # Behind the choices, which decide how panels look.
         PackConstants(target, tile_work),
         LowerKernels(target, tile_work),
-        UpstreamPass("canonicalize,cse"),
+        *tidy_loops(),
         PlanTasks(task_ns),
     ]
+
+
+def tidy_loops() -> list[Pass]:
+    """What is done to every function of kernels, and nowhere else, once it is written as loops."""
+    return [UpstreamPass("canonicalize,cse")]
 
 
 def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
