@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nova.artifact.tables import BufferSpec, LaunchSpec
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """A call of `main`: `launch` is None for one of the host, or for one that does nothing.
 
@@ -25,7 +26,7 @@ class Step:
     writes: tuple[BufferSpec, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Copy:
     """A buffer that is copied to the other side."""
 

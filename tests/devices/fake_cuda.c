@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -32,6 +33,9 @@ static atomic_int sticky, depth;
 static size_t total = (size_t)1 << 30, used;
 static atomic_ullong next_handle = 16;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards calls, history and blocks */
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER; /* guards the next two */
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static int held;
 
 static int note_inside(const char *name)
 {
@@ -98,6 +102,21 @@ API void fake_reset(void)
     total = (size_t)1 << 30;
 }
 API void fake_devices(int count, int x, int y) { devices = count, major = x, minor = y; }
+/* From 1 to 0, nobody who waits for the device gets to an end. */
+API void fake_hold(int is_held)
+{
+    pthread_mutex_lock(&holding);
+    held = is_held;
+    pthread_cond_broadcast(&let_go);
+    pthread_mutex_unlock(&holding);
+}
+static void wait_for_device(void)
+{
+    pthread_mutex_lock(&holding);
+    while (held)
+        pthread_cond_wait(&let_go, &holding);
+    pthread_mutex_unlock(&holding);
+}
 API void fake_version(int number) { version = number; }
 API void fake_memory(size_t bytes) { total = bytes; }
 API size_t fake_used(void) { return used; }
@@ -116,6 +135,8 @@ API long fake_count(const char *name)
             return calls[i].count;
     return 0;
 }
+/* From the end of what is held on, a kernel has failed. */
+API void fake_fault(int result) { sticky = result; }
 /* The n-th call from now on, and all behind it, give `result`. */
 API void fake_fail(char *name, long n, int result)
 {
@@ -324,22 +345,45 @@ static int handle(void **made)
 }
 API int cuStreamCreate(void **stream, unsigned flags) { (void)flags; CALL("cuStreamCreate"); return handle(stream); }
 API int cuStreamDestroy_v2(void *stream) { (void)stream; CALL("cuStreamDestroy"); return OK; }
-API int cuStreamSynchronize(void *stream) { WORK("cuStreamSynchronize", stream); return OK; }
+API int cuStreamSynchronize(void *stream)
+{
+    CALL("cuStreamSynchronize");
+    wait_for_device();
+    return is_foreign(stream) ? INVALID_HANDLE : sticky;
+}
 API int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
 {
     (void)event, (void)flags;
     WORK("cuStreamWaitEvent", stream);
     return OK;
 }
+/* An event is the moment at which it was recorded; handles are multiples of 16, the device in the rest. */
+enum { EVENTS = 1 << 16 };
+static double moments[EVENTS];
+static double *moment_of(void *event) { return &moments[((uintptr_t)event >> 4) % EVENTS]; }
+
 API int cuEventCreate(void **event, unsigned flags) { (void)flags; CALL("cuEventCreate"); return handle(event); }
 API int cuEventDestroy_v2(void *event) { (void)event; CALL("cuEventDestroy"); return OK; }
 API int cuEventRecord(void *event, void *stream)
 {
     WORK("cuEventRecord", stream);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *moment_of(event) = 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
     return is_foreign(event) ? INVALID_HANDLE : OK;
 }
-API int cuEventSynchronize(void *event) { WORK("cuEventSynchronize", event); return OK; }
-API int cuEventElapsedTime(float *time, void *from, void *to) { (void)from, (void)to; *time = 0; return OK; }
+API int cuEventSynchronize(void *event)
+{
+    CALL("cuEventSynchronize");
+    wait_for_device();
+    return is_foreign(event) ? INVALID_HANDLE : sticky;
+}
+API int cuEventElapsedTime(float *time, void *from, void *to)
+{
+    CALL("cuEventElapsedTime");
+    *time = (float)(*moment_of(to) - *moment_of(from));
+    return OK;
+}
 
 /* --- launches --------------------------------------------------------------------------------- */
 

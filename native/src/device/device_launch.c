@@ -1,6 +1,7 @@
 /* The launches of a run. The first run of an execution launches kernel by kernel. From the second on they are
  * one graph, or one for each step where copies and kernels of the host lie between (device_mixed.c); other pointers
- * than last time change a graph's launches, which costs much less than a new one. */
+ * than last time change a graph's launches, which costs much less than a new one.
+ * A run that is traced goes launch by launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,8 +203,11 @@ static nova_status launch_step(nova_device_run *r, const nova_device_graph *grap
             "the graph cannot be launched");
     }
     int result = 0;
-    for (uint32_t i = 0; result == 0 && i < step->count; i++)
-        result = driver->launch(driver, &r->execution->calls[step->first + i], r->stream);
+    for (uint32_t i = step->first; result == 0 && i < step->first + step->count; i++) {
+        nova_trace_begin(r->trace, NOVA_SPAN_KERNEL, r->program->launches[i], 0, r->stream);
+        result = driver->launch(driver, &r->execution->calls[i], r->stream);
+        nova_trace_end(r->trace, r->stream);
+    }
     r->counts.launches += step->count;
     return nova_run_check(r, result, "a kernel cannot be launched");
 }
@@ -212,12 +216,12 @@ static nova_status launch_step(nova_device_run *r, const nova_device_graph *grap
 static nova_status prepare_graph(nova_device_run *r, nova_device_graph **graph)
 {
     nova_device_execution *execution = r->execution;
-    *graph = find_graph(r);
+    *graph = r->trace == NULL ? find_graph(r) : NULL;
     nova_status status = NOVA_OK;
     if (*graph == NULL) {
         bind(r);
         /* One that is never used again costs. */
-        if (!r->program->has_graphs || execution->runs == 0)
+        if (!r->program->has_graphs || execution->runs == 0 || r->trace != NULL)
             return NOVA_OK;
         status = execution->graph_count < NOVA_DEVICE_GRAPHS ? make_graph(r, graph)
                                                              : update_graph(r, graph);

@@ -101,6 +101,11 @@ void nova_device_execution_give(nova_device_program *program, nova_device_execut
     pthread_mutex_unlock(&program->mutex);
 }
 
+bool nova_device_program_is_mixed(const nova_device_program *program)
+{
+    return program->mixture.copy_count + program->mixture.island_count > 0;
+}
+
 nova_device_counts nova_device_program_counts(nova_device_program *program)
 {
     pthread_mutex_lock(&program->mutex);

@@ -2,7 +2,7 @@
 #ifndef NOVA_DEVICE_RUN_H
 #define NOVA_DEVICE_RUN_H
 
-#include "device_state.h"
+#include "device_trace.h"
 
 /* Copies of up to this many bytes go through pinned memory of the execution, all in one piece. */
 #define NOVA_MOST_PINNED (UINT64_C(1) << 20)
@@ -17,6 +17,8 @@ typedef struct nova_device_run {
     const nova_device_value *arguments;
     const nova_device_value *outputs;
     void *stream;
+    const nova_device_run_options *options;
+    nova_device_trace *trace; /* NULL: nobody looks */
     nova_error *error;
     /* Of the home: arguments are in [0, inputs_end), what is copied back in [results, size). */
     uint64_t inputs_end, results, size;

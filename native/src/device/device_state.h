@@ -9,7 +9,7 @@
 #include "nova/program.h"
 
 /* Blocks come in sizes of a quarter of a power of two, from 256 bytes on. */
-enum { NOVA_DEVICE_ALIGNMENT = 256, NOVA_DEVICE_CLASSES = 160, NOVA_IDLE_EVENTS = 32 };
+enum { NOVA_DEVICE_ALIGNMENT = 256, NOVA_DEVICE_CLASSES = 160, NOVA_IDLE_EVENTS = 32, NOVA_IDLE_TIMED = 1024 };
 
 /* Two halves of pinned memory, through which large arrays go: while the device copies one, the CPU fills
  * the other. */
@@ -46,6 +46,8 @@ struct nova_device {
     nova_device_usage usage;
     void *events[NOVA_IDLE_EVENTS];
     unsigned event_count;
+    void *timed[NOVA_IDLE_TIMED]; /* events of traces */
+    unsigned timed_count;
     nova_stage *stages;
     nova_lane *lanes; /* idle ones */
 };
@@ -64,6 +66,11 @@ nova_status nova_device_check(nova_device *device, int result, const char *what,
 /* nova_device_order, inside of enter and leave. */
 nova_status nova_device_order_inside(nova_device *device, void *earlier, void *later,
                                      nova_error *error);
+
+/* nova_device_mark and nova_device_await, inside of enter and leave. */
+nova_status nova_device_mark_inside(nova_device *device, void *stream, void **event,
+                                    nova_error *error);
+nova_status nova_device_await_inside(nova_device *device, void *event, nova_error *error);
 
 /* A stream of its own for an execution. */
 nova_status nova_lane_take(nova_device *device, nova_lane **lane, nova_error *error);
@@ -160,6 +167,7 @@ typedef struct {
 typedef struct {
     nova_island *islands;
     uint32_t island_count, copy_count; /* steps of the host, and of copies */
+    bool *is_original;   /* of launches that do anything: a copy of an argument as the caller gave it */
     uint64_t *places;    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
     uint64_t workspace;  /* where that begins in the mirror, with the layout it has on the device */
     uint64_t layout;     /* bytes of the mirror that have a place */
@@ -224,7 +232,7 @@ nova_status nova_island_create(const nova_device_program *program, const nova_de
                                const nova_image *image, nova_island *island, nova_error *error);
 void nova_island_free(nova_island *island);
 
-/* --- device_mixed.c --------------------------------------------------------------------------- */
+/* --- device_steps.c --------------------------------------------------------------------------- */
 
 /* Puts the launches into steps, and makes what those of the host need; `launches` must be there. */
 nova_status nova_steps_prepare(nova_device_program *program, const nova_device_source *source,

@@ -66,11 +66,12 @@ struct stream {
     stream *next;
 };
 
-/* `ticket` counts how often it was recorded, the last time in the stream `in`. */
+/* `ticket` counts how often it was recorded, the last time in the stream `in`; `at_ns` is when that came there. */
 struct event {
     const simulator *on;
     uint64_t ticket;
     stream *in;
+    uint64_t at_ns;
 };
 
 /* Launches as a list that is enqueued again and again. */
