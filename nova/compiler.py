@@ -42,7 +42,7 @@ from nova.graph.tensor import Tensor, set_evaluator
 from nova.log import enabled, log
 from nova.plan import Plan, build_plan, parse_plan, print_plan
 from nova.runtime.device_executor import load_for
-from nova.runtime.devices import local_architecture
+from nova.runtime.devices import explain_absent, local_architecture
 from nova.runtime.executor import Executable
 from nova.runtime.options import unknown_keyword
 from nova.runtime.weights import ParamValues
@@ -204,7 +204,7 @@ def _local_target(target: str | None) -> str | None:
     try:
         return f"cuda:{local_architecture()}"
     except NovaError as error:
-        raise error.located(str(user_location())) from None
+        raise explain_absent(error).located(str(user_location())) from None
 
 
 def check_run_mode(run_mode: str) -> None:

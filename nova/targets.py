@@ -205,11 +205,33 @@ def parse_target(text: str) -> Target:
         return _make(text, arch, cpu, "", features, (), _COMMON_CACHES)
     if text in DEVICES:
         return _device(text)
+    raise _unknown(text)
+
+
+def _unknown(text: str) -> TargetError:
+    """The error for what names no target, or one that only the driver of a GPU knows."""
+    what, devices = f"unknown target {text!r}", ", ".join(DEVICES)
+    if text == "cuda":
+        return TargetError(
+            "target 'cuda' is the GPU of one machine, and this needs one with a name, such as "
+            "cuda:sm_80",
+            hint=f"code for cuda:sm_80 runs on newer GPUs as well; there are {devices}",
+        )
+    if re.fullmatch(r"(gpu|nvidia|cuda)(:[0-9])?", text.lower()):
+        return TargetError(
+            what, hint=f"'cuda' is the GPU of this machine; those with a name are {devices}"
+        )
+    if re.fullmatch(r"(cuda:)?(sm_)?[1-7][0-9]", text.lower()):
+        return TargetError(what, hint="cuda:sm_80 is the oldest GPU that there is code for")
+    if text.partition(":")[0] == "sim":
+        return TargetError(
+            what, hint="compile for cuda:sm_80, say, with run_mode='sim'; sim is a device to run on"
+        )
     import difflib  # only on the way to an error
 
     near = difflib.get_close_matches(text.lower(), (*NAMES, *DEVICES), n=1, cutoff=0.5)
-    raise TargetError(
-        f"unknown target {text!r}",
+    return TargetError(
+        what,
         hint=(f"did you mean {near[0]!r}? " if near else "")
         + f"targets: {', '.join((*NAMES, *DEVICES))}",
     )

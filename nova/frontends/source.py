@@ -17,6 +17,8 @@ from nova.mlir.bindings import ir
 from nova.mlir.context import decode_source, make_context, parse_module
 from nova.passes.base import UpstreamPass, run_pipeline
 
+_ELF = b"\x7fELF"
+
 
 @dataclass(frozen=True)
 class Source:
@@ -46,11 +48,18 @@ def read_source(given: str | os.PathLike[str] | bytes) -> Source:
     if "\0" in os.fspath(given):
         raise ImportedProgramError(f"a path has no NUL character: {os.fspath(given)!r}")
     try:
-        return Source(os.fspath(given), Path(given).read_bytes())
+        found = Source(os.fspath(given), Path(given).read_bytes())
     except OSError as error:
         raise ImportedProgramError(
             f"cannot read the program: {error.strerror}", where=os.fspath(given)
         ) from None
+    if found.data.startswith(_ELF):
+        raise ImportedProgramError(
+            "this is a .nova file or another of code, and no MLIR",
+            where=found.name,
+            hint="nova.translate(nova.load(path), targets=...) compiles a .nova file for others",
+        )
+    return found
 
 
 def parse_source(source: Source) -> ir.Module:

@@ -28,6 +28,7 @@ from nova.errors import (
 )
 from nova.graph.location import user_location
 
+_MOST_NAMED = 8
 _WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE, _PLACE = -1, -2, -3, -4, -5
 
 
@@ -75,8 +76,16 @@ def make_converter(
 
 def _count_error(specs: Sequence[TensorSpec], given: int, is_output: bool) -> ArgumentCountError:
     what = "out= arrays" if is_output else "arguments"
-    names = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in specs)
-    return ArgumentCountError(f"{given} {what} given, {len(specs)} wanted: {names or 'none'}")
+    names = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in specs[:_MOST_NAMED])
+    more = f" and {len(specs) - _MOST_NAMED} more" if len(specs) > _MOST_NAMED else ""
+    inputs = sum(s.role == "input" for s in specs)
+    return ArgumentCountError(
+        f"{given} {what} given, {len(specs)} wanted: {names or 'none'}{more}",
+        hint="the program carries no values of its params: give them behind the inputs, or "
+        "nova.load(path, weights=...), or save it with weights='embed'"
+        if not is_output and given == inputs
+        else None,
+    )
 
 
 def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
@@ -92,7 +101,7 @@ def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
     ):
         raise ArgumentDTypeError(
             f"{title} has type {array.dtype}, the program was compiled for {spec.dtype}",
-            hint=f"cast it with .astype({str(wanted.numpy)!r}), or compile for its type",
+            hint=f"cast it with {_cast(value, wanted)}, or compile for its type",
         )
     if array.shape != tuple(spec.shape):
         raise ArgumentShapeError(
@@ -103,6 +112,14 @@ def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
         _check_donated(array, title)
         return array
     return np.require(array, wanted.numpy, ["C", "A"])
+
+
+def _cast(value: Any, wanted: DType) -> str:
+    """How the library of an array writes a cast."""
+    name = str(wanted.numpy)
+    if type(value).__module__.partition(".")[0] == "torch":
+        return f".to(torch.{name})"
+    return f".astype({name!r})"
 
 
 def _number(value: bool | int | float, wanted: DType, title: str) -> np.ndarray:

@@ -22,7 +22,7 @@ from nova.errors import DeviceArchitectureError, NovaError
 from nova.graph.location import user_location
 from nova.log import enabled, log
 from nova.runtime.device_arrays import make_device_converter
-from nova.runtime.devices import is_simulated, open_device
+from nova.runtime.devices import explain_absent, is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
 from nova.runtime.failures import report_on_device
 from nova.runtime.weights import ParamValues
@@ -113,7 +113,7 @@ def load_for(artifact: Artifact, device: str, *, needed: bool = True) -> Executa
         own = [n for n, spec in enumerate(variants) if spec.is_device]
         if needed or not own:
             raise
-        return AbsentDevice(artifact, own[0], error, device)
+        return AbsentDevice(artifact, own[0], explain_absent(error), device)
 
 
 def load_anywhere(artifact: Artifact, device: str | None = None) -> Executable:

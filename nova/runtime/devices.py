@@ -52,8 +52,21 @@ def open_device(name: str) -> _native.Device:
             kind, _, number = name.partition(":")
             if kind not in _drivers:
                 _drivers[kind] = _native.Driver.sim() if kind == "sim" else open_cuda()
-            _opened[name] = make_device(_drivers[kind], int(number or 0))
+            try:
+                _opened[name] = make_device(_drivers[kind], int(number or 0))
+            except DriverMissingError as error:
+                if kind != "sim":
+                    raise
+                hint = "simulated devices are sim, sim:1, sim:2 and sim:3"
+                raise DriverMissingError(error.what, hint=hint) from None
         return _opened[name]
+
+
+def explain_absent(error: NovaError) -> NovaError:
+    """An error about a device that is not there, for who compiles a program and names none."""
+    if not isinstance(error, DriverMissingError):
+        return error
+    return DriverMissingError(error.what, where=error.where, hint=_WITHOUT_DEVICE)
 
 
 def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
@@ -121,6 +134,11 @@ def is_simulated(device: _native.Device) -> bool:
 
 
 _HERE = "compile for the CPU, or run the device code there with device='sim'"
+# The same for who compiles, and names no device.
+_WITHOUT_DEVICE = (
+    "compile for the CPU; or run code for GPUs on it, with target='cuda:sm_80', run_mode='sim', "
+    "or as a file: nova.load(path, device='sim')"
+)
 _ERRORS: dict[int, tuple[Callable[..., NovaError], str]] = {
     _native.NO_DRIVER: (DriverMissingError, f"install NVIDIA's driver; or {_HERE}"),
     _native.WRONG_DEVICE: (DriverMissingError, f"name a GPU that is there; or {_HERE}"),

@@ -28,7 +28,7 @@ from nova.runtime.saving import Saver, Weights
 from nova.runtime.signature import Signature, read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
-from nova.runtime.weights import ParamValues, no_values
+from nova.runtime.weights import ParamValues, listed, no_values
 
 if TYPE_CHECKING:
     from nova.runtime.simulate import Simulation
@@ -150,7 +150,8 @@ class Model:
     ) -> Any:
         """Run with inputs and params one after the other, or with the inputs alone."""
         if unknown:
-            raise unknown_keyword("a program", unknown, ("out", "outputs"))
+            names = [spec.name for spec in self._executable.manifest.args]
+            raise unknown_keyword("a program", unknown, ("out", "outputs"), by_position=names)
         if self._has_params and len(arrays) == self._input_count:
             arrays += self._carried()
         if outputs is not None:
@@ -163,11 +164,11 @@ class Model:
     def forward(self, *inputs: Any, out: Any = None) -> Any:
         """Run with the values that the program carries; WeightsError when it has none."""
         if not self._values.is_complete:
-            missing = ", ".join(map(repr, self._values.missing))
             raise WeightsError(
-                f"the program carries no value for {missing}",
+                f"the program carries no value for {listed(self._values.missing)}",
                 where=str(user_location()),
-                hint="run(inputs, params), or save it with weights='embed'",
+                hint="run(inputs, params), nova.load(path, weights=...), or save it with "
+                "weights='embed'",
             )
         if out is None:
             return self._program(*inputs, *self._values.get())

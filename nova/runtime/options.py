@@ -23,15 +23,23 @@ def check_place(outputs: str) -> None:
 
 
 def unknown_keyword(
-    function: str, unknown: Mapping[str, Any], known: Sequence[str]
+    function: str,
+    unknown: Mapping[str, Any],
+    known: Sequence[str],
+    *,
+    by_position: Sequence[str] = (),
 ) -> UnknownKeywordError:
-    """The error for a keyword that a function does not have."""
+    """The error for a keyword that a function does not have; some names are given by position."""
     from difflib import get_close_matches  # only on the way to an error
 
     name = next(iter(unknown))
     close = get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}"
+    if name in by_position:
+        order = ", ".join(by_position[:8]) + (", ..." if len(by_position) > 8 else "")
+        hint = f"arrays are given by position: program({order})"
     return UnknownKeywordError(
         f"{function} has no keyword {name!r}",
         where=str(user_location()),
-        hint=f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}",
+        hint=hint,
     )

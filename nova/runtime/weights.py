@@ -222,16 +222,16 @@ def choose_values(
     unknown = [name for name in given if name not in names]
     if unknown:
         raise WeightsError(
-            f"the program has no param {_listed(unknown)}",
+            f"the program has no param {listed(unknown)}",
             where=where,
-            hint=f"it has {_listed(names) if names else 'none'}"
+            hint=f"it has {listed(names) if names else 'none'}"
             + ("; params=[...] gives values in that order" if len(given) == len(names) else ""),
         )
     found = [given.get(spec.name, array) for spec, array in zip(params, own, strict=True)]
     missing = [name for name, value in zip(names, found, strict=True) if value is None]
     if missing:
         raise WeightsError(
-            f"there is no value for param {_listed(missing)}",
+            f"there is no value for param {listed(missing)}",
             where=where,
             hint="pass params=, a list in the order of the signature or a dict by name",
         )
@@ -286,6 +286,7 @@ def _plain(spec: TensorSpec) -> TensorSpec:
     return TensorSpec(spec.name, spec.shape, spec.dtype, spec.role)
 
 
-def _listed(names: Sequence[str], most: int = 8) -> str:
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names for a message, which stays short."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more

@@ -19,6 +19,7 @@ import numpy as np
 
 from nova.errors import OutputError, SignatureError
 from nova.loading import load
+from nova.runtime.devices import check_device_name
 from nova.tools.arguments import add_array_arguments, gather_arrays, parse_count
 from nova.tools.describe import describe_signature, describe_variants
 from nova.tools.npy import file_names, summarize_array, write_npy
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the file."""
+    check_device_name(args.device)  # a mistake of the command line, at no line of code
     program = load(args.file, device=args.device, weights=args.weights)
     signature = describe_signature(program.artifact)
     arguments = [tensor for tensor in signature if tensor["role"] != "output"]

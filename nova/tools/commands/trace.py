@@ -16,6 +16,7 @@ from typing import Any
 from nova import knobs
 from nova.errors import AttributeValueError, SignatureError
 from nova.loading import load
+from nova.runtime.devices import check_device_name
 from nova.runtime.trace.collect import Trace, check_place, save_runs
 from nova.runtime.trace.run import Run, replay
 from nova.runtime.trace.summary import summarize
@@ -70,6 +71,7 @@ def _trace(args: argparse.Namespace) -> Trace:
     if args.threads is not None:
         threads = knobs.override(threads=args.threads)
     with threads:
+        check_device_name(args.device)  # a mistake of the command line, at no line of code
         program = load(args.file, device=args.device, weights=args.weights)
         if program.is_on_device:
             _refuse_cores(args)
