@@ -9,6 +9,8 @@ JOBS ?= 2
 # Set-up is redone only when something built or installed has changed: Python is used in place.
 NATIVE := $(shell find native/CMakeLists.txt native/include native/src -type f)
 SETUP := $(VENV)/.setup-done
+# The demo does with far less than the tests, which compare with torch and jax.
+DEMO := $(VENV)/.demo-done
 BENCH := $(VENV)/.bench-done
 
 .PHONY: setup demo test nightly test-gpu lint types bench bench-gpu clean
@@ -23,16 +25,22 @@ $(BIN)/python:
 		'(Debian: apt install python3-venv python3-dev)' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# What the tests need is all that the demo needs.
 $(SETUP): pyproject.toml $(NATIVE) | $(BIN)/python
-	@echo 'Installing into $(VENV): a few minutes the first time'
+	@echo 'Installing into $(VENV), with torch and jax: minutes and gigabytes the first time'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,dev]'
+	touch $@ $(DEMO)
+
+$(DEMO): pyproject.toml $(NATIVE) | $(BIN)/python
+	@echo 'Installing into $(VENV): a minute or two the first time'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	touch $@
 
 $(BENCH): $(SETUP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	touch $@
 
-demo: $(SETUP)
+demo: $(DEMO)
 	$(BIN)/python examples/demo.py
 
 test: $(SETUP)
