@@ -33,6 +33,9 @@ _SMALL_TILE, _LARGE_TILE = 2_000_000, 100_000_000
 """Multiply-adds of a task: one is cut in two to have two of at least half the first number, and in
 four to have four of at least half the second."""
 
+_MOST_IN_PLACE = 128
+"""Rows of A up to which they are not packed where B is packed beforehand."""
+
 TileCost = Callable[[tuple[int, int], int, int, int], float]
 """Of a tile (rows, vectors) for m rows and n columns of C, in vectors of so many elements."""
 
@@ -84,6 +87,8 @@ class Tiling:
     copying: bool
     """Whether all rows of a task are packed at once, and columns of B while the first use them."""
     form: Form = ELEMENTS
+    in_place: bool = False
+    """Whether rows of A are read where they lie."""
 
     @property
     def nr(self) -> int:
@@ -160,7 +165,14 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
     copying = pieces == 1 and _is_copied_in_use(spec)
-    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form)
+    in_place = _is_read_in_place(spec, form)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form, in_place)
+
+
+def _is_read_in_place(spec: Contraction, form: Form) -> bool:
+    """Whether packing A does not pay, which tasks side by side would do for the same rows."""
+    along_k = spec.a_strides[1] == 1 and spec.a_type == spec.acc_type
+    return spec.packed and along_k and form is ELEMENTS and spec.m <= _MOST_IN_PLACE
 
 
 def _is_copied_in_use(spec: Contraction) -> bool:
