@@ -21,12 +21,18 @@ from nova.records import record
 
 @record
 class DType:
-    """One element type; `kind` is 'f' float, 'i' signed, 'u' unsigned, 'b' boolean."""
+    """One element type; `kind` is 'f' float, 'i' signed, 'u' unsigned, 'b' boolean.
+
+    There is one object of each, so that equal ones are the same.
+    """
 
     name: str
     kind: str
     bits: int
     numpy: np.dtype
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def itemsize(self) -> int:

@@ -26,8 +26,8 @@ def generic_op(
     """
     attributes = {
         "indexing_maps": _maps(maps),
-        "iterator_types": ir.ArrayAttr.get(
-            [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
+        "iterator_types": ir.Attribute.parse(
+            "[" + ", ".join([f"#linalg.iterator_type<{kind}>" for kind in kinds]) + "]"
         ),
     }
     return _structured("linalg.generic", types, inputs, outputs, attributes)

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from c_build import MEMORY, NATIVE, THREADS, build_program, build_runtime, sanitized
 from device_samples import without_driver
 from mixed_samples import compile_host, mixed_contents
 
 from nova import _native
 from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.write import write_artifact
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "native"))
-from machine import MEMORY, NATIVE, THREADS, build_runtime, build_test
 
 SOURCE = Path(__file__).with_name("run_mixed.c")
 Run = Callable[[str, bool], tuple[int, list[str]]]
@@ -68,15 +65,12 @@ def run(file: Path, request: pytest.FixtureRequest, tmp_path_factory) -> Run:
     """Runs the program with the name of a device, with or without a driver."""
     folder = tmp_path_factory.mktemp("run")
     if request.param == "inside":
-        program = folder / "run_mixed"
         flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread"]
-        include = f"-I{NATIVE / 'include'}"
-        subprocess.run(["gcc", *flags, include, "-o", program, SOURCE, "-ldl"], check=True)
+        program = build_program([SOURCE], [*flags, f"-I{NATIVE / 'include'}"], ["-ldl"])
         driver = make_driver(folder / "driver")
     else:
-        runtime = build_runtime(folder, request.param)
-        own = ("-D_GNU_SOURCE", "-DLINKED", "-ldl")
-        program = build_test(SOURCE, runtime, request.param, folder, *own)
+        flags = [*sanitized(request.param), "-D_GNU_SOURCE", "-DLINKED"]
+        program = build_program([SOURCE], flags, [build_runtime(request.param), "-ldl"])
         driver = make_driver(folder / "driver", f"-fsanitize={request.param}")
 
     def run(device: str, has_driver: bool = True) -> tuple[int, list[str]]:

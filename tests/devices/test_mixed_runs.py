@@ -141,13 +141,13 @@ def test_a_steady_state_allocates_nothing(fake: FakeCuda, model: Model) -> None:
 def test_islands_run_on_several_threads(host: bytes, device: _native.Device) -> None:
     """The kernel writes which stack it ran on: y = 2 (6 x + stack + x)."""
     model = model_of(mixed_contents(host, first="stacks"), device)
-    with nova.knobs.override(threads=2):
-        seen: set[int] = set()
-        for _ in range(20):
-            seen |= set((model(0 * x) / 2).astype(int).tolist())
-            if len(seen) > 1:
-                break
-    assert len(seen) > 1
+
+    def stacks(threads: int) -> set[int]:
+        with nova.knobs.override(threads=threads):
+            return {int(stack) for _ in range(20) for stack in model(0 * x) / 2}
+
+    assert len(stacks(1)) == 1
+    assert len(stacks(2)) > 1
 
 
 def test_results_do_not_depend_on_threads(simulated: Model) -> None:
@@ -224,7 +224,8 @@ def test_any_call_may_fail(fake: FakeCuda, host: bytes) -> None:
     run_all()
     gc.collect()
     used = fake.library.fake_used()
-    names = sorted(set(fake.history) - {"cuInit", "cuDevicePrimaryCtxRelease"})
+    # What the driver does not free is lost, also for the tests behind this one.
+    names = sorted(set(fake.history) - {"cuInit", "cuDevicePrimaryCtxRelease", "cuMemFree"})
     for name in names:
         for after in (1, 2, 4):
             fake.reset()
@@ -236,8 +237,7 @@ def test_any_call_may_fail(fake: FakeCuda, host: bytes) -> None:
             fake.fail(name, 0)
             gc.collect()
             assert fake.library.fake_depth() == 0
-            assert name == "cuMemFree" or fake.library.fake_used() == used
-            used = fake.library.fake_used()
+            assert fake.library.fake_used() == used
             run_all()
             gc.collect()
             assert fake.library.fake_used() == used

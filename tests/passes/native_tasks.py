@@ -1,6 +1,6 @@
 """Running the tile ranges of a lowered program one by one, through its machine code.
 
-Used by tests of the task graph: the kernels are linked into a shared object, and memory is plain
+Used by tests of the task graph: the kernels are loaded as a library, and memory is plain
 arrays that a test can look at and damage between two calls.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from shared_object import load_objects
+from native_code import address_of, load_objects
 
 from nova.artifact.tables import Tables
 from nova.codegen.compile import single_unit
@@ -37,12 +37,13 @@ Memory = dict[tuple[str, int], np.ndarray]
 
 @dataclass(frozen=True)
 class Loaded:
-    """A program whose kernels can be called."""
+    """A program whose kernels can be called; `code` keeps it in memory."""
 
     tables: Tables
     constants: bytes
     footprints: tuple[Footprint, ...]
     entries: tuple[Any, ...]
+    code: Any
 
     def touched(self, launch: int, begin: int, end: int) -> tuple[Spans, Spans]:
         """What the compiler says that tiles [begin, end) of a launch read and write."""
@@ -130,7 +131,7 @@ def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> L
 
     run_stages(module, settings, Recorder(), after=after, observe=observe)
     target = parse_target(settings.target)
-    library = load_objects(compile_objects([single_unit(module)], target, 1))
+    code = load_objects(compile_objects([single_unit(module)], target, 1))
     tables, constants, footprints = found[0]
-    entries = tuple(_KERNEL((k.symbol, library)) for k in tables.kernels)
-    return Loaded(tables, constants, footprints, entries)
+    entries = tuple(_KERNEL(address_of(code, k.symbol)) for k in tables.kernels)
+    return Loaded(tables, constants, footprints, entries, code)

@@ -84,9 +84,11 @@ nova_status nova_island_create(const nova_device_program *program, const nova_de
         first_task++;
     while (last_task > first_task && tables->tasks[last_task - 1].launch >= end)
         last_task--;
-    uint32_t operands = 0;
+    uint32_t operands = 0, successors = 0;
     for (uint32_t i = first; i < end; i++)
         operands += tables->launches[i].operand_count;
+    for (uint32_t i = first_task; i < last_task; i++)
+        successors += tables->tasks[i].successor_count;
     island->header = (nova_tables_header){
         .workspace_size = program->mixture.layout,
         .buffer_count = operands,
@@ -94,7 +96,7 @@ nova_status nova_island_create(const nova_device_program *program, const nova_de
         .launch_count = end - first,
         .operand_count = operands,
         .task_count = last_task - first_task,
-        .successor_count = tables->header->successor_count,
+        .successor_count = successors, /* at most: those inside */
         .scratch_size = tables->header->scratch_size,
     };
     if (!make_arrays(island))
