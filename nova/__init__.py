@@ -8,26 +8,29 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-from nova import knobs
-from nova.compiled import Compiled, set_checker
-from nova.compiler import compile, compile_plan
-from nova.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
-from nova.dtypes import bool_ as bool_
-from nova.errors import NovaError
-from nova.graph import (
-    FUNCTIONS,
-    Tensor,
-    backward,
-    checkpoint,
-    device,
-    dump_dot,
-    grad,
-    no_grad,
-    tensor,
-    value_and_grad,
-)
-from nova.jit import jit
-from nova.loading import load
+from nova.collection import paused_collection
+
+with paused_collection():
+    from nova import knobs
+    from nova.compiled import Compiled, set_checker
+    from nova.compiler import compile, compile_plan
+    from nova.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
+    from nova.dtypes import bool_ as bool_
+    from nova.errors import NovaError
+    from nova.graph import (
+        FUNCTIONS,
+        Tensor,
+        backward,
+        checkpoint,
+        device,
+        dump_dot,
+        grad,
+        no_grad,
+        tensor,
+        value_and_grad,
+    )
+    from nova.jit import jit
+    from nova.loading import load
 
 globals().update(FUNCTIONS)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nova import knobs
@@ -20,7 +19,8 @@ from nova.graph.location import user_location
 from nova.plan import Plan, parse_plan
 from nova.runtime.device_executor import load_anywhere
 from nova.runtime.executor import Executable, in_order
-from nova.runtime.model import Model, Weights
+from nova.runtime.model import Model
+from nova.runtime.saving import Weights
 from nova.runtime.weights import ParamValues, read_values
 from nova.settings import Settings
 
@@ -126,15 +126,12 @@ class Compiled(Model):
         data = bytes(executable.artifact.data)
         return (_unpickle, (data, plan, self.name, executable.device_name))
 
-    def _file(
-        self, path: Path, weights: str | None, params: Any, previous: Path | None
-    ) -> tuple[bytes | memoryview, Path | None]:
+    def _check_code(self) -> None:
         artifact = self._executable.artifact
         if artifact.manifest.devices:
             from nova.codegen.ptx_check import check_artifact  # only for code of devices
 
             check_artifact(artifact)
-        return super()._file(path, weights, params, previous)
 
     def _relink(self, weights: Weights) -> bytes:
         from nova.artifact.write import write_artifact  # the linker, which a run does not need

@@ -44,7 +44,7 @@ from nova.plan import Plan, build_plan, parse_plan, print_plan
 from nova.runtime.device_executor import load_for
 from nova.runtime.devices import local_architecture
 from nova.runtime.executor import Executable
-from nova.runtime.model import unknown_keyword
+from nova.runtime.options import unknown_keyword
 from nova.runtime.weights import ParamValues
 from nova.settings import Settings, current_settings
 from nova.targets import host_arch, parse_target

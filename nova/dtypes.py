@@ -9,7 +9,6 @@ as in NEP 50.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,16 +16,23 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from nova.errors import DTypeError, ShapeError
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class DType:
-    """One element type; `kind` is 'f' float, 'i' signed, 'u' unsigned, 'b' boolean."""
+    """One element type; `kind` is 'f' float, 'i' signed, 'u' unsigned, 'b' boolean.
+
+    There is one object of each, so that equal ones are the same.
+    """
 
     name: str
     kind: str
     bits: int
     numpy: np.dtype
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def itemsize(self) -> int:
@@ -152,7 +158,7 @@ def accumulator(a: DType) -> DType:
 _MOST_BYTES = 1 << 47
 
 
-@dataclass(frozen=True)
+@record
 class TensorType:
     """Shape and element type of a tensor; everything is static."""
 

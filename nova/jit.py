@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +32,7 @@ from nova.graph.location import user_location
 from nova.graph.tensor import Tensor, on_device, tensor
 from nova.log import log
 from nova.plan import build_plan
+from nova.records import record
 from nova.runtime.device_arrays import type_on_device
 from nova.structure import Structure, flatten, unflatten
 
@@ -53,7 +53,7 @@ class CacheInfo(NamedTuple):
     evictions: int
 
 
-@dataclass(frozen=True)
+@record
 class _Options:
     """How the programs of a function are compiled and run, as `nova.compile` takes it."""
 
@@ -64,7 +64,7 @@ class _Options:
     tune: float | None
 
 
-@dataclass(frozen=True)
+@record
 class _Entry:
     """A compiled signature; `plain` if arguments and results need no unpacking."""
 

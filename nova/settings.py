@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from nova import knobs
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Settings:
     """The settings of one compile.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from nova.records import record
 
-@dataclass(frozen=True)
+
+@record
 class Structure:
     """The shape of a nested value: kind is 'leaf', 'none', 'tuple', 'list' or 'dict'."""
 

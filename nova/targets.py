@@ -13,10 +13,10 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nova.errors import TargetError
+from nova.records import record
 
 # Architecture of a device -> the PTX version that its code is written in: the oldest that knows
 # the architecture and what Nova emits, so that old drivers take it. LLVM ends the process when it
@@ -110,7 +110,7 @@ NAMES = ("cpu", *_NAMED)
 _COMMON_CACHES = (32 << 10, 512 << 10, 8 << 20)
 
 
-@dataclass(frozen=True)
+@record
 class Target:
     """One machine to compile for; equal targets give equal code."""
 

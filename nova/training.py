@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from nova.nn.state import LoadReport, copy_into
 from nova.ops import F
 from nova.optim.optimizer import Optimizer
 from nova.optim.scaler import LossScaler, all_finite
+from nova.records import record
 from nova.resident import Resident
 from nova.runtime.device_arrays import type_on_device
 from nova.structure import flatten, unflatten
@@ -84,7 +85,7 @@ def train_step(
         raise error.located(str(user_location())) from None
 
 
-@dataclass(frozen=True)
+@record
 class _Entry:
     """The program of one batch signature, and the params and their arrays it gets after the batch.
 

@@ -1,13 +1,16 @@
-"""What all tests share: a disk cache of their own, so that no run sees another's programs."""
+"""What all tests share: a disk cache of their own, so that no run sees another's programs, and a
+folder of what was built of C."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from typing import Any
 
+import c_build
 import pytest
 
 
@@ -16,9 +19,21 @@ def pytest_configure(config: pytest.Config) -> None:
     # A test run in the background of a shell ignores Ctrl-C, and would pass that on to the tests
     # of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    folder = tempfile.mkdtemp(prefix="nova-test-cache-")
-    os.environ["NOVA_CACHE_DIR"] = folder
+    # Every other process that a test starts would compile Nova's Python anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    os.environ["NOVA_CACHE_DIR"] = _make_folder(config, "nova-test-cache-")
+    if not hasattr(config, "workerinput"):  # one for all processes of the run
+        os.environ[c_build.FOLDER] = _make_folder(config, "nova-test-build-")
+    else:  # torch's threads would wait in loops for those of the other workers
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def _make_folder(config: pytest.Config, prefix: str) -> str:
+    """A folder that goes with this process."""
+    folder = tempfile.mkdtemp(prefix=prefix)
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    return folder
 
 
 @pytest.fixture(scope="session", params=["sim", pytest.param("cuda", marks=pytest.mark.gpu)])

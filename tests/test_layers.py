@@ -10,6 +10,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,14 @@ PACKAGE = ROOT / "nova"
 
 TABLES = {
     "build_once",
+    "collection",
     "dlpack",
     "dtypes",
     "errors",
     "knobs",
     "log",
     "ops",
+    "records",
     "settings",
     "structure",
     "targets",
@@ -97,12 +100,14 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "knobs": {"errors"},
     "log": {"knobs", "errors"},
     "build_once": set(),
-    "dlpack": {"errors"},
-    "dtypes": {"errors"},
-    "settings": {"knobs"},
-    "structure": set(),
-    "targets": {"errors"},
-    "ops": {"dtypes", "errors"},
+    "collection": set(),
+    "dlpack": {"errors", "records"},
+    "dtypes": {"errors", "records"},
+    "records": set(),
+    "settings": {"knobs", "records"},
+    "structure": {"records"},
+    "targets": {"errors", "records"},
+    "ops": {"dtypes", "errors", "records"},
 }
 
 # The extension module stands before all folders; only these reach for it.
@@ -122,16 +127,17 @@ LIBRARIES = {
 }
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: Path) -> list[tuple[int, str]]:
     """Line and dotted name of everything that a file imports, outside of `if TYPE_CHECKING`."""
-    tree = ast.parse(path.read_text(), str(path))
-    for node in _running(tree):
+    found = []
+    for node in _running(ast.parse(path.read_text(), str(path))):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            for alias in node.names:
-                yield node.lineno, f"{node.module}.{alias.name}"
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return found
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:

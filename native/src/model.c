@@ -101,9 +101,12 @@ static nova_status read_device(const nova_file *file, const char *device, bool *
             *number = 10 * *number + (*digit - '0');
         *is_gpu = *digit == '\0';
     }
+    /* The simulator reads PTX by Python. */
+    const char *why = strncmp(device, "sim", 3) == 0 ? "is of Python's nova.load: here it is"
+                                                     : "is not known: it is";
     return *is_gpu ? NOVA_OK
                    : nova_fail(error, NOVA_INVALID_ARGUMENT, "",
-                               "device '%.40s' is not known: it is cpu, cuda or cuda:1", device);
+                               "device '%.40s' %s cpu, cuda or cuda:1", device, why);
 }
 
 /* The same as below on a GPU: variant, program and weights are there when it returns. */

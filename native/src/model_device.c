@@ -209,8 +209,8 @@ static nova_status run(nova_model_device *device, nova_device_value *values, voi
     nova_status status = complete(device, values, error);
     if (status != NOVA_OK)
         return status;
-    return nova_device_program_run(device->program, values, values + device->argument_count, stream,
-                                   error);
+    return nova_device_program_run(device->program, values, values + device->argument_count,
+                                   &NOVA_RUN_ON(stream), error);
 }
 
 /* The values of a call: `from` gives the i-th argument, then the outputs. */

@@ -2,48 +2,15 @@
  * before, errors with their place, and graphs made from launches. Built with malloc wrapped. */
 #include <pthread.h>
 
+#include "allocations.h"
 #include "check.h"
 #include "nova.h"
 #include "tiled.h"
 
 enum { THREADS = 8, ROUNDS = 300 };
 
-static atomic_size_t allocations;
 static nova_program *program;
 static nova_pool *pool;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_realloc(memory, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_aligned_alloc(alignment, size);
-}
 
 static int32_t refuse(void *const *buffers, int64_t begin, int64_t end)
 {

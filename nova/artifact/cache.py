@@ -13,7 +13,6 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -33,13 +32,14 @@ from nova.artifact.key import cache_key, explain
 from nova.artifact.locks import try_lock, unlock, wait_for_lock
 from nova.errors import ArtifactError, CacheWarning
 from nova.log import log, progress
+from nova.records import record
 
 __all__ = ["CacheEntry", "CacheStats", "DiskCache", "cache_key", "explain", "open_cache"]
 
 _warned_folders: set[Path] = set()  # one warning a folder and process, not one a compile
 
 
-@dataclass(frozen=True)
+@record
 class CacheStats:
     """What one `DiskCache` object did since it was made."""
 

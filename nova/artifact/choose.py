@@ -6,15 +6,14 @@ the executor, by `nova.load` when nothing fits, and by `nova inspect`. Maps no c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nova import _native
 from nova.artifact.device import choose_image
 from nova.artifact.format import Artifact
 from nova.errors import ArtifactError, DeviceArchitectureError
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class DeviceChoice:
     """The variant and the image, by their indices, that a device runs."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from nova import _native
 from nova.errors import CodegenError
+from nova.records import record
 
 _ARCH = re.compile(r"sm_([0-9]{2,3})[af]?")
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -22,7 +22,7 @@ _ENTRY = re.compile(r"\.entry\s+([\w$.]+)")
 _CUBIN = b"\x7fELF"
 
 
-@dataclass(frozen=True)
+@record
 class DeviceImage:
     """Code for a device: `kind` is "ptx" or "cubin", `arch` such as "sm_90a"."""
 

@@ -7,14 +7,15 @@ something is linked, so that loading a finished file stays quick.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from nova.records import record
 
 Buffer = bytes | bytearray | memoryview
 Note = Buffer | Sequence[Buffer]
 """The bytes of a section, whole or in pieces; each byte is copied once, into the result."""
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """One relocatable object of a link.
 
@@ -26,7 +27,7 @@ class Part:
     suffix: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Linked:
     """A shared object; `data` belongs to the caller, who fills in the tables and adds the seal.
 
@@ -37,6 +38,15 @@ class Linked:
     data: bytearray
     symbols: dict[str, int]
     sections: dict[str, tuple[int, int]]
+
+
+def prepare_link(runtime: bytes | None) -> None:
+    """Do what every link with this runtime needs, for whoever has time before the objects are
+    there: the linker is loaded and the runtime read."""
+    from nova.artifact.elf_link import read_runtime
+
+    if runtime is not None:
+        read_runtime(runtime)
 
 
 def link_shared(

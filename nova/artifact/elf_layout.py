@@ -16,6 +16,7 @@ from nova.artifact import elf_defs as elf
 from nova.artifact.elf import Buffer
 from nova.artifact.elf_defs import align_up
 from nova.artifact.elf_machine import Machine
+from nova.records import record
 
 # Segments in the order of the file: code and the data it reaches by 32-bit distances first, bulk
 # data last. Those of "relro" become read-only once the loader has stored addresses in them.
@@ -61,7 +62,7 @@ class OutputSection:
         return start
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The sections in file order, the program header table, and the end of the last section."""
 

@@ -55,7 +55,7 @@ def link(
     files = [read_object(part.data, f"object {i}") for i, part in enumerate(parts)]
     suffixes = [part.suffix for part in parts]
     if runtime is not None:
-        files.append(_read_runtime(runtime))
+        files.append(read_runtime(runtime))
         suffixes.append("")
         exports = [*exports, *files[-1].visible_functions]
     _check(machine, files, exports)
@@ -98,7 +98,7 @@ def link(
 
 
 @lru_cache(maxsize=4)
-def _read_runtime(data: bytes) -> ObjectFile:
+def read_runtime(data: bytes) -> ObjectFile:
     """Every compile of a process links the same runtime: it is read once."""
     return read_object(data, "the runtime")
 

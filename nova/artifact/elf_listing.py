@@ -7,7 +7,6 @@ layout. It has every function and every table of the objects, the stubs of impor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,9 +15,10 @@ from nova.artifact.elf_layout import Layout, OutputSection
 from nova.artifact.elf_object import Array, ObjectFile
 from nova.artifact.elf_relocate import Homes, Linkage, Slots
 from nova.artifact.elf_tables import Names, pack_strings, store, symbol_row
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Listing:
     """The rows of each object, and offsets of the names of stubs and exports."""
 

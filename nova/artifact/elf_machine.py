@@ -9,12 +9,13 @@ linked in a millisecond.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nova.records import record
 
 Ints = NDArray[np.int64]
 
@@ -27,7 +28,7 @@ class Goal(Enum):
     POINTER = "an address in data, which is only known when the file is loaded"
 
 
-@dataclass(frozen=True)
+@record
 class Kind:
     """One relocation kind.
 
@@ -45,7 +46,7 @@ class Kind:
     insert: Callable[[Ints, Ints], Ints]
 
 
-@dataclass(frozen=True)
+@record
 class Machine:
     """One processor architecture.
 

@@ -6,7 +6,6 @@ out when the object is read, because the runtime's object is read once and linke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,11 +13,12 @@ from numpy.typing import NDArray
 
 from nova.artifact import elf_defs as elf
 from nova.artifact.elf_machine import Machine
+from nova.records import record
 
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@record
 class InputSection:
     """A section that will be part of the output; `relocations` are arrays of `elf.RELA` by kind."""
 
@@ -29,7 +29,7 @@ class InputSection:
     relocations: dict[int, Array]
 
 
-@dataclass(frozen=True)
+@record
 class ObjectFile:
     """What the linker needs of one object.
 

@@ -8,7 +8,6 @@ where it adds its base, and slots that it fills with functions of the C library.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,12 +18,13 @@ from nova.artifact.elf_machine import Goal, Ints, Kind
 from nova.artifact.elf_object import Array, InputSection, ObjectFile
 from nova.artifact.elf_symbols import SymbolTable, Target
 from nova.errors import CodegenError
+from nova.records import record
 
 Homes = Sequence[Mapping[int, tuple[str, int]]]
 """For each object: where its sections went, as (output section, offset in it)."""
 
 
-@dataclass(frozen=True)
+@record
 class Slots:
     """Offsets in `.got` by what they hold, and offsets of stubs in their block by import."""
 
@@ -32,7 +32,7 @@ class Slots:
     stubs: dict[str, int]
 
 
-@dataclass(frozen=True)
+@record
 class Linkage:
     """What a finished link knows of addresses.
 

@@ -7,7 +7,6 @@ the addresses written by `fill_dynamic`. `elf_listing` has the symbol table that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,11 +14,12 @@ from nova.artifact import elf_defs as elf
 from nova.artifact.elf_layout import Layout, OutputSection
 from nova.artifact.elf_object import Array, ObjectFile
 from nova.artifact.elf_relocate import Homes, Linkage
+from nova.records import record
 
 NEEDED = "libc.so.6"
 
 
-@dataclass(frozen=True)
+@record
 class Names:
     """The symbols of the dynamic linker.
 

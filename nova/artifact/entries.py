@@ -12,18 +12,18 @@ import re
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from nova.artifact.check import fail
 from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.key import cache_key
+from nova.records import record
 
 _SUFFIX = ".nova"
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
+@record
 class CacheEntry:
     """One file of the cache; `used` is the time of the last hit or of the write, in ns."""
 

@@ -8,7 +8,6 @@ LLVM, and maps no code: `Artifact.file.load` does that, when the executor asks f
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from nova.artifact.manifest import Manifest, TensorSpec, from_json
 from nova.artifact.tables import Tables, unpack_tables
 from nova.artifact.texts import unpack_texts
 from nova.errors import ArtifactError
+from nova.records import record
 
 __all__ = [
     "Artifact",
@@ -35,7 +35,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Artifact:
     """An opened and checked file; views of its parts keep it alive."""
 

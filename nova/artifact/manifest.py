@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from nova.artifact.check import fail, storable
+from nova.records import record
 
 FORMAT_VERSION = 3
 DEVICE_PREFIX = "cuda:"
 """What the targets of device variants begin with."""
 
 
-@dataclass(frozen=True)
+@record
 class TensorSpec:
     """An argument or a result. `alias` of an output is the argument it is written into, or -1."""
 
@@ -31,7 +32,7 @@ class TensorSpec:
     alias: int = -1
 
 
-@dataclass(frozen=True)
+@record
 class VariantSpec:
     """The code for one kind of CPU; `tables` and `constants` are (offset, size) in their section.
 
@@ -51,7 +52,7 @@ class VariantSpec:
         return self.target.startswith(DEVICE_PREFIX)
 
 
-@dataclass(frozen=True)
+@record
 class WeightSpec:
     """The value of one param: `arg` is its index, `offset` is in the section or external file."""
 
@@ -60,7 +61,7 @@ class WeightSpec:
     nbytes: int
 
 
-@dataclass(frozen=True)
+@record
 class WeightsSpec:
     """Where the values of params are; `sha256` is that of the external file."""
 
@@ -69,7 +70,7 @@ class WeightsSpec:
     tensors: tuple[WeightSpec, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class DeviceSpec:
     """A device image; `offset` is in section `.nova.device`."""
 
@@ -79,7 +80,7 @@ class DeviceSpec:
     size: int
 
 
-@dataclass(frozen=True)
+@record
 class Manifest:
     """One file. `variants` are best first; `source` names the stage to re-compile from, or ""."""
 

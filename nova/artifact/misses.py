@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from nova.artifact.cache import CacheEntry, DiskCache
 from nova.artifact.format import Artifact
 from nova.artifact.key import cache_key, explain
 from nova.errors import ArtifactError
+from nova.records import record
 
 _COMMENT = re.compile(r" +# .*$", re.MULTILINE)  # the user's line, which no key depends on
 # Reading an entry checks all its hashes, so only the recently used ones are looked at.
 _MOST_ENTRIES, _MOST_BYTES = 200, 64 << 20
 
 
-@dataclass(frozen=True)
+@record
 class Recipe:
     """What a program is compiled from: the parts of its key, and its text without comments.
 

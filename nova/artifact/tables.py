@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from struct import Struct
 
 from nova.artifact.check import Buffer, fail, storable
+from nova.records import record
 
 MAGIC = b"NOVATBL1"
 DEVICE_MAGIC = b"NOVATBL2"
@@ -47,7 +48,7 @@ TAKES_SCRATCH = 0x200
 _CORE = 0xFF
 
 
-@dataclass(frozen=True)
+@record
 class BufferSpec:
     """Memory that kernels see: `value` is an index (arg, output) or a byte offset (the others)."""
 
@@ -56,7 +57,7 @@ class BufferSpec:
     nbytes: int
 
 
-@dataclass(frozen=True)
+@record
 class DeviceLaunch:
     """How a kernel of core `device` is launched; `shared` is dynamic shared memory, in bytes."""
 
@@ -65,7 +66,7 @@ class DeviceLaunch:
     shared: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class KernelSpec:
     """One function of the code: `grid` counts its tiles; `flops` and `bytes` are of the whole.
 
@@ -90,7 +91,7 @@ class KernelSpec:
         return self.core not in UNLINKED
 
 
-@dataclass(frozen=True)
+@record
 class LaunchSpec:
     """One call of a kernel, in program order; `kernel` and `buffers` index the tables.
 
@@ -102,7 +103,7 @@ class LaunchSpec:
     reads: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class TaskSpec:
     """Tiles [begin, end) of a launch: runs after `waits` tasks have named it as a successor."""
 
@@ -113,7 +114,7 @@ class TaskSpec:
     successors: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Tables:
     """All of a block. `work` is the scalar operations of a run; no tasks: launches in order.
 
@@ -175,9 +176,9 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
         [(successor,) for task in tables.tasks for successor in task.successors],
     )
     body = bytearray(HEADER.size)
-    for record, table in zip(ARRAYS, rows, strict=True):
+    for row_format, table in zip(ARRAYS, rows, strict=True):
         try:
-            body += b"".join([record.pack(*row) for row in table])
+            body += b"".join([row_format.pack(*row) for row in table])
         except struct.error:  # the text of a stage says it, which anybody may have written
             fail("tables-number", "a size, a grid or an amount of work is negative or too large")
         body += bytes(-len(body) % 8)
@@ -299,9 +300,9 @@ class _View:
         self.counts: list[int] = counts
         self.starts = []
         position = HEADER.size
-        for record, count in zip(ARRAYS, counts[:-1], strict=True):
+        for row_format, count in zip(ARRAYS, counts[:-1], strict=True):
             self.starts.append(position)
-            position += record.size * count
+            position += row_format.size * count
             position += -position % 8
         self._devices_at = position if magic == DEVICE_MAGIC else None
         if magic == DEVICE_MAGIC:

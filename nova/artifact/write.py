@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from nova import __version__
 from nova.artifact.check import Buffer
@@ -29,6 +29,7 @@ from nova.artifact.seal import add_seal
 from nova.artifact.tables import ALIGN, Tables, pack_tables, patch_code
 from nova.artifact.texts import pack_texts
 from nova.errors import CodegenError
+from nova.records import record
 from nova.targets import Target
 
 MANIFEST, TABLES, CONSTANTS = ".nova.manifest", ".nova.tables", ".nova.const"
@@ -36,7 +37,7 @@ WEIGHTS, DEVICE, STAGES = ".nova.weights", ".nova.device", ".nova.stages"
 ENTRY = "_mlir_ciface_main"
 
 
-@dataclass(frozen=True)
+@record
 class Variant:
     """The program compiled for one target; `cpu` is LLVM's name, `options` are for people.
 
@@ -60,7 +61,7 @@ class Variant:
         return self.target.name.startswith(DEVICE_PREFIX)
 
 
-@dataclass(frozen=True)
+@record
 class Contents:
     """All that a file is made of.
 

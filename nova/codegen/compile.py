@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from nova import knobs
@@ -16,29 +15,33 @@ from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.write import Contents, write_artifact
-from nova.codegen.entry import compile_entry
-from nova.codegen.host import build_host
-from nova.codegen.llvm import Unit
-from nova.codegen.road import Built, Program, Road, beside
-from nova.codegen.stages import (
-    SHARED_STAGES,
-    Recorder,
-    copy_module,
-    stages_of,
-    start_from_plan,
-)
-from nova.codegen.units import unit_text
+from nova.collection import paused_collection
 from nova.log import Progress, progress
-from nova.mlir.bindings import ir
-from nova.mlir.collection import paused_collection
 from nova.plan import Plan
+from nova.records import record
 from nova.settings import Settings
 from nova.targets import host_arch, parse_target
+
+# The compiler, MLIR and LLVM: collecting while they load would find nothing.
+with paused_collection():
+    from nova.codegen.entry import compile_entry
+    from nova.codegen.host import build_host
+    from nova.codegen.llvm import Unit
+    from nova.codegen.road import Built, Program, Road, beside
+    from nova.codegen.stages import (
+        SHARED_STAGES,
+        Recorder,
+        copy_module,
+        stages_of,
+        start_from_plan,
+    )
+    from nova.codegen.units import unit_text
+    from nova.mlir.bindings import ir
 
 _KINDS = ("cuda", "cpu")
 
 
-@dataclass(frozen=True)
+@record
 class Build:
     """A finished compile: the file's bytes, what every stage took, and what the file is made of.
 
@@ -56,11 +59,17 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     recorder = Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     recorder.record("plan", str(plan), time.perf_counter() - started)
-    with progress("compiling", len(stages_of(settings)) + 2) as bar:
+    with (
+        progress("compiling", len(stages_of(settings)) + 2) as bar,
+        beside(knobs.get("threads")) as start,
+    ):
         bar.advance("nova", 0)
+        # First of all: LLVM, whose first steps in a process are slow, begins beside the stages.
+        entry = start(partial(_prepare_entry, plan, settings))
         module = start_from_plan(plan, recorder)
         program = build_module(module, [settings], recorder, bar=bar)
         started = time.perf_counter()
+        entry()
         contents = _contents(plan, program, recorder.texts, key)
         data = write_artifact(contents)
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
@@ -133,6 +142,14 @@ def _same(built: Built) -> Built:
 def single_unit(module: ir.Module) -> Unit:
     """LLVM IR of all kernels in one unit, for people to read or to link elsewhere."""
     return Unit(unit_text(module), unroll=False)
+
+
+def _prepare_entry(plan: Plan, settings: Settings) -> None:
+    """Compile the entry point of a plan's file, which `make_contents` then finds."""
+    arch = host_arch([parse_target(settings.target)])
+    if runtime_object(arch) is not None:
+        ranks = tuple(len(plan.type_of(result).shape) for result in plan.results)
+        compile_entry(arch, len(plan.signature.arguments), ranks)
 
 
 def _contents(

@@ -15,7 +15,8 @@ from nova.artifact.device import DeviceImage
 from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import Variant
 from nova.codegen.host import build_host
-from nova.codegen.mixed import Step, join_host, pinned_functions, split_pinned
+from nova.codegen.mixed import join_host, pinned_functions, split_pinned
+from nova.codegen.mixed_copies import Step
 from nova.codegen.ptx import compile_ptx, device_ir
 from nova.codegen.road import Built, Road
 from nova.codegen.stages import SHARED_STAGES

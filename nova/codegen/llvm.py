@@ -8,7 +8,7 @@ the target is known to select, and no calls of functions that the object would n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import PyDLL, c_char_p, string_at
 from dataclasses import dataclass
@@ -36,7 +36,10 @@ _DECLARED = re.compile(r"\ndeclare [^@]*@([\w.\"$-]+)\(")
 _UNITS = re.compile(r"^(?=; ModuleID = )", re.MULTILINE)
 _TARGET = re.compile(r"^target (?:triple|datalayout) = .*\n", re.MULTILINE)
 _DEFINED = re.compile(r"\ndefine [^@]*@([\w.\"$-]+)\(")
-
+# Where a module says this, LLVM's parser verifies it, and ends the process when it is wrong. MLIR
+# says it always, and without debug information it means nothing.
+_DEBUG_VERSION = b'!"Debug Info Version", i32 3}'
+_COMPILE_UNIT = b"!DICompileUnit("
 
 # What LLVM is to emit.
 ASSEMBLY, OBJECT = 0, 1
@@ -100,15 +103,41 @@ def is_portable(intrinsic: str) -> bool:
 
 def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list[bytes]:
     """One object per unit, on up to `workers` threads, which begin while `units` are still made."""
-    initialise()
-    if workers <= 1:
-        return [_Job(unit, target).run() for unit in list(units)]
-    jobs, begun = [], []
-    with ThreadPoolExecutor(workers) as pool:
+    with Objects(target, workers) as objects:
         for unit in units:
-            jobs.append(_Job(unit, target))
-            begun.append(pool.submit(jobs[-1].run))
-        return [future.result() for future in begun]
+            objects.begin(unit)
+        return objects.finish()
+
+
+class Objects:
+    """Units on their way to objects, which go on beside the caller on up to `workers` threads.
+
+    With one worker they wait for `finish`. Leaving the `with` waits for all threads.
+    """
+
+    def __init__(self, target: Target, workers: int):
+        initialise()
+        self._target = target
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self._jobs: list[_Job] = []
+        self._results: list[Callable[[], bytes]] = []
+
+    def begin(self, unit: Unit) -> None:
+        """Take one more unit."""
+        job = _Job(unit, self._target)
+        self._jobs.append(job)  # what LLVM made for it is given back here, not in a thread
+        self._results.append(self._pool.submit(job.run).result if self._pool else job.run)
+
+    def finish(self) -> list[bytes]:
+        """The objects of all units, in their order."""
+        return [result() for result in self._results]
+
+    def __enter__(self) -> Objects:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 def assembly(unit: Unit, target: Target) -> str:
@@ -151,18 +180,30 @@ class _Job:
 
     def optimise(self) -> Any:
         """The module behind LLVM's passes."""
-        module, *others = [self._parse(text) for text in self.texts]
+        module, *others = [parse_module(text, self.context) for text in self.texts]
         for other in others:
-            module.link_in(other)
+            try:
+                module.link_in(other)
+            except RuntimeError as error:
+                module.close()
+                raise CodegenError(f"LLVM does not link the modules: {error}") from error
         run_passes(self.manager, module, self.builder)
         return module
 
-    def _parse(self, text: bytes) -> Any:
-        error = ffi.OutputString(owned=False)
-        pointer = _unlocked("LLVMPY_ParseAssembly")(self.context, c_char_p(text), error)
-        if error:
-            raise CodegenError(f"LLVM does not take the module: {error}")
-        return llvm.ModuleRef(pointer, self.context)
+
+def parse_module(text: bytes, context: Any) -> Any:
+    """The module of a text, verified: on a wrong one the passes would end the process."""
+    if _COMPILE_UNIT not in text:
+        text = text.replace(_DEBUG_VERSION, _DEBUG_VERSION.replace(b"3", b"0"))
+    error = ffi.OutputString(owned=False)
+    pointer = _unlocked("LLVMPY_ParseAssembly")(context, c_char_p(text), error)
+    if error:
+        raise CodegenError(f"LLVM does not take the module: {error}")
+    module = llvm.ModuleRef(pointer, context)
+    if _unlocked("LLVMPY_VerifyModule")(module, error):
+        module.close()  # before its context, whatever the collector of garbage finds first
+        raise CodegenError(f"LLVM does not take the module: {error}")
+    return module
 
 
 def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
@@ -198,6 +239,7 @@ def emit(machine: Any, module: Any, kind: int) -> bytes:
     error = ffi.OutputString(owned=False)
     buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, kind, error)
     if not buffer:
+        module.close()
         raise CodegenError(f"LLVM could not emit the code: {error}")
     try:
         start, size = _quick("LLVMPY_GetBufferStart"), _quick("LLVMPY_GetBufferSize")

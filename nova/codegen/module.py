@@ -18,8 +18,8 @@ from nova.codegen.compile import Build, build_module, make_contents
 from nova.codegen.road import Program
 from nova.codegen.signature import ProgramSignature, read_signature
 from nova.codegen.stages import DEVICE_STAGES, MLIR_STAGES, Recorder, start_from_text
+from nova.collection import paused_collection
 from nova.log import progress
-from nova.mlir.collection import paused_collection
 from nova.settings import Settings
 
 # The stages whose text is a whole program: behind them there are only kernels.

@@ -7,13 +7,12 @@ not know becomes a call of a function that nobody has: both are looked for first
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from llvmlite import binding as llvmlite
 
 from nova.artifact.device import check_calls
-from nova.codegen.llvm import ASSEMBLY, emit, initialise, is_portable, run_passes
+from nova.codegen.llvm import ASSEMBLY, emit, initialise, is_portable, parse_module, run_passes
 from nova.codegen.normalise import normalise
 from nova.errors import CodegenError
 from nova.mlir.bindings import ir, llvm
@@ -29,8 +28,6 @@ _OF_A_LIBRARY = frozenset(
     f"llvm.{name}"
     for name in ("sdiv", "udiv", "srem", "urem", "fptosi", "fptoui", "sitofp", "uitofp")
 )
-# Where a module says this, LLVM's parser verifies it, and ends the process when it is wrong.
-_DEBUG_VERSION = re.compile(r'(?<=!"Debug Info Version", i32 )3(?=\})')
 
 
 def device_ir(module: ir.Module) -> str:
@@ -97,11 +94,7 @@ def compile_ptx(text: str, target: Target) -> str:
     """The PTX of LLVM IR; the long calls of LLVM leave other threads the interpreter."""
     initialise()
     context = llvmlite.create_context()
-    try:
-        module = llvmlite.parse_assembly(_DEBUG_VERSION.sub("0", text), context=context)
-        module.verify()  # on a wrong text of somebody's the passes would end the process
-    except RuntimeError as error:
-        raise CodegenError(f"LLVM does not take the device module: {error}") from error
+    module = parse_module(text.encode(), context)
     machine = llvmlite.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.llvm_features(), opt=3
     )

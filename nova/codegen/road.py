@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from nova.artifact.device import DeviceImage
@@ -18,12 +17,13 @@ from nova.artifact.write import Variant
 from nova.codegen.stages import Recorder, run_stages
 from nova.log import Progress
 from nova.mlir.bindings import ir
+from nova.records import record
 from nova.settings import Settings
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
+@record
 class Built:
     """The code for one target: that for a device is in images."""
 
@@ -31,7 +31,7 @@ class Built:
     images: tuple[DeviceImage, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Program:
     """The code for all targets of a compile."""
 
@@ -61,7 +61,7 @@ def beside(workers: int) -> Iterator[Start]:
         yield lambda work: pool.submit(copy_context().run, work).result
 
 
-@dataclass(frozen=True)
+@record
 class Road:
     """Where stages are recorded: with `mark` those that targets share, if `several` are there.
 
@@ -93,8 +93,9 @@ class Road:
         until: str | None = None,
         suffix: str = "",
         observe: Callable[[str, ir.Module], Any] | None = None,
+        between: Callable[[], None] | None = None,
     ) -> None:
-        """The stages behind `after`, each of which `observe` is shown."""
+        """The stages behind `after`, as `run_stages` has them."""
 
         def see(stage: str, module: ir.Module) -> None:
             self.advance(stage + suffix)
@@ -102,5 +103,12 @@ class Road:
                 observe(stage, module)
 
         run_stages(
-            module, settings, self.recorder, after=after, until=until, suffix=suffix, observe=see
+            module,
+            settings,
+            self.recorder,
+            after=after,
+            until=until,
+            suffix=suffix,
+            observe=see,
+            between=between,
         )

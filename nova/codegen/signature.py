@@ -8,18 +8,19 @@ a byte, results are arguments), so that `keep_signature` writes it down as the a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nova.artifact.manifest import TensorSpec
 from nova.mlir.bindings import ir
 from nova.mlir.types import nova_type
 from nova.mlir.walk import main_function
+from nova.records import record
 
 _ATTRIBUTE = "nova.signature"
 
 
-@dataclass(frozen=True)
+@record
 class ProgramSignature:
     """Arguments in the order of a call, and all results; `alias` says which are updates."""
 

@@ -13,7 +13,6 @@ never ordered: no tile touches what another one writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from nova.artifact.tables import BufferSpec, LaunchSpec, TaskSpec
 from nova.codegen.memory_order import ByteOrder
 from nova.passes.plan_tasks import kernel_ns
+from nova.records import record
 from nova.schedules.footprint import Bounds, load_footprint
 
 _WORTH_SHARING_NS = 40_000
@@ -52,7 +52,7 @@ _Local = dict[tuple[int, int], list[int]]
 """Bytes of an argument and the tasks of the kernel that touch them."""
 
 
-@dataclass(frozen=True)
+@record
 class _Tiles:
     """A kernel's tasks: where they begin and end, and what they touch of each argument."""
 

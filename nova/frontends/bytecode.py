@@ -7,42 +7,28 @@ a child, which gets the bytes on stdin and writes the text, with locations, to s
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
 import sys
-from pathlib import Path
 
+from nova.codegen.apart import limit_memory, run_apart
 from nova.errors import ImportedProgramError
 
 MAGIC = b"ML\xefR"
 # What jax.export writes: VHLO, the form of StableHLO that newer versions still read.
 _PORTABLE = b"StableHLO_v"
 _SECONDS = 120
-_MEMORY = 8 << 30
-_ROOT = Path(__file__).parents[2]
 
 
 def text_of_bytecode(data: bytes, filename: str) -> str:
     """The module of a bytecode file or a portable artifact as text, with StableHLO as StableHLO."""
-    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")]))
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "nova.frontends.bytecode"],
-            input=data,
-            capture_output=True,
-            timeout=_SECONDS,
-            env={**os.environ, "PYTHONPATH": path},
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise _damaged(f"reading it took more than {_SECONDS} seconds", filename) from None
-    said = done.stderr.decode(errors="replace").strip()
-    if done.returncode < 0:
+    ended = run_apart("nova.frontends.bytecode", [], data, _SECONDS)
+    if ended.status is None:
+        raise _damaged(f"reading it took more than {_SECONDS} seconds", filename)
+    if ended.status < 0:
         raise _damaged("MLIR's reader crashed on it", filename)
-    if done.returncode:
-        raise _damaged(said.splitlines()[-1] if said else "MLIR does not read it", filename)
-    return done.stdout.decode()
+    if ended.status:
+        said = ended.said.splitlines()
+        raise _damaged(said[-1] if said else "MLIR does not read it", filename)
+    return ended.data.decode()
 
 
 def _damaged(why: str, filename: str) -> ImportedProgramError:
@@ -60,8 +46,7 @@ def main() -> int:
     from nova.mlir.diagnostics import capture_diagnostics
 
     data = sys.stdin.buffer.read()
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY + 16 * len(data),) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_memory(len(data))
     context = make_context()
     context.allow_unregistered_dialects = True
     with capture_diagnostics(context) as said:

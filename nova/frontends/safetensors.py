@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from io import BufferedReader
 from math import prod
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from nova.artifact.files import write_atomically
 from nova.dlpack import as_numpy
 from nova.errors import ArtifactError, DTypeError
+from nova.records import record
 
 _TYPES = {
     "F64": np.dtype("<f8"),
@@ -47,7 +47,7 @@ _LONGEST_HEADER = 100_000_000
 _MOST_AXES = 64
 
 
-@dataclass(frozen=True)
+@record
 class _Entry:
     """One array of a file: where it begins and ends behind the header."""
 
@@ -81,7 +81,7 @@ def read_metadata(path: str | Path) -> dict[str, str]:
         raise error.located(str(path)) from None
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """A file that is to be written: its header, and the arrays in the order of their data.
 

@@ -8,7 +8,6 @@ pass instead of being kept (see `checkpoint.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nova import knobs
 from nova.errors import GradientError
@@ -19,9 +18,10 @@ from nova.graph.location import at
 from nova.graph.order import dependents, topological
 from nova.graph.tensor import Tensor, on_device
 from nova.ops import F
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Application:
     """One use of a vjp column: it gave the gradient of operand number `operand` of `node`."""
 

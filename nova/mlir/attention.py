@@ -15,11 +15,11 @@ can take it for anything else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nova.errors import NovaError
 from nova.mlir.bindings import ir
+from nova.records import record
 
 OPERANDS = {
     "attend": ("q", "k", "v"),
@@ -43,7 +43,7 @@ AXES = {
 """The loops of the last axes of each operand and result; the batch stands before them."""
 
 
-@dataclass(frozen=True)
+@record
 class AttentionKind:
     """What a point stands for: which results of which op, and with which attributes."""
 

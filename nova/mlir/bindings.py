@@ -7,7 +7,7 @@ file, and `import nova` stays free of MLIR until something is compiled.
 import sys
 from types import ModuleType
 
-from nova.mlir.collection import paused_collection
+from nova.collection import paused_collection
 
 # So many classes come in that collecting would take a seventh of the time.
 with paused_collection():
@@ -17,9 +17,6 @@ with paused_collection():
     from torch_mlir._mlir_libs import _stablehlo as stablehlo
     from torch_mlir._mlir_libs._mlirDialectsIRDL import load_dialects as load_irdl
     from torch_mlir._mlir_libs._mlirDialectsLinalg import fill_builtin_region
-    from torch_mlir.dialects import (
-        _linalg_ops_gen as linalg,
-    )
     from torch_mlir.dialects import (
         arith,
         bufferization,
@@ -34,7 +31,8 @@ with paused_collection():
 
 # At every op the bindings try to import a Python module of its dialect, until there is one, and an
 # empty module ends the search. Nova's ops have no classes. The modules of the other two dialects
-# take 100 ms to load, for little that Nova needs; who imports them by name still gets them.
+# take 100 ms to load, for little that Nova needs (`nova/mlir/linalg.py`); who imports them by name
+# still gets them.
 _mlir.globals.dialect_search_modules = [__name__, *_mlir.globals.dialect_search_modules]
 for _dialect in ("nova", "linalg", "llvm"):
     sys.modules[f"{__name__}.{_dialect}"] = ModuleType(f"{__name__}.{_dialect}")
@@ -49,7 +47,6 @@ __all__ = [
     "fill_builtin_region",
     "func",
     "ir",
-    "linalg",
     "llvm",
     "load_irdl",
     "math",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nova.mlir.bindings import ir, linalg, memref
+from nova.mlir.bindings import ir, memref
+from nova.mlir.linalg import generic_op, yield_op
 
 VIEWS = {"memref.expand_shape", "memref.collapse_shape", "memref.cast", "memref.reinterpret_cast"}
 
@@ -39,16 +40,9 @@ def nbytes(type_: Any) -> int:
 def emit_copy(source: Any, target: Any) -> None:
     """`target[...] = source[...]` as a linalg.generic, at the insertion point."""
     rank = len(source.type.shape)
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    generic = linalg.GenericOp(
-        [],
-        [source],
-        [target],
-        ir.ArrayAttr.get([identity, identity]),
-        ir.ArrayAttr.get([parallel] * rank),
-    )
+    identity = ir.AffineMap.get_identity(rank)
+    generic = generic_op([], [source], [target], [identity, identity], ["parallel"] * rank)
     element = source.type.element_type
     block = generic.regions[0].blocks.append(element, element)
     with ir.InsertionPoint(block):
-        linalg.YieldOp([block.arguments[0]])
+        yield_op([block.arguments[0]])

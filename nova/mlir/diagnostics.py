@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from nova.mlir.bindings import ir
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Diagnostic:
     """One error, warning, note or remark; `line` is 0 where MLIR knows no position."""
 

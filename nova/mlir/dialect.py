@@ -9,7 +9,6 @@ and reports at the op's location, which is the user's line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -20,6 +19,7 @@ from nova.mlir.attributes import from_attributes, to_attributes
 from nova.mlir.bindings import ir, load_irdl
 from nova.mlir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
+from nova.records import record
 
 DIALECT = "nova"
 DEVICE = "nova.device"
@@ -99,7 +99,7 @@ def _verify_constant(op: Any) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@record
 class _Definition:
     """An op of the dialect; operands with a `?` behind their names may be left out."""
 

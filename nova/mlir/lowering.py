@@ -10,21 +10,21 @@ support `+`, `-` and `*` with ints) to the indices of the operand, e.g. `lambda 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nova.dtypes import DType, TensorType, accumulator, bool_, i64
-from nova.mlir.bindings import arith, ir, linalg, scf, tensor
-from nova.mlir.named import contract, fill
+from nova.mlir.bindings import arith, ir, scf, tensor
+from nova.mlir.linalg import contract, fill, generic_op, yield_op
 from nova.mlir.scalar import Body, Scalar
 from nova.mlir.types import dense, element_type, tensor_type
+from nova.records import record
 
 Access = Callable[[list[Any]], Sequence[Any]]
 
 
-@dataclass(frozen=True)
+@record
 class Operand:
     """An MLIR tensor value with its Nova type."""
 
@@ -337,19 +337,11 @@ class LinalgBuilder:
         iterators: list[str],
         emit: Callable[[Body, Sequence[Any]], list[Any]],
     ) -> list[Any]:
-        op = linalg.GenericOp(
-            result_types,
-            inputs,
-            outputs,
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            ir.ArrayAttr.get(
-                [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
-            ),
-        )
+        op = generic_op(result_types, inputs, outputs, maps, iterators)
         elements = [ir.ShapedType(v.type).element_type for v in (*inputs, *outputs)]
         block = op.regions[0].blocks.append(*elements)
         with ir.InsertionPoint(block):
-            linalg.YieldOp(emit(Body(), list(block.arguments)))
+            yield_op(emit(Body(), list(block.arguments)))
         return list(op.results)
 
 

@@ -9,13 +9,14 @@ the rounding after every op that numpy gives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nova.dtypes import DType, accumulator, bf16, bool_, f32, f64, i32, i64
 from nova.errors import LoweringError
-from nova.mlir.bindings import arith, ir, linalg, math, tensor
+from nova.mlir.bindings import arith, ir, math, tensor
+from nova.mlir.linalg import loop_index
 from nova.mlir.types import element_type
+from nova.records import record
 
 # Predicates of arith.cmpf (ordered, but for ne) and arith.cmpi by signedness.
 _CMPF = {
@@ -36,7 +37,7 @@ _CMPI = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Scalar:
     """An SSA scalar with its Nova type; `body` made it."""
 
@@ -221,7 +222,7 @@ class Body:
 
     def index(self, dim: int) -> Scalar:
         """The loop index of iteration dimension `dim`, as i64."""
-        value = linalg.IndexOp(dim).result
+        value = loop_index(dim)
         return Scalar(arith.index_cast(element_type(i64), value), i64, self)
 
     def load(self, source: Any, indices: Sequence[Scalar], dtype: DType) -> Scalar:

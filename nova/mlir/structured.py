@@ -7,7 +7,7 @@ the importers produce has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -16,9 +16,16 @@ from nova.errors import LoweringError
 from nova.mlir.attention import find_point
 from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
+from nova.records import record
+
+_ITERATOR = re.compile(r"iterator_type<(\w+)>")
+_ACCESSES: dict[str, Access] = {}
+"""By the texts of maps: programs have few different ones, and a map itself would keep its context.
+"""
+_MOST_ACCESSES = 4096
 
 
-@dataclass(frozen=True)
+@record
 class Access:
     """index[r] = sum(coefficients[r][d] * loop d) + constants[r]."""
 
@@ -27,10 +34,16 @@ class Access:
 
     def row_dim(self, result: int) -> int | None:
         """The loop that index `result` simply is, or None."""
-        row = self.coefficients[result]
-        if self.constants[result] == 0 and sum(c != 0 for c in row) == 1 and max(row) == 1:
-            return row.index(1)
-        return None
+        return self._row_dims[result]
+
+    @cached_property
+    def _row_dims(self) -> tuple[int | None, ...]:
+        return tuple(
+            row.index(1)
+            if constant == 0 and sum(c != 0 for c in row) == 1 and max(row) == 1
+            else None
+            for row, constant in zip(self.coefficients, self.constants, strict=True)
+        )
 
     def linear(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         """Element strides per loop and the offset, in a row-major buffer of `shape`."""
@@ -43,7 +56,7 @@ class Access:
         return per_loop, sum(s * c for s, c in zip(strides, self.constants, strict=True))
 
 
-@dataclass(frozen=True)
+@record
 class Structured:
     """A linalg.generic with static shapes."""
 
@@ -51,13 +64,12 @@ class Structured:
 
     @cached_property
     def accesses(self) -> tuple[Access, ...]:
-        maps = self.op.attributes["indexing_maps"]
-        return tuple(_access(m.value) for m in maps)
+        return tuple(_access(m) for m in self.op.attributes["indexing_maps"])
 
     @cached_property
     def iterators(self) -> tuple[str, ...]:
-        text = [str(a) for a in self.op.attributes["iterator_types"]]
-        return tuple("reduction" if "reduction" in t else "parallel" for t in text)
+        # As one text: that of each would take several times as long.
+        return tuple(_ITERATOR.findall(str(self.op.attributes["iterator_types"])))
 
     @cached_property
     def num_inputs(self) -> int:
@@ -65,8 +77,7 @@ class Structured:
 
     @cached_property
     def num_outputs(self) -> int:
-        segments = self.op.attributes["operandSegmentSizes"]
-        return int(list(segments)[1])
+        return int(self.op.attributes["operandSegmentSizes"][1])
 
     @property
     def inputs(self) -> list[Any]:
@@ -137,7 +148,18 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return tuple(value.type.shape)
 
 
-def _access(affine_map: Any) -> Access:
+def _access(attribute: Any) -> Access:
+    """The access that an affine map says."""
+    text = str(attribute)
+    access = _ACCESSES.get(text)
+    if access is None:
+        if len(_ACCESSES) >= _MOST_ACCESSES:
+            _ACCESSES.clear()
+        access = _ACCESSES[text] = _read_access(attribute.value)
+    return access
+
+
+def _read_access(affine_map: Any) -> Access:
     loops = affine_map.n_dims
     rows, constants = [], []
     for expr in affine_map.results:

@@ -12,18 +12,16 @@ from nova.errors import DTypeError
 from nova.mlir.bindings import ir
 
 _BY_TEXT = {d.name: d for d in ALL if d not in (u8, bool_)} | {"i1": bool_, "ui8": u8, "si8": i8}
+_FLOATS = {f64: ir.F64Type, f32: ir.F32Type, f16: ir.F16Type, bf16: ir.BF16Type}
+_TYPES: dict[str, TensorType] = {}
+"""By the texts of MLIR types, of which programs have few and ask often."""
+_MOST_TYPES = 4096
 
 
 def element_type(dtype: DType) -> ir.Type:
     """The signless MLIR element type; u8 is i8, bool is i1."""
     if dtype.is_float:
-        makers = {
-            f64: ir.F64Type.get,
-            f32: ir.F32Type.get,
-            f16: ir.F16Type.get,
-            bf16: ir.BF16Type.get,
-        }
-        return makers[dtype]()
+        return _FLOATS[dtype].get()
     return ir.IntegerType.get_signless(1 if dtype is bool_ else dtype.bits)
 
 
@@ -88,6 +86,16 @@ def memory_dtype(element: ir.Type) -> np.dtype:
 
 def nova_type(type_: ir.Type) -> TensorType:
     """The TensorType of a ranked, static MLIR tensor or memref type."""
+    text = str(type_)
+    found = _TYPES.get(text)
+    if found is None:
+        if len(_TYPES) >= _MOST_TYPES:
+            _TYPES.clear()
+        found = _TYPES[text] = _read_type(type_)
+    return found
+
+
+def _read_type(type_: ir.Type) -> TensorType:
     if not isinstance(type_, ir.ShapedType):
         raise DTypeError(f"{type_} is not a tensor")
     shaped = ir.ShapedType(type_)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,13 @@ from nova.errors import NovaError, StateDictError
 from nova.frontends.safetensors import read_metadata, read_safetensors, write_safetensors
 from nova.graph.tensor import as_array
 from nova.nn.parameter import Parameter
+from nova.records import record
 
 Named = Sequence[tuple[str, Parameter]]
 _SHOWN = 10
 
 
-@dataclass(frozen=True)
+@record
 class LoadReport:
     """What a state dict had no value for, and what it had that the model does not."""
 

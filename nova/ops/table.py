@@ -18,11 +18,12 @@ functions (for vjp and compose), `b` is the linalg builder of `nova.mlir.lowerin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nova.dtypes import DType, TensorType, float_of, promote_all
 from nova.errors import UnknownOpError
+from nova.records import record
 
 Attrs = dict[str, Any]
 
@@ -35,7 +36,7 @@ class _Required:
 REQUIRED: Any = _Required()
 
 
-@dataclass(frozen=True)
+@record
 class Op:
     """One row.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.dtypes import f64
@@ -13,9 +12,10 @@ from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.optim.optimizer import Optimizer, Options, as_type, not_negative
 from nova.optim.schedules import Rate, Schedule, as_schedule
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class AdamOptions(Options):
     """Options of Adam; `decoupled` weight decay shrinks the parameter and not the gradient."""
 
@@ -35,7 +35,7 @@ class AdamOptions(Options):
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if self.amsgrad else ()))
 
 
-@dataclass(frozen=True)
+@record
 class _Rates:
     """Of one update, in f64: they are the same for all elements, and powers of betas near 1."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,9 +20,10 @@ from nova.graph.location import user_location
 from nova.graph.tensor import Tensor
 from nova.optim.clipping import clip_grad_norm, clip_grad_value
 from nova.optim.schedules import Rate, Schedule, as_schedule
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Options:
     """What may differ from parameter to parameter."""
 
@@ -39,7 +40,7 @@ class Options:
         return ()
 
 
-@dataclass(frozen=True)
+@record
 class _Entry:
     """A parameter, the name of its state, and its options."""
 

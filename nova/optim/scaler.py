@@ -8,7 +8,6 @@ in f16. When a gradient overflows, the update is skipped and the scale shrinks; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,9 +15,10 @@ from nova.errors import AttributeValueError
 from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.ops import F
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class LossScaler:
     """Options of the scaler; torch's defaults."""
 

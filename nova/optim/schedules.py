@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isfinite, pi
 
 from nova.dtypes import f64
@@ -17,6 +16,7 @@ from nova.errors import AttributeValueError
 from nova.graph.build import cast, constant
 from nova.graph.tensor import Tensor
 from nova.ops import F
+from nova.records import record
 
 Rate = float | Tensor
 
@@ -34,7 +34,7 @@ def as_schedule(rate: float | Schedule) -> Schedule:
     return rate if isinstance(rate, Schedule) else Constant(rate)
 
 
-@dataclass(frozen=True)
+@record
 class Constant(Schedule):
     """Always `lr`."""
 
@@ -51,7 +51,7 @@ class Constant(Schedule):
         return float(self.lr)
 
 
-@dataclass(frozen=True)
+@record
 class _Scaled(Schedule):
     """A schedule that multiplies another one (or a number) by a factor of the step."""
 
@@ -68,7 +68,7 @@ class _Scaled(Schedule):
         return as_schedule(self.lr)(step) * self.factor(step)
 
 
-@dataclass(frozen=True)
+@record
 class StepLR(_Scaled):
     """Times `gamma` after every `step_size` updates."""
 
@@ -83,7 +83,7 @@ class StepLR(_Scaled):
         return _power(self.gamma, F.floor_div(step, self.step_size))
 
 
-@dataclass(frozen=True)
+@record
 class MultiStepLR(_Scaled):
     """Times `gamma` when the count of updates reaches each of `milestones`."""
 
@@ -101,7 +101,7 @@ class MultiStepLR(_Scaled):
         return result
 
 
-@dataclass(frozen=True)
+@record
 class ExponentialLR(_Scaled):
     """Times `gamma` at every update."""
 
@@ -111,7 +111,7 @@ class ExponentialLR(_Scaled):
         return _power(self.gamma, step)
 
 
-@dataclass(frozen=True)
+@record
 class LinearLR(_Scaled):
     """The factor goes from `start_factor` to `end_factor` in `total_iters` updates and stays."""
 
@@ -128,7 +128,7 @@ class LinearLR(_Scaled):
         return done * (self.end_factor - self.start_factor) + self.start_factor
 
 
-@dataclass(frozen=True)
+@record
 class CosineAnnealing(Schedule):
     """From `lr` to `eta_min` along half a cosine in `t_max` updates, then up again."""
 
@@ -145,7 +145,7 @@ class CosineAnnealing(Schedule):
         return (wave + 1.0) * ((self.lr - self.eta_min) / 2) + self.eta_min
 
 
-@dataclass(frozen=True)
+@record
 class LambdaLR(_Scaled):
     """The factor is `function(step)`, a function of tensors."""
 
@@ -156,7 +156,7 @@ class LambdaLR(_Scaled):
         return cast(value, f64) if isinstance(value, Tensor) else value
 
 
-@dataclass(frozen=True)
+@record
 class SequentialLR(Schedule):
     """`schedules[i]` from update `milestones[i - 1]` on, each counting from 0."""
 
@@ -182,7 +182,7 @@ class SequentialLR(Schedule):
         return rate
 
 
-@dataclass(frozen=True)
+@record
 class LinearWarmup(Schedule):
     """The first rate of `lr`, reached linearly in `steps` updates; then `lr` from its start."""
 

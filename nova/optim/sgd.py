@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import AttributeValueError
@@ -11,9 +10,10 @@ from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.optim.optimizer import Optimizer, Options, as_type, not_negative
 from nova.optim.schedules import Rate, Schedule, as_schedule
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class SGDOptions(Options):
     """Options of SGD."""
 
@@ -31,7 +31,7 @@ class SGDOptions(Options):
         return ("momentum_buffer",) if self.momentum else ()
 
 
-@dataclass(frozen=True)
+@record
 class _Rates:
     lr: Rate
     first: Tensor

@@ -10,7 +10,7 @@ map is a loop or a number.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -20,9 +20,10 @@ from nova.mlir.bindings import ir
 from nova.mlir.dialect import create_op
 from nova.mlir.types import nova_type
 from nova.ops import OPS
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """An index: the sum of loops times their steps, and a start."""
 
@@ -36,7 +37,7 @@ class Place:
         return Place(tuple((d, s * factor) for d, s in self.steps), self.start * factor)
 
 
-@dataclass(frozen=True)
+@record
 class View:
     """`value` read at one place an axis."""
 

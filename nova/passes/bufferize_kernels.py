@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -14,6 +13,7 @@ from nova.mlir.walk import find_ops, functions, functions_by_name, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.group_ops import root as reshaped_root
 from nova.passes.loop_buffers import yield_in_place
+from nova.records import record
 from nova.schedules.scratch import ATTRIBUTE as SCRATCH
 from nova.schedules.scratch import is_tile_local
 
@@ -25,7 +25,7 @@ _STACK_LIMIT = 64 * 1024
 _TILED = VIEWS | {"linalg.generic", "arith.constant", "memref.alloc", "memref.copy", "func.return"}
 
 
-@dataclass(frozen=True)
+@record
 class BufferizeKernels(Pass):
     """Bufferize by destination passing.
 
@@ -105,7 +105,7 @@ def _own_destination(generic: Structured, result: int) -> None:
         ).result
 
 
-@dataclass(frozen=True)
+@record
 class _Destinations:
     """What a kernel's results were: (argument index of the buffer) for each, and new arguments."""
 

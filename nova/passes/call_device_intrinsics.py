@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
@@ -24,7 +24,7 @@ _INTRINSICS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class CallDeviceIntrinsics(Pass):
     """Replace what `expand-math` leaves of `math` by calls of LLVM intrinsics.
 

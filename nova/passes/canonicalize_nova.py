@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,12 +16,15 @@ from nova.mlir.types import bf16_elements, nova_type
 from nova.mlir.walk import function_ops
 from nova.ops import OPS
 from nova.passes.base import Pass
+from nova.records import record
 
 # The most elements a folded constant may have: more is better computed than stored.
 _FOLD_LIMIT = 64
 
+Rule = Callable[[Any], Any | None]
 
-@dataclass(frozen=True)
+
+@record
 class CanonicalizeNova(Pass):
     """Apply the rewrites of `RULES` until nothing changes.
 
@@ -34,18 +36,25 @@ class CanonicalizeNova(Pass):
     max_rounds: int = 8
 
     def run(self, module: ir.Module) -> None:
+        rules_of: dict[str, list[Rule]] = {}
+        for rule, names in RULES.items():
+            for name in names:
+                rules_of.setdefault(f"nova.{name}", []).append(rule)
         for _ in range(self.max_rounds):
-            changed = [_rewrite(op) for op in function_ops(module, "nova.")]
+            changed = [_rewrite(op, rules_of) for op in function_ops(module, "nova.")]
             if not any(changed):
                 break
         _erase_dead(module)
 
 
-def _rewrite(op: Any) -> bool:
-    if op.name == "nova.constant" or not any(True for _ in op.results[0].uses):
+def _rewrite(op: Any, rules_of: dict[str, list[Rule]]) -> bool:
+    rules = rules_of.get(op.name, [])
+    if op.name != "nova.constant" and all(_producer(v, "constant") for v in op.operands):
+        rules = [*rules_of.get("nova.*", ()), *rules]
+    if not rules or not any(True for _ in op.results[0].uses):
         return False
     with ir.InsertionPoint(op), op.location:
-        for rule in RULES:
+        for rule in rules:
             value = rule(op)
             if value is not None:
                 op.results[0].replace_all_uses_with(value)
@@ -156,13 +165,13 @@ def _is_positive_zero(value: Any) -> bool:
 
 def drop_double_negation(op: Any) -> Any | None:
     """neg(neg(x)) is x."""
-    inner = _producer(op.operands[0], "neg") if _name(op) == "neg" else None
+    inner = _producer(op.operands[0], "neg")
     return inner.operands[0] if inner is not None else None
 
 
 def square_powers(op: Any) -> Any | None:
     """x**2 is x*x: no logarithm, no loop over the exponent's bits."""
-    if _name(op) != "pow" or not _is_number(op.operands[1], 2):
+    if not _is_number(op.operands[1], 2):
         return None
     base = op.operands[0]
     if base.type != op.results[0].type:
@@ -172,7 +181,7 @@ def square_powers(op: Any) -> Any | None:
 
 def merge_reshapes(op: Any) -> Any | None:
     """reshape(reshape(x)) is one reshape."""
-    inner = _producer(op.operands[0], "reshape") if _name(op) == "reshape" else None
+    inner = _producer(op.operands[0], "reshape")
     if inner is None:
         return None
     result = nova_type(op.results[0].type)
@@ -181,8 +190,6 @@ def merge_reshapes(op: Any) -> Any | None:
 
 def merge_permutes(op: Any) -> Any | None:
     """permute(permute(x)) is one permute, or none."""
-    if _name(op) != "permute":
-        return None
     axes = _attrs(op)["axes"]
     if axes == tuple(range(len(axes))):
         return op.operands[0]
@@ -198,18 +205,22 @@ def merge_permutes(op: Any) -> Any | None:
 
 def merge_flips(op: Any) -> Any | None:
     """flip(flip(x)) over the same axes is x."""
-    inner = _producer(op.operands[0], "flip") if _name(op) == "flip" else None
+    inner = _producer(op.operands[0], "flip")
     if inner is not None and _attrs(inner) == _attrs(op):
         return inner.operands[0]
     return None
 
 
-RULES: tuple[Callable[[Any], Any | None], ...] = (
-    fold_constants,
-    drop_identities,
-    drop_double_negation,
-    square_powers,
-    merge_reshapes,
-    merge_permutes,
-    merge_flips,
-)
+# In the order in which they are tried, with the ops that they are for; `*` is any op on constants.
+RULES: dict[Rule, tuple[str, ...]] = {
+    fold_constants: ("*",),
+    drop_identities: (
+        *("mul", "div", "pow", "sub", "add"),
+        *("cast", "detach", "reshape", "expand", "sum_to"),
+    ),
+    drop_double_negation: ("neg",),
+    square_powers: ("pow",),
+    merge_reshapes: ("reshape",),
+    merge_permutes: ("permute",),
+    merge_flips: ("flip",),
+}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.walk import kernels
 from nova.passes.base import Pass
+from nova.records import record
 from nova.schedules.choices import parse_choices, write_choices
 
 _DIGITS = 12
 
 
-@dataclass(frozen=True)
+@record
 class ChooseSchedules(Pass):
     """Give kernels their choices as the attribute `nova.schedule`, which lower-kernels follows.
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from nova.mlir.bindings import arith, ir, linalg, tensor
-from nova.mlir.named import contract, fill
+from nova.mlir.bindings import arith, ir, tensor
+from nova.mlir.linalg import contract, fill, generic_op, yield_op
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 _HALVES = (ir.F16Type, ir.BF16Type)
 
 
-@dataclass(frozen=True)
+@record
 class ContractProducts(Pass):
     """Rewrite each linalg.generic that is `c += a * b` over floats as `linalg.contract`.
 
@@ -110,20 +110,13 @@ def _converted(value: Any, element: Any) -> Any:
         constant = arith.ConstantOp(element, ir.FloatAttr.get(element, number)).result
         return fill(constant, empty)
     rank = len(type_.shape)
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    generic = linalg.GenericOp(
-        [type_],
-        [value],
-        [empty],
-        ir.ArrayAttr.get([identity, identity]),
-        ir.ArrayAttr.get([parallel] * rank),
-    )
+    identity = ir.AffineMap.get_identity(rank)
+    generic = generic_op([type_], [value], [empty], [identity, identity], ["parallel"] * rank)
     block = generic.regions[0].blocks.append(value.type.element_type, element)
     wider = isinstance(value.type.element_type, _HALVES)
     with ir.InsertionPoint(block):
         convert = arith.extf if wider else arith.truncf
-        linalg.YieldOp([convert(element, block.arguments[0])])
+        yield_op([convert(element, block.arguments[0])])
     return generic.results[0]
 
 

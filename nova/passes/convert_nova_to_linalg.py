@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.dtypes import TensorType
@@ -16,9 +15,10 @@ from nova.mlir.types import nova_type, tensor_type
 from nova.mlir.walk import functions
 from nova.ops import OPS
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ConvertNovaToLinalg(Pass):
     """Rewrite primitive nova ops as linalg on tensors.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.graph.gradients import expand_composite
@@ -14,9 +13,10 @@ from nova.mlir.emit import emit_constant
 from nova.mlir.walk import function_ops
 from nova.ops import OPS
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class DecomposeComposites(Pass):
     """Replace every composite nova op by primitives.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.mathlib.builder import Builder, Float, Int
 from nova.mlir.walk import every_op
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ExpandHalf(Pass):
     """Rewrite `arith.extf` from f16 and `arith.truncf` to f16 for targets without the instruction.
 
@@ -21,6 +21,9 @@ class ExpandHalf(Pass):
     """
 
     name: ClassVar[str] = "expand-half"
+
+    def concerns(self, text: str) -> bool:
+        return "f16" in text
 
     def run(self, module: ir.Module) -> None:
         found: list[tuple[Any, Any]] = []

@@ -7,7 +7,6 @@ before the lowering to LLVM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -16,9 +15,10 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.mathlib import BY_EXP2, EXPANSIONS, ROUNDING, Builder, Expansion, exponential
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ExpandMath(Pass):
     """Replace every `math` function that LLVM has no instruction for by straight-line `arith` ops.
 
@@ -38,6 +38,9 @@ class ExpandMath(Pass):
     native_rounding: bool = True
     large_angles: bool = True
     native_exp2: bool = False
+
+    def concerns(self, text: str) -> bool:
+        return any(sign in text for sign in ("math.", "arith.remf", "arith.divf"))
 
     def run(self, module: ir.Module) -> None:
         table = EXPANSIONS if self.native_rounding else EXPANSIONS | ROUNDING

@@ -5,7 +5,6 @@ A kernel whose buffers `place-scratch` has placed takes `void *scratch` as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -13,12 +12,13 @@ from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
 from nova.passes.base import Pass
 from nova.passes.place_scratch import OFFSETS
+from nova.records import record
 from nova.schedules.shared import SHARED
 
 BODY = "_body"
 
 
-@dataclass(frozen=True)
+@record
 class ExportKernels(Pass):
     """Give every kernel (now an llvm.func over bare pointers) its exported entry point.
 

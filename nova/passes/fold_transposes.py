@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir, tensor
-from nova.mlir.named import contract, fill
+from nova.mlir.linalg import contract, fill
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class FoldTransposes(Pass):
     """Fold pure permutations around `linalg.contract` into its indexing maps.
 

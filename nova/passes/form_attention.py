@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.dtypes import TensorType, accumulator
@@ -15,12 +14,13 @@ from nova.mlir.walk import function_ops
 from nova.ops import OPS
 from nova.passes.attention_views import fold_views
 from nova.passes.base import Pass
+from nova.records import record
 
 _FORWARD = ("nova.scaled_dot_product_attention", "nova.attention_logsumexp")
 _BACKWARD = ("nova.attention_gradient",)
 
 
-@dataclass(frozen=True)
+@record
 class FormAttention(Pass):
     """Make `nova.attend` and `nova.attend_gradient` of the attention ops that are there whole.
 

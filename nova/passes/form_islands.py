@@ -22,9 +22,11 @@ class FormIslands(Pass):
 
     An island is as many of them as can run at once: `main` is first put into an order in which all
     that can run on the device does, then all that can on the host, and so on. So values change
-    sides as seldom as possible. Nothing is fused or merged across the border of a function, and no
-    pass up to `form-kernels` has to know about devices. Constants that an island needs are in it.
-    Without `split`, for a target that is the host itself, the attribute is only dropped.
+    sides as seldom as possible. On the device, what the next island needs goes first.
+
+    Nothing is fused or merged across the border of a function, and no pass up to `form-kernels` has
+    to know about devices. Constants that an island needs are in it. Without `split`, for a target
+    that is the host itself, the attribute is only dropped.
     """
 
     name: ClassVar[str] = "form-islands"
@@ -76,7 +78,8 @@ def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
     returned = operations[-1]
     moved = [op for op in operations[:-1] if op.name != "nova.constant"]
     turns = _turns(moved, pinned)
-    for op in sorted(moved, key=lambda op: turns[op]):
+    first = _needed_next(moved, pinned, turns)
+    for op in sorted(moved, key=lambda op: (turns[op], op not in first)):
         op.move_before(returned)
     hosts = sorted({turns[op] for op in pinned})
     return [[op for op in moved if turns[op] == turn] for turn in hosts]
@@ -101,6 +104,23 @@ def _turns(ops: list[Any], pinned: set[Any]) -> dict[Any, int]:
             last = min(turns[user] for user in users)
             turns[op] = last - (last % 2 == 0)
     return turns
+
+
+def _needed_next(ops: list[Any], pinned: set[Any], turns: dict[Any, int]) -> set[Any]:
+    """The ops of the device that the next island needs.
+
+    They go first: while the host works, the device has the others of the turn to do.
+    """
+    needed: set[Any] = set()
+    for op in reversed(ops):
+        users = {use.owner.operation for result in op.results for use in result.uses}
+        if op not in pinned and any(
+            (user in pinned and turns[user] == turns[op] + 1)
+            or (user in needed and turns[user] == turns[op])
+            for user in users
+        ):
+            needed.add(op)
+    return needed
 
 
 def _outline(module: ir.Module, main: Any, name: str, ops: list[Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar
 
@@ -26,11 +25,12 @@ from nova.passes.group_ops import (
     root,
     split_fills,
 )
+from nova.records import record
 
 _HOST_ROW_OPERAND = 128 << 10  # every tile of rows goes through it: it stays in L2
 
 
-@dataclass(frozen=True)
+@record
 class FormKernels(Pass):
     """Group the ops of `main` into kernels.
 

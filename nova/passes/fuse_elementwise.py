@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
@@ -10,11 +9,12 @@ from nova.mlir.structured import is_structured
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.group_ops import root
+from nova.records import record
 
 _GUARD = "nova.guard"
 
 
-@dataclass(frozen=True)
+@record
 class FuseElementwise(Pass):
     """Upstream's elementwise fusion, kept away from what contractions read.
 

@@ -156,7 +156,7 @@ def _least_grid(op: Structured, row_operand: int) -> int:
     the right operand of each product of a batch has `row_operand` bytes or less, as in attention,
     every tile of rows can go through all of it, and what is made of the rows stays in the cache.
     """
-    if op.num_inputs != 2 or op.num_outputs != 1:
+    if op.num_inputs != 2 or op.num_outputs != 1 or "reduction" not in op.iterators:
         return 0
     nest = make_nest(op.op)
     if find_product(nest, accumulate=True) is None:

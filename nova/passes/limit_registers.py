@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.walk import find_ops, kernels
 from nova.passes.base import Pass
+from nova.records import record
 
 RESIDENT = "nova.resident"
 
 
-@dataclass(frozen=True)
+@record
 class LimitRegisters(Pass):
     """Tell the assembler how many blocks of a kernel a multiprocessor shall hold.
 

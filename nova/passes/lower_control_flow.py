@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import arith, ir, scf, tensor
 from nova.mlir.clone import clone_into
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class LowerControlFlow(Pass):
     """Rewrite `stablehlo.while`, `if` and `case` as `scf.while` and `scf.if` on tensors.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -14,12 +13,13 @@ from nova.mlir.walk import every_op, find_ops, kernels, main_function, require_b
 from nova.passes.base import Pass
 from nova.passes.bools import store_bools_as_bytes
 from nova.passes.limit_registers import RESIDENT
+from nova.records import record
 from nova.targets import parse_target
 
 LAUNCH = "nova.launch"
 
 
-@dataclass(frozen=True)
+@record
 class LowerDeviceKernels(Pass):
     """Write every kernel as one `gpu.launch` over flat buffers, which does its whole grid.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -11,6 +11,7 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.bools import store_bools_as_bytes
+from nova.records import record
 from nova.schedules.cpu import KernelSchedule
 from nova.schedules.footprint import store_footprint
 from nova.schedules.loops import index
@@ -18,7 +19,7 @@ from nova.schedules.shared import SCALAR_LOOPS
 from nova.targets import parse_target
 
 
-@dataclass(frozen=True)
+@record
 class LowerKernels(Pass):
     """Tile every kernel over its grid and write it as scf loops over flat buffers.
 
@@ -36,6 +37,11 @@ class LowerKernels(Pass):
     tile_work: int = 65_536
 
     def run(self, module: ir.Module) -> None:
+        for _ in self.steps(module):
+            pass
+
+    def steps(self, module: ir.Module) -> Iterator[None]:
+        """Stop behind every kernel: the functions that it shares with others are written then."""
         target = parse_target(self.target)
         main = main_function(module)
         require_buffers(module)
@@ -46,6 +52,7 @@ class LowerKernels(Pass):
         tiles: dict[str, int] = {}
         for kernel in kernels(module):
             tiles[kernel.name.value] = _lower(kernel, target, self.tile_work)
+            yield
         for op in list(main.entry_block.operations):
             if op.operation.name == "func.call":
                 with ir.InsertionPoint(op.operation), op.location:

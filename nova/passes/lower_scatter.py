@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -13,9 +12,10 @@ from nova.mlir.lowering import LinalgBuilder
 from nova.mlir.scalarize import emit_scalars
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class LowerScatter(Pass):
     """Rewrite `stablehlo.scatter` as a loop that combines one element after the other.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import arith, ir, scf, tensor
 from nova.mlir.scalarize import emit_scalars
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class LowerSort(Pass):
     """Rewrite `stablehlo.sort` as loops that merge runs of 1, 2, 4, ... elements.
 

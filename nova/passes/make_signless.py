@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.walk import every_op, functions
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class MakeSignless(Pass):
     """Retype `ui8`, `si32` and the like to signless types, and drop the casts between the two.
 

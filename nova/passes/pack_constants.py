@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from nova.mlir.buffers import view_as
 from nova.mlir.types import dense_bytes, memory_dtype
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
+from nova.records import record
 from nova.schedules.constants import Panels, find_panels, pack_array, packed_size, write_panels
 from nova.schedules.cpu import KernelSchedule
 from nova.schedules.tiling import Contraction
@@ -21,7 +21,7 @@ from nova.targets import parse_target
 Wanted = tuple[Contraction, Panels]
 
 
-@dataclass(frozen=True)
+@record
 class PackConstants(Pass):
     """Replace constants that a kernel only multiplies with by copies in the product's own layout.
 

@@ -48,6 +48,8 @@ from nova.passes.unfold_convolutions import UnfoldConvolutions
 from nova.passes.widen_conversions import WidenConversions
 from nova.targets import parse_target
 
+_VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
+
 
 def nova_to_linalg(attention: bool = True, islands: bool = False) -> list[Pass]:
     """The nova dialect to fused linalg on tensors; `attention` keeps it in one piece.
@@ -131,7 +133,8 @@ def linalg_fusion() -> list[Pass]:
 
 def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
-    return [FormKernels(serial_work)]
+    # Here as well: the passes behind look at each kernel of a repeated layer once.
+    return [FormKernels(serial_work), ShareKernels()]
 
 
 def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
@@ -156,9 +159,14 @@ def buffers_to_loops(
         # Behind the choices, which decide how panels look.
         PackConstants(target, tile_work),
         LowerKernels(target, tile_work),
-        UpstreamPass("canonicalize,cse"),
+        *tidy_loops(),
         PlanTasks(task_ns),
     ]
+
+
+def tidy_loops() -> list[Pass]:
+    """What is done to every function of kernels, and nowhere else, once it is written as loops."""
+    return [UpstreamPass("canonicalize,cse")]
 
 
 def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
@@ -173,14 +181,16 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         WidenConversions(),
         *([] if machine.has_f16c else [ExpandHalf()]),
         UpstreamPass("loop-invariant-code-motion,cse"),
-        UpstreamPass("convert-vector-to-scf,convert-scf-to-cf"),
-        UpstreamPass("expand-strided-metadata,lower-affine"),
+        UpstreamPass("convert-vector-to-scf", signs=("vector.transfer_",)),
+        UpstreamPass("convert-scf-to-cf"),
+        UpstreamPass("expand-strided-metadata", signs=_VIEWS),
+        UpstreamPass("lower-affine"),
         # bf16 conversions by integer arithmetic: LLVM would call a library for them.
         UpstreamPass("arith-expand{include-bf16=true}"),
         UpstreamPass(
-            "convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"
-            "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},"
-            "finalize-memref-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,"
+            "convert-vector-to-llvm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},"
+            # In one conversion: one for each dialect takes nearly twice as long.
+            "convert-to-llvm{filter-dialects=arith,cf,index,math,memref,ub},"
             "reconcile-unrealized-casts"
         ),
         # What was memref descriptors folds away here, and need not be printed and parsed.

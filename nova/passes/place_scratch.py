@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -14,6 +13,7 @@ from nova.mlir.buffers import nbytes
 from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import kernels
 from nova.passes.base import Pass
+from nova.records import record
 
 OFFSETS = "nova.scratch"
 """Attribute of a kernel behind this pass: where its last arguments begin in its scratch memory."""
@@ -23,7 +23,7 @@ _ALIGN = 64
 _MOST_BYTES = 1 << 30
 
 
-@dataclass(frozen=True)
+@record
 class PlaceScratch(Pass):
     """Make an argument of every buffer that a kernel allocates in its first block.
 

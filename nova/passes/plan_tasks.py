@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ from nova.mlir.bindings import ir
 from nova.mlir.buffers import nbytes
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
+from nova.records import record
 from nova.schedules.choices import read_choices
 from nova.schedules.cost import estimate_ns
 from nova.schedules.footprint import load_footprint
@@ -22,7 +22,7 @@ _MOST_OF_A_KERNEL = 256
 """Enough to balance the cores of a large machine; more would only cost time."""
 
 
-@dataclass(frozen=True)
+@record
 class PlanTasks(Pass):
     """Give every kernel the attribute `nova.tasks`: the tiles at which its tasks begin and end.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -13,11 +12,13 @@ from nova.mlir.diagnostics import place_of
 from nova.mlir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.donation import can_write_in_place, delay_updates, users
+from nova.passes.kernel_copies import KernelCopies
 from nova.passes.recompute import Call, Recompute
 from nova.passes.workspace_layout import Layout, Lifetime, lay_out, order_calls
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class PlanWorkspace(Pass):
     """Turn `main` into `main(arguments, outputs, workspace)`.
 
@@ -65,6 +66,7 @@ class _Planner:
         self.block = main.entry_block
         self.arguments = list(self.block.arguments)
         self.named = functions_by_name(module)
+        self.copies = KernelCopies(self.block, self.named)
 
     def plan(self) -> None:
         returned = self.block.operations[len(self.block.operations) - 1]
@@ -134,7 +136,9 @@ class _Planner:
             same = [i for i, o in enumerate(op.operands) if buffer_root(o) == argument]
             if len(same) < 2:
                 continue
-            kernel = self.named[op.attributes["callee"].value]
+            kernel = self.copies.take(op, tuple(same))
+            if kernel is None:
+                continue
             formal = list(kernel.entry_block.arguments)
             with ir.InsertionPoint.at_block_begin(kernel.entry_block), kernel.location:
                 for i in same[:-1]:

@@ -8,18 +8,18 @@ once more before that call. The kernel and what it reads are the same, so the bi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from nova.mlir.bindings import func, ir, memref
 from nova.mlir.buffers import nbytes, view_as
+from nova.records import record
 
 _MORE_WORK = 1.0
 """At most this part of the program's work is done again."""
 
 
-@dataclass(frozen=True)
+@record
 class Call:
     """A kernel call of main: the buffers behind its operands, the first `inputs` of them read."""
 
@@ -37,7 +37,7 @@ class Call:
         return self.roots[self.inputs :]
 
 
-@dataclass(frozen=True)
+@record
 class _Choice:
     """Make `buffer` again by call number `maker` before call number `user`."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 _FLAGS = "#arith.fastmath<reassoc,nsz,arcp,contract,afn>"
 _OPS = frozenset(f"arith.{name}" for name in ("addf", "subf", "mulf", "divf", "negf"))
 
 
-@dataclass(frozen=True)
+@record
 class RelaxMath(Pass):
     """Put fast-math flags on the float additions, products and quotients of every kernel.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
@@ -10,12 +9,13 @@ from nova.mlir.buffers import VIEWS
 from nova.mlir.walk import find_ops, kernels
 from nova.passes.base import Pass
 from nova.passes.lower_device_kernels import LAUNCH
+from nova.records import record
 
 _LOADS = ("memref.load", "vector.load")
 _STORES = ("memref.store", "vector.store")
 
 
-@dataclass(frozen=True)
+@record
 class SeparateArguments(Pass):
     """Mark buffers of device functions that Nova's kernels launch as `noalias`.
 

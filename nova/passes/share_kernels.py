@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ShareKernels(Pass):
     """Keep one of several kernels that differ in nothing but their names; calls go to it.
 

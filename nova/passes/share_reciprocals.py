@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import arith, ir, math
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ShareReciprocals(Pass):
     """Divide f32 values of one block by the same value with one division, if there are `least`.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.clone import clone_into
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class SimplifyStablehlo(Pass):
     """Write out loops with a known, small number of turns, and reductions without elements.
 

@@ -5,15 +5,16 @@ Runs on the way to a device, before kernels are formed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
-from nova.mlir.bindings import arith, ir, linalg, tensor
+from nova.mlir.bindings import arith, ir, tensor
 from nova.mlir.clone import clone_into
+from nova.mlir.linalg import generic_op, loop_index, yield_op
 from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import main_function
 from nova.passes.base import Pass
+from nova.records import record
 from nova.schedules.lanes import COMBINERS, find_combiners
 from nova.schedules.nest import make_nest
 from nova.schedules.products import find_product
@@ -24,7 +25,7 @@ _LONGEST = 16_384
 """Terms of a part at most, about: a block has them in registers."""
 
 
-@dataclass(frozen=True)
+@record
 class SplitReductions(Pass):
     """Cut the outermost reduced dimension into parts, where that gives a device more to do at once.
 
@@ -159,19 +160,13 @@ def _filled(shape: list[int], element: Any, name: str) -> Any:
     made = _generic([value], [empty], [scalar, identity], ["parallel"] * count)
     block = made.regions[0].blocks.append(element, element)
     with ir.InsertionPoint(block):
-        linalg.YieldOp([block.arguments[0]])
+        yield_op([block.arguments[0]])
     return made.results[0]
 
 
 def _generic(inputs: list[Any], outputs: list[Any], maps: list[Any], kinds: list[str]) -> Any:
     """A linalg.generic without a body."""
-    return linalg.GenericOp(
-        [value.type for value in outputs],
-        inputs,
-        outputs,
-        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-        ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
-    )
+    return generic_op([value.type for value in outputs], inputs, outputs, maps, kinds)
 
 
 def _copy_body(generic: Structured, made: Any, dim: int, length: int) -> None:
@@ -186,11 +181,11 @@ def _copy_body(generic: Structured, made: Any, dim: int, length: int) -> None:
                 clone_into(op, mapping)
                 continue
             number = int(op.attributes["dim"].value)
-            counter = linalg.IndexOp(number + 1).result
+            counter = loop_index(number + 1)
             if number == dim:
                 index = ir.IndexType.get()
                 size = arith.ConstantOp(index, ir.IntegerAttr.get(index, length)).result
-                counter = arith.addi(arith.muli(linalg.IndexOp(0).result, size), counter)
+                counter = arith.addi(arith.muli(loop_index(0), size), counter)
             mapping[op.results[0]] = counter
 
 
@@ -206,7 +201,7 @@ def _combined(partial: list[Any], outputs: list[Any], names: tuple[str, ...]) ->
     arguments = list(block.arguments)
     with ir.InsertionPoint(block):
         pairs = zip(arguments[len(kinds) :], arguments[: len(kinds)], strict=True)
-        linalg.YieldOp(
+        yield_op(
             [
                 ir.Operation.create(name, [old.type], [old, new]).results[0]
                 for name, (old, new) in zip(names, pairs, strict=True)

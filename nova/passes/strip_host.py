@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
 from nova.mlir.walk import kernels, require_buffers
 from nova.passes.base import Pass
+from nova.records import record
 from nova.schedules.shared import SHARED
 
 
-@dataclass(frozen=True)
+@record
 class StripHost(Pass):
     """Erase `main` and the constants.
 

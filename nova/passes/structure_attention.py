@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
 from nova.mlir.attention import OPERANDS, OPS, RESULTS, ROLES, AttentionKind, emit_point, loop_sizes
-from nova.mlir.bindings import ir, linalg, tensor
+from nova.mlir.bindings import ir, tensor
+from nova.mlir.linalg import generic_op, yield_op
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
+from nova.records import record
 
 _FEW, _LONG = 8, 256
 """With fewer batches and more rows than this, a gradient is cut along its rows as well."""
 
 
-@dataclass(frozen=True)
+@record
 class StructureAttention(Pass):
     """Make a `linalg.generic` of every `nova.attend` and `nova.attend_gradient`.
 
@@ -62,19 +63,17 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
     maps = list(op.attributes["maps"])
     out_maps = [maps[len(operands) + RESULTS[name].index(n)] for n in results]
     kinds = ["parallel"] * batch + ["parallel" if r in parallel else "reduction" for r in ROLES]
-    generic = linalg.GenericOp(
+    generic = generic_op(
         [v.type for v in values],
         operands,
         [tensor.empty(list(v.type.shape), v.type.element_type) for v in values],
-        ir.ArrayAttr.get([*maps[: len(operands)], *out_maps]),
-        ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
+        [m.value for m in (*maps[: len(operands)], *out_maps)],
+        kinds,
     )
     *_, rows, keys, inner, outer = sizes
     products = 2 * inner + 2 * outer if name == "attend" else 6 * inner + 4 * outer
     work = prod(sizes[:batch]) * rows * keys * (products + 16)
-    generic.operation.attributes["nova.work"] = ir.IntegerAttr.get(
-        ir.IntegerType.get_signless(64), work
-    )
+    generic.attributes["nova.work"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), work)
     kind = AttentionKind(
         op=name,
         results=tuple(results),
@@ -87,6 +86,6 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
     with ir.InsertionPoint(block):
         arguments = list(block.arguments)[: len(operands)]
         point = emit_point(kind, arguments, values[0].type.element_type)
-        linalg.YieldOp([point] * len(values))
+        yield_op([point] * len(values))
     for value, result in zip(values, generic.results, strict=True):
         value.replace_all_uses_with(result)

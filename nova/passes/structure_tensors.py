@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
-from nova.mlir.bindings import arith, ir, linalg, tensor
+from nova.mlir.bindings import arith, ir, tensor
 from nova.mlir.diagnostics import place_of
-from nova.mlir.named import fill
+from nova.mlir.linalg import fill, generic_op, loop_index, yield_op
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
+from nova.records import record
 
 Body = Callable[[list[Any]], Any]
 
 
-@dataclass(frozen=True)
+@record
 class StructureTensors(Pass):
     """Rewrite `tensor.extract_slice`, `insert_slice`, `pad`, `concat` and `splat` as linalg ops.
 
@@ -51,7 +51,7 @@ def _rewrite_block(block: Any) -> None:
 # --- the ops --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class _Box:
     """Where a slice lies: per axis of the whole, offset (a number or a value), size and step."""
 
@@ -223,18 +223,12 @@ def generic(type_: Any, inputs: Sequence[tuple[Any, Any]], body: Body) -> Any:
     """A parallel linalg.generic over the elements of a tensor of `type_`."""
     rank = len(type_.shape)
     maps = [*(access for _, access in inputs), ir.AffineMap.get_identity(rank)]
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    op = linalg.GenericOp(
-        [type_],
-        [value for value, _ in inputs],
-        [_empty(type_)],
-        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-        ir.ArrayAttr.get([parallel] * rank),
-    )
+    values = [value for value, _ in inputs]
+    op = generic_op([type_], values, [_empty(type_)], maps, ["parallel"] * rank)
     elements = [value.type.element_type for value, _ in inputs]
     block = op.regions[0].blocks.append(*elements, type_.element_type)
     with ir.InsertionPoint(block):
-        linalg.YieldOp([body(list(block.arguments)[:-1])])
+        yield_op([body(list(block.arguments)[:-1])])
     return op.results[0]
 
 
@@ -299,4 +293,4 @@ def _scale(value: Any, factor: int) -> Any:
 
 
 def _loop(dim: int) -> Any:
-    return linalg.IndexOp(dim).result
+    return loop_index(dim)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -12,12 +11,13 @@ from nova.mlir.walk import find_ops
 from nova.passes.base import Pass
 from nova.passes.contract_products import multiplies_and_adds
 from nova.passes.structure_tensors import generic
+from nova.records import record
 
 # Below this in either direction a product is not packed, and the windows are of no use.
 _FEWEST = 4
 
 
-@dataclass(frozen=True)
+@record
 class UnfoldConvolutions(Pass):
     """Copy the windows of a convolution one after the other, and multiply them by the filter.
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import arith, ir
 from nova.mlir.walk import every_op
 from nova.passes.base import Pass
+from nova.records import record
 
 _FROM_INTEGER = {"arith.sitofp": arith.sitofp, "arith.uitofp": arith.uitofp}
 _TO_INTEGER = {"arith.fptosi": arith.fptosi, "arith.fptoui": arith.fptoui}
 
 
-@dataclass(frozen=True)
+@record
 class WidenConversions(Pass):
     """Split conversions between integers and f16 or bf16 in two, with f32 between.
 
@@ -22,6 +22,9 @@ class WidenConversions(Pass):
     """
 
     name: ClassVar[str] = "widen-conversions"
+
+    def concerns(self, text: str) -> bool:
+        return "f16" in text
 
     def run(self, module: ir.Module) -> None:
         found = [

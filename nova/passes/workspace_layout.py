@@ -9,7 +9,8 @@ time. `plan-workspace` calls `lay_out`, which trades the one for the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from nova.records import record
 
 ALIGN = 64
 _WINDOWS = (64, 16, 4)
@@ -19,7 +20,7 @@ _GENEROUS = 2.0
 need not wait for memory: two chains side by side need twice as much as one after the other."""
 
 
-@dataclass(frozen=True)
+@record
 class Lifetime:
     """A buffer: its size and the calls that use it, in order; the first one writes it."""
 
@@ -39,7 +40,7 @@ class Lifetime:
         return (self.nbytes + ALIGN - 1) // ALIGN * ALIGN
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The offset of every buffer, and the bytes that all of them take."""
 

@@ -8,16 +8,17 @@ parses back (`nova.plan.text`), and everything after it depends on nothing but t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from nova.dtypes import TensorType
 from nova.graph.location import Location
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Argument:
     """An input or param of the program."""
 
@@ -25,7 +26,7 @@ class Argument:
     type: TensorType
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """What a run must be given; guards every run."""
 
@@ -37,7 +38,7 @@ class Signature:
         return self.inputs + self.params
 
 
-@dataclass(frozen=True)
+@record
 class Input:
     """Argument `index` of the inputs."""
 
@@ -47,7 +48,7 @@ class Input:
         return f"input[{self.index}]"
 
 
-@dataclass(frozen=True)
+@record
 class Param:
     """Argument `index` of the params."""
 
@@ -57,7 +58,7 @@ class Param:
         return f"param[{self.index}]"
 
 
-@dataclass(frozen=True)
+@record
 class Slot:
     """The result of the step that writes slot `index`."""
 
@@ -67,7 +68,7 @@ class Slot:
         return f"slot[{self.index}]"
 
 
-@dataclass(frozen=True)
+@record
 class Literal:
     """A constant inside the program."""
 
@@ -88,7 +89,7 @@ class Literal:
 Arg = Input | Param | Slot | Literal
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """`out_slot = op(args, **attrs)`; `location` is the user's line.
 
@@ -104,7 +105,7 @@ class Step:
     device: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Derivation:
     """Under NOVA_CHECK=1: a vjp column whose result is in the plan, and what it was applied to.
 
@@ -120,7 +121,7 @@ class Derivation:
     location: Location | None
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """The whole program."""
 

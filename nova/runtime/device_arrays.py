@@ -30,6 +30,7 @@ from nova.errors import (
 )
 from nova.graph.location import user_location
 from nova.runtime.arrays import make_converter, title_of
+from nova.runtime.devices import is_simulated
 
 _CUDA = 2
 _CUDA_KINDS = (_CUDA, 13)  # DLPack: CUDA, and CUDA's managed memory
@@ -221,7 +222,7 @@ def _check(
     kind: str,
 ) -> None:
     own = int(device.name.partition(":")[2] or 0)
-    if device.name == "sim" or (number >= 0 and number != own):
+    if is_simulated(device) or (number >= 0 and number != own):
         raise DeviceError(
             f"{title} is on cuda:{max(number, 0)}, the program runs on {device.name}",
             hint="all arguments must be on one device",

@@ -22,8 +22,9 @@ from nova.errors import DeviceArchitectureError, NovaError
 from nova.graph.location import user_location
 from nova.log import enabled, log
 from nova.runtime.device_arrays import make_device_converter
-from nova.runtime.devices import open_device
+from nova.runtime.devices import is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
+from nova.runtime.failures import report_on_device
 from nova.runtime.weights import ParamValues
 
 
@@ -58,7 +59,9 @@ class DeviceExecutable(Executable):
             make_device_converter(args, outputs, device),
             sum(a.role == "input" for a in args),
             load_image(artifact, self.variant) if pinned else None,
+            report_on_device,
         )
+        self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
 
     @property
     def why(self) -> str:
@@ -126,7 +129,7 @@ def load_anywhere(artifact: Artifact, device: str | None = None) -> Executable:
 def _read_code(artifact: Artifact, image: DeviceSpec, device: _native.Device) -> Buffer:
     """The code as the driver of the device takes it."""
     code = artifact.section(".nova.device")[image.offset : image.offset + image.size]
-    if device.name != "sim":
+    if not is_simulated(device):
         return code
     from nova.runtime.sim_image import decode_image  # what decodes PTX is not needed elsewhere
 
@@ -134,7 +137,7 @@ def _read_code(artifact: Artifact, image: DeviceSpec, device: _native.Device) ->
 
 
 def _choose(artifact: Artifact, device: _native.Device) -> DeviceChoice:
-    if device.name != "sim":
+    if not is_simulated(device):
         return choose_device(artifact, *device.capability)
     return choose_simulated(artifact)
 

@@ -1,4 +1,4 @@
-"""Devices by name: `cuda`, `cuda:1` are GPUs of this machine, `sim` runs their code on the CPU.
+"""Devices by name: `cuda`, `cuda:1` are GPUs of this machine, `sim`, `sim:1` run their code here.
 
 `open_device` is called when a program is loaded for a device and gives the native one, the same for
 each name as long as the process lives: its context, memory pool and streams are shared. What the
@@ -26,13 +26,15 @@ from nova.errors import (
     DriverMissingError,
     NovaError,
     PtxError,
+    TaskError,
 )
 from nova.graph.location import user_location
 
 DeviceArray = _native.DeviceArray
-_NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
-_SIMULATED = "sim"
+_NAME = re.compile(r"(cuda|sim)(?::([0-9]{1,4}))?")
+_NAMES = "devices are cpu, cuda, cuda:1, ... and sim, sim:1, ..."
 
+_drivers: dict[str, _native.Driver] = {}
 _opened: dict[str, _native.Device] = {}
 _lock = threading.Lock()
 
@@ -43,11 +45,14 @@ def open_device(name: str) -> _native.Device:
     if name == "cpu":
         raise DeviceError(
             "the CPU has no memory of its own to move arrays to",
-            hint="arrays of the host are used as they are; devices are cuda, cuda:1, ... and sim",
+            hint="arrays of the host are used as they are; others are cuda, cuda:1, ... and sim",
         )
     with _lock:
         if name not in _opened:
-            _opened[name] = make_device(_driver(name), int(name.partition(":")[2] or 0))
+            kind, _, number = name.partition(":")
+            if kind not in _drivers:
+                _drivers[kind] = _native.Driver.sim() if kind == "sim" else open_cuda()
+            _opened[name] = make_device(_drivers[kind], int(number or 0))
         return _opened[name]
 
 
@@ -55,7 +60,7 @@ def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
     """A device of a driver, with a pool of its own; `open_device` keeps one for each name."""
 
     def report(status: int, text: str) -> NovaError:
-        found = driver.last_fault() if status == _native.SIMULATED_FAULT else None
+        found = driver.last_fault(ordinal) if status == _native.SIMULATED_FAULT else None
         if found is None:
             return device_error(status, text)
         from nova.runtime.sim_image import fault_of  # only on the way to an error
@@ -95,22 +100,24 @@ def local_architecture() -> str:
 
 def check_device_name(name: str | None) -> None:
     """DeviceError for what names no device; None stands for one that is chosen later."""
-    if name is None or name in ("cpu", _SIMULATED):
+    if name is None or name == "cpu":
         return
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise DeviceError(
-            f"device {name!r} is not known", hint="devices are cpu, cuda, cuda:1, ... and sim"
-        )
+        raise DeviceError(f"device {name!r} is not known", hint=_NAMES)
 
 
 def _canonical(name: str) -> str:
     check_device_name(name)
     found = _NAME.fullmatch(name)
-    return name if found is None else f"cuda:{int(found[1] or 0)}"
+    if found is None:
+        return name
+    kind, number = found[1], int(found[2] or 0)
+    return kind if kind == "sim" and not number else f"{kind}:{number}"
 
 
-def _driver(name: str) -> _native.Driver:
-    return open_cuda() if name != _SIMULATED else _native.Driver.sim()
+def is_simulated(device: _native.Device) -> bool:
+    """Whether a device is none of hardware."""
+    return device.driver.name == "sim"
 
 
 _HERE = "compile for the CPU, or run the device code there with device='sim'"
@@ -127,6 +134,7 @@ _ERRORS: dict[int, tuple[Callable[..., NovaError], str]] = {
         DeviceFaultError,
         "this process cannot use the GPU any more; device='sim' finds the kernel and its line",
     ),
+    _native.TASK_REPORTED: (TaskError, "arrays that the run writes are part old, part new"),
 }
 
 

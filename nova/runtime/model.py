@@ -7,7 +7,6 @@ neither MLIR nor LLVM.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,47 +14,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nova import _native, knobs
-from nova.artifact.files import check_path
-from nova.artifact.format import Artifact, save_artifact
-from nova.artifact.manifest import WeightsSpec
+from nova.artifact.format import Artifact
 from nova.artifact.tables import KernelSpec
-from nova.artifact.trust import sign_artifact
-from nova.errors import (
-    ArtifactError,
-    AttributeValueError,
-    NovaError,
-    UnknownKeywordError,
-    WeightsError,
-)
-from nova.frontends.safetensors import write_layout
+from nova.errors import AttributeValueError, NovaError, WeightsError
 from nova.graph.location import user_location
 from nova.log import enabled
 from nova.runtime import output_pool
 from nova.runtime.device_executor import values_on
 from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
+from nova.runtime.options import check_place, unknown_keyword
+from nova.runtime.saving import Saver, Weights
 from nova.runtime.signature import Signature, read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
-from nova.runtime.weights import (
-    SUFFIX,
-    ParamValues,
-    bytes_of,
-    choose_values,
-    find_beside,
-    lay_out_values,
-    name_beside,
-    no_values,
-)
+from nova.runtime.weights import ParamValues, no_values
 
 if TYPE_CHECKING:
     from nova.runtime.simulate import Simulation
     from nova.runtime.trace.costs import Speeds
 
 _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
-_KINDS = {"embedded": "embed", "external": "external"}
-
-Weights = Mapping[int, memoryview] | WeightsSpec
 
 
 class Model:
@@ -108,16 +87,29 @@ class Model:
         Without `params` the values are used that the program carries. `out` gives arrays to write
         results into. Updated params are changed in place. After `timeout` seconds the run is
         stopped between two tasks, with RunTimeoutError. On a device results are where the inputs
-        are, unless `outputs` says "host" or "device".
+        are, unless `outputs` says "host" or "device"; a run whose time is over goes on there, and
+        has its arrays until it has ended.
         """
         if unknown:
             raise unknown_keyword("run()", unknown, _RUN_OPTIONS)
         if params is None:
             params = self._carried() if self._has_params else ()
+        if timeout is not None and self.is_on_device:
+            return self._run_within(timeout, inputs, params, out, outputs)
         if outputs is None:
             return self._program.run(inputs, params, out, timeout)
-        _check_place(outputs)
+        check_place(outputs)
         return self._program.run(inputs, params, out, timeout, outputs=outputs)
+
+    def _run_within(
+        self, timeout: float, inputs: Any, params: Any, out: Any, outputs: str | None
+    ) -> Any:
+        """Nobody can stop a device: the run is submitted, and waited for as long as it may take."""
+        if not all(isinstance(arrays, list | tuple) for arrays in (inputs, params)):
+            return self._program.run(inputs, params, out)  # which raises
+        if outputs is not None:
+            check_place(outputs)
+        return submit(self._program, [*inputs, *params], out, None, timeout, outputs).result()
 
     def submit(
         self,
@@ -125,34 +117,33 @@ class Model:
         out: Any = None,
         stream: NovaStream | None = None,
         timeout: float | None = None,
+        outputs: str | None = None,
         **unknown: Any,
     ) -> RunFuture:
         """Start a run and return at once; arrays as in a call.
 
         The arrays are kept alive until the run has ended, and must not be changed before. Runs of
         one stream (this or that of a `with` block) run one after the other; others overlap, and an
-        array that one of them writes cannot be used by another (ArrayInUseError).
+        array that one of them writes cannot be used by another (ArrayInUseError). On a device
+        `outputs` says where results are, as in `run`, and a run that was enqueued cannot be
+        stopped.
         """
         if unknown:
-            raise unknown_keyword("submit()", unknown, ("out", "stream", "timeout"))
+            raise unknown_keyword("submit()", unknown, ("out", "stream", "timeout", "outputs"))
+        if outputs is not None:
+            check_place(outputs)
         if self.simulation is not None:
             raise AttributeValueError(
                 "a program with run_mode='sim' runs on the calling thread: it cannot be submitted",
                 where=str(user_location()),
                 hint="call it, or compile it without run_mode",
             )
-        if self.is_on_device:
-            raise AttributeValueError(
-                "a program on a device cannot be submitted: its runs overlap by themselves",
-                where=str(user_location()),
-                hint="call it with arrays on the device, or outputs='device': it returns at once",
-            )
         if self._has_params and len(arrays) == self._input_count:
             arrays += self._carried()
         stream = stream if stream is not None else current_stream()
         if stream is None:
-            return submit(self._program, arrays, out, None, timeout)
-        return stream.note(submit(self._program, arrays, out, stream._native, timeout))
+            return submit(self._program, arrays, out, None, timeout, outputs)
+        return stream.note(submit(self._program, arrays, out, stream._native, timeout, outputs))
 
     def __call__(
         self, *arrays: Any, out: Any = None, outputs: str | None = None, **unknown: Any
@@ -163,7 +154,7 @@ class Model:
         if self._has_params and len(arrays) == self._input_count:
             arrays += self._carried()
         if outputs is not None:
-            _check_place(outputs)
+            check_place(outputs)
             return self._program.run(arrays, (), out, outputs=outputs)
         if out is None:  # a call without keywords is a third faster
             return self._program(*arrays)
@@ -297,73 +288,14 @@ class Model:
         private key to sign with (docs/deploying.md).
         """
         try:
-            place = check_path(path)
-            if place.is_dir():
-                raise ArtifactError("cannot write the file: it is a folder", where=str(place))
-            # Looked for before anything is written: a kill leaves the old pair or the new one.
-            previous = find_beside(place)
-            data, beside = self._file(place, weights, params, previous)
-            save_artifact(place, data if key is None else sign_artifact(data, key))
-            if previous not in (None, beside):
-                with suppress(OSError):  # the new pair is there; this is tidying
-                    previous.unlink()
+            self._check_code()
+            saver = Saver(self._executable, self._values, self._relink)
+            saver.save(path, weights, params, key)
         except NovaError as error:
             raise error.located(str(user_location())) from None
 
-    def _file(
-        self, path: Path, weights: str | None, params: Any, previous: Path | None
-    ) -> tuple[bytes | memoryview, Path | None]:
-        """The bytes of the file, and the external file with the weights, written on the way."""
-        if weights not in (None, "embed", "external"):
-            raise AttributeValueError(
-                f"weights is {weights!r}", hint="it is 'embed', 'external' or None"
-            )
-        kind = weights or _KINDS.get(self._values.kind)
-        if kind is None:
-            if params is not None:
-                raise WeightsError(
-                    "values of params are given, but not where to put them",
-                    hint="pass weights='embed' or weights='external' as well",
-                )
-            return self._executable.artifact.data, None
-        specs = self._values.params
-        embedded = self._executable.manifest.weights.kind == "embedded"
-        if weights is None and params is None and embedded and not any(s.donated for s in specs):
-            return self._executable.artifact.data, None  # as it was, with its signature
-        values = choose_values(specs, params, self._values.host())
-        if kind == "embed":
-            return self._embed(values), None
-        return self._save_beside(path, values, previous)
-
-    def _embed(self, values: Sequence[np.ndarray]) -> bytes | memoryview:
-        from nova.artifact.patch import replace_embedded  # imports the linker's names
-
-        artifact = self._executable.artifact
-        old = artifact.manifest.weights
-        if old.kind == "embedded" and len(old.tensors) == len(values):
-            return memoryview(replace_embedded(artifact, list(map(bytes_of, values))))
-        args = artifact.manifest.args
-        indices = [i for i, spec in enumerate(args) if spec.role == "param"]
-        return self._relink(dict(zip(indices, map(bytes_of, values), strict=True)))
-
-    def _save_beside(
-        self, path: Path, values: Sequence[np.ndarray], previous: Path | None
-    ) -> tuple[bytes | memoryview, Path]:
-        from nova.artifact.patch import replace_external
-
-        if path.suffix == SUFFIX:
-            raise WeightsError(
-                f"{SUFFIX} is the file of the weights; the program needs another name",
-                where=str(path),
-            )
-        artifact = self._executable.artifact
-        layout, spec = lay_out_values(artifact.manifest, values)
-        patched = replace_external(artifact, spec)
-        data = self._relink(spec) if patched is None else memoryview(patched)
-        # First the weights: a program without them would be of no use. What was private stays so.
-        beside = name_beside(path, spec.sha256)
-        write_layout(beside, layout, like=previous or path)
-        return data, beside
+    def _check_code(self) -> None:
+        """Looks at the code before it is saved: where it was loaded, that was done before."""
 
     def _relink(self, weights: Weights) -> bytes:
         """The file with weights in a place that it does not have: needs its objects."""
@@ -371,27 +303,3 @@ class Model:
             "weights are put into a file when it is linked, and this one was loaded",
             hint="save it where it is compiled, or give values to a run: run(inputs, params)",
         )
-
-
-def _check_place(outputs: str) -> None:
-    if outputs not in ("host", "device"):
-        raise AttributeValueError(
-            f"outputs is {outputs!r}",
-            where=str(user_location()),
-            hint="it is 'host', 'device' or None",
-        )
-
-
-def unknown_keyword(
-    function: str, unknown: Mapping[str, Any], known: Sequence[str]
-) -> UnknownKeywordError:
-    """The error for a keyword that a function does not have."""
-    from difflib import get_close_matches  # only on the way to an error
-
-    name = next(iter(unknown))
-    close = get_close_matches(name, known, 1)
-    return UnknownKeywordError(
-        f"{function} has no keyword {name!r}",
-        where=str(user_location()),
-        hint=f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}",
-    )

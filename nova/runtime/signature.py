@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nova.artifact.manifest import Manifest, TensorSpec
 from nova.dtypes import TensorType, dtype
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Argument:
     """An input, param or output. `donated`: a run changes the array that it is given."""
 
@@ -29,7 +28,7 @@ class Argument:
         return self.type.dtype.name
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """What a run must be given, in that order, and what it returns."""
 

@@ -12,12 +12,12 @@ and so is its result. With `causal`, a panel looks no further than its last row 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, math, memref, scf, vector
+from nova.records import record
 from nova.schedules.attention_gradient import emit_gradient
 from nova.schedules.attention_mask import MaskRows
 from nova.schedules.attention_tiles import (
@@ -86,7 +86,7 @@ def emit_attention(
     over_batch(attention, buffers, full, lambda at: _Forward(target, attention, at).emit(low, high))
 
 
-@dataclass(frozen=True)
+@record
 class _Forward:
     """One point of the batch."""
 

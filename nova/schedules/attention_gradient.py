@@ -14,12 +14,12 @@ of q are added to the result, always in the order of the keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from nova.mlir.attention import AttentionKind
 from nova.mlir.bindings import arith, ir, math, memref, vector
+from nova.records import record
 from nova.schedules.attention_mask import MaskRows
 from nova.schedules.attention_tiles import (
     Attention,
@@ -64,7 +64,7 @@ def emit_gradient(
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Gradient:
     """One point of the batch."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from nova.mlir.attention import AXES, ROLES, AttentionKind, find_point, kind_of_point
 from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.records import record
 from nova.schedules.loops import Range
 from nova.schedules.nest import Nest
 from nova.schedules.tiling import round_up
@@ -34,7 +34,7 @@ from nova.schedules.words import (
 from nova.targets import Target
 
 
-@dataclass(frozen=True)
+@record
 class Attention:
     """An attention over the loops of a nest: `roles` are the loops i, j, e, f, the rest batch."""
 
@@ -68,7 +68,7 @@ def find_attention(nest: Nest) -> Attention | None:
     return Attention(kind_of_point(point), nest, roles, str(point.results[0].type))
 
 
-@dataclass(frozen=True)
+@record
 class Matrix:
     """Rows of an operand at one point of the batch: a flat buffer, its start and strides."""
 
@@ -82,7 +82,7 @@ class Matrix:
         return add(self.start, add(mul(row, self.row), mul(column, self.column)))
 
 
-@dataclass(frozen=True)
+@record
 class Registers:
     """How a product is held in registers: `mr` rows of `nv` vectors of `vl` lanes."""
 
@@ -188,7 +188,7 @@ def span(attention: Attention, role: str, ranges: Sequence[Range | None]) -> tup
 # --- products -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Left:
     """The left operand of a product, read element by element: a buffer and its strides."""
 
@@ -198,7 +198,7 @@ class Left:
     step: int
 
 
-@dataclass(frozen=True)
+@record
 class Right:
     """The right operand, read by vectors: `step` elements from one k to the next."""
 

@@ -7,17 +7,18 @@ themselves. Whoever uses a choice checks that it is legal there, and raises Sche
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from nova.errors import ScheduleError
 from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
+from nova.records import record
 
 ATTRIBUTE = "nova.schedule"
 
 
-@dataclass(frozen=True)
+@record
 class Choices:
     """The choices for one kernel; None leaves one to the schedule.
 

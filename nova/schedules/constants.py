@@ -13,7 +13,6 @@ where `width` is the number of columns rounded up to panels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import buffer_root
+from nova.records import record
 from nova.schedules.direct_tiling import is_best_in_place
 from nova.schedules.tiling import Contraction, choose_tiling, round_up, with_unit_columns
 from nova.targets import Target
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ATTRIBUTE = "nova.packed"
 
 
-@dataclass(frozen=True)
+@record
 class Panels:
     """How a packed argument of a kernel lies in memory: columns of a panel, and blocks of k."""
 

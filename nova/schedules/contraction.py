@@ -17,7 +17,7 @@ ranges are cut.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +55,24 @@ from nova.schedules.words import (
 )
 from nova.targets import Target
 
-__all__ = ["Contraction", "emit_block", "flops", "is_worth_packing", "register_shape", "tile_shape"]
+__all__ = [
+    "Contraction",
+    "emit_block",
+    "emit_strips",
+    "flops",
+    "is_worth_packing",
+    "register_shape",
+    "strips_of",
+    "tile_shape",
+]
+
+_STRIP_BYTES, _MOST_PANELS, _MOST_K_BLOCKS = 128 << 10, 1 << 20, 4
+"""Of a strip of C, so that it stays in L2 beside what is done with it; of the columns of B that are
+packed for a tile; and of the blocks of k, each of which is emitted by itself."""
+
+_LEAST_ROWS, _LEAST_DEPTH = 192, 128
+"""Of a tile that is worth strips: for fewer rows, columns are better packed while they are used,
+and shallow products lose nothing in small tiles, which many cores share better."""
 
 
 def flops(spec: Contraction) -> int:
@@ -119,6 +136,50 @@ def emit_block(
         emit_direct(target, inner, (a, b, c), (a_offset, b_offset, c_offset), ranges)
         return
     _Block(target, inner, a, a_offset, b, b_offset, c, c_offset).emit(m_lo, m_hi, n_lo, n_hi)
+
+
+def strips_of(target: Target, spec: Contraction, rows: int, columns: int) -> int | None:
+    """Rows of C to finish at a time in a tile of so many; None where `emit_strips` is no choice.
+
+    Rows and columns are those of C after `with_unit_columns`.
+    """
+    inner = with_unit_columns(spec)
+    if is_direct(target, inner) or spec.k < _LEAST_DEPTH or rows < _LEAST_ROWS:
+        return None
+    tiling, size = choose_tiling(target, inner), BITS[spec.acc_type] // 8
+    if tiling.form is not ELEMENTS or tiling.k_blocks > _MOST_K_BLOCKS:
+        return None
+    panels = round_up(columns, tiling.nr) * spec.k * size
+    if not spec.packed and panels > _MOST_PANELS:
+        return None
+    most = max(1, min(_STRIP_BYTES, target.l2_bytes // 4) // (columns * size) // tiling.mr)
+    pieces = -(-rows // (most * tiling.mr))
+    return round_up(-(-rows // pieces), tiling.mr)
+
+
+def emit_strips(
+    target: Target,
+    spec: Contraction,
+    buffers: tuple[ir.Value, ir.Value, ir.Value],
+    offsets: tuple[Index, Index, Callable[[Index], Index]],
+    rows: tuple[Index, Index],
+    columns: tuple[Index, Index],
+    most: tuple[int, int],
+    finish: Callable[[Index, Index], None],
+) -> None:
+    """Emit C[rows, columns] as strips of rows, of which `finish` is handed each when it is there.
+
+    Buffers and offsets are those of `emit_block`, but that of C, which is asked for with the first
+    row of a strip. Rows and columns are those of C after `with_unit_columns`; `most` is how many of
+    each a strip has.
+    """
+    inner = with_unit_columns(spec)
+    a, b, c = buffers
+    a_offset, b_offset, c_offset = offsets
+    if inner is not spec:
+        a, a_offset, b, b_offset = b, b_offset, a, a_offset
+    block = _Block(target, inner, a, a_offset, b, b_offset, c, 0)
+    block.emit_strips(rows, columns, most, c_offset, finish)
 
 
 def _part(number: Index, extent: int, parts: int) -> Index:
@@ -209,6 +270,38 @@ class _Block:
             else:
                 with loop(0, t.k_blocks, 1) as number:
                     k_block(n, columns, number)
+
+    def emit_strips(
+        self,
+        rows: tuple[Index, Index],
+        columns: tuple[Index, Index],
+        most: tuple[int, int],
+        c_offset: Callable[[Index], Index],
+        finish: Callable[[Index, Index], None],
+    ) -> None:
+        t, spec, (low, high), (n, n_end) = self.tiling, self.spec, rows, columns
+        count = sub(n_end, n)
+        zeros = None if spec.accumulate else self._zeros()
+        packed_a = entry_alloca(most[0] * t.kc + t.vl, spec.acc_type)
+        k_blocks = [self._k_range(number) for number in range(t.k_blocks)]
+        panels: list[tuple[Any, Index]] = []
+        for k, depth, words in k_blocks:
+            if spec.packed:
+                panels.append((self.b, self._panels_at(n, k, depth)))
+                continue
+            panels.append((entry_alloca(round_up(most[1], t.nr) * t.kc, spec.acc_type), 0))
+            self._pack(self._block_of_b(n, count, k, depth), t.nr, words, panels[-1][0])
+        with _blocks(low, high, spec.m, most[0]) as (m, strip):
+            start, (ms, ns) = c_offset(m), spec.c_strides
+            c = Place(self.c, start, ms, 1 if spec.n == 1 else ns)
+            for number, (k, depth, words) in enumerate(k_blocks):
+                self._pack(self._block_of_a(m, strip, k, depth), t.mr, words, packed_a)
+                nothing = zeros is not None and number == 0
+                old = Place(zeros, 0, 0, 0) if nothing else c
+                self._multiply(
+                    packed_a, panels[number][0], c, old, strip, count, words, panels[number][1]
+                )
+            finish(m, add(m, strip))
 
     def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
         """Start, depth and words of a block of k: they differ by one cut, the last has the rest."""

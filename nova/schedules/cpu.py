@@ -25,6 +25,7 @@ from nova.schedules.choices import ATTRIBUTE, read_choices
 from nova.schedules.constants import panels_of, read_panels
 from nova.schedules.contraction import (
     emit_block,
+    emit_strips,
     is_worth_packing,
     register_shape,
     tile_shape,
@@ -33,8 +34,11 @@ from nova.schedules.flat import flatten, flatten_root
 from nova.schedules.footprint import find_footprint
 from nova.schedules.loops import LoopEmitter, Range, index
 from nova.schedules.nest import Nest, make_nest, merge_grid, merge_inner
+from nova.schedules.positions import distance
 from nova.schedules.products import Product, find_product
 from nova.schedules.scratch import Scratch, first_point, is_scratch, shifted
+from nova.schedules.strips import Strips, find_strips
+from nova.schedules.tiling import with_unit_columns
 from nova.schedules.zeros import fills_with_zero, same_output
 from nova.targets import Target
 
@@ -84,11 +88,13 @@ class KernelSchedule:
             prefix = f"{ATTRIBUTE} of @{kernel.name.value}: "
             raise error.located(place_of(kernel.location) or "", prefix) from None
         self.tiles = _count(self.grid, self.tile)
+        self.strips = self._find_strips(self.tile)
+        self.part = self.strips.tile if self.strips else self.tile
         self.core = "matrix" if self.products or self.attentions else "host" if others else "vector"
         self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
         if self.scratch.parts:
             self.nests = {
-                op: self.scratch.localized(nest, self.tile) for op, nest in self.nests.items()
+                op: self.scratch.localized(nest, self.part) for op, nest in self.nests.items()
             }
             self.products = self._find_products(kernel)
 
@@ -169,13 +175,22 @@ class KernelSchedule:
             if i not in wanted:
                 tile[i] = max(1, min(self.grid[i], budget))
                 budget = max(1, budget // tile[i])
-        self._fit_scratch(tile, unit)
+        strips = self._find_strips(tile)
+        if strips is None or self.scratch.nbytes(strips.tile) > self._most_scratch:
+            self._fit_scratch(tile, unit)
         return tuple(tile)
+
+    def _find_strips(self, tile: Sequence[int]) -> Strips | None:
+        args = self.nests, self.products, self.skipped, self.grid
+        return find_strips(self.target, *args, tile)
+
+    @property
+    def _most_scratch(self) -> int:
+        return min(_SCRATCH, self.target.l2_bytes // 2)
 
     def _fit_scratch(self, tile: list[int], unit: dict[int, int]) -> None:
         """Halve the sides of a tile until its intermediate values stay in the cache."""
-        most = min(_SCRATCH, self.target.l2_bytes // 2)
-        while self.scratch.nbytes(tile) > most:
+        while self.scratch.nbytes(tile) > self._most_scratch:
             half = {i: _up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
             shorter = {i: size for i, size in half.items() if 0 < size < tile[i]}
             if not shorter:
@@ -203,7 +218,10 @@ class KernelSchedule:
     def emit_tile(self, tile: Any) -> None:
         """The code of tile number `tile`, at the insertion point."""
         ranges = self._tile_ranges(tile)
-        self.flat = self.scratch.allocate(self.tile, self.block)
+        self.flat = self.scratch.allocate(self.part, self.block)
+        if self.strips is not None:
+            self._emit_strips(self.strips, ranges)
+            return
         # Numbers that ops are given or use inside: computed here, behind what they are read from.
         mapping: dict[Any, Any] = {}
         for op in self.ops:
@@ -221,16 +239,74 @@ class KernelSchedule:
                 else:
                     self._emit_nested(clone_into(op, mapping))
 
+    def _emit_strips(self, strips: Strips, ranges: list[Range | None]) -> None:
+        """One product, and behind each strip of its rows what is done with it."""
+        nest, product = self.nests[strips.op], self.products[strips.op]
+        inner = with_unit_columns(product.spec)
+        other = product.m if inner is not product.spec else product.n
+
+        def span(loop: int) -> Range:
+            return ranges[loop] or (index(0), index(self.grid[loop]))
+
+        def part(low: Any, high: Any) -> list[Range | None]:
+            return [(low, high) if i == strips.loop else r for i, r in enumerate(ranges)]
+
+        def c_offset(row: Any) -> Any:
+            start = index(nest.offsets[2])
+            if 2 in self.scratch.operands(nest):
+                first = first_point(nest, 2, part(row, None))
+                start = arith.subi(start, first) if first is not None else start
+            (ms, ns), (low, _) = inner.c_strides, span(other)
+            start = arith.addi(start, arith.muli(row, index(ms)))
+            return arith.addi(start, arith.muli(low, index(ns)))
+
+        def finish(low: Any, high: Any) -> None:
+            nested = scf.ForOp(low, high, index(strips.together))
+            with ir.InsertionPoint(nested.body):
+                row = nested.induction_variable
+                end = arith.addi(row, index(strips.together))
+                # A strip may end with its tile or with the grid, before it is whole.
+                sizes = (t[strips.loop] for t in (strips.tile, self.tile, self.grid))
+                if any(size % strips.together for size in sizes):
+                    end = arith.minui(end, high)
+                for op in strips.rest:
+                    with op.location:
+                        buffers = [self._flat(v) for v in op.operands]
+                        self._emit_loops(
+                            self.nests[op], buffers, part(row, end), {}, part(low, high)
+                        )
+                scf.YieldOp([])
+
+        with strips.op.location:
+            a, b, c = (self._flat(v) for v in strips.op.operands)
+            emit_strips(
+                self.target,
+                product.spec,
+                (a, b, c),
+                (index(nest.offsets[0]), index(nest.offsets[1]), c_offset),
+                span(strips.loop),
+                span(other),
+                (strips.tile[strips.loop], strips.tile[other]),
+                finish,
+            )
+
     def _emit_loops(
-        self, nest: Nest, buffers: list[Any], ranges: list[Range | None], mapping: dict[Any, Any]
+        self,
+        nest: Nest,
+        buffers: list[Any],
+        ranges: list[Range | None],
+        mapping: dict[Any, Any],
+        around: list[Range | None] | None = None,
     ) -> None:
+        """The loops of a nest; `around` is what the tile's own buffers are for, if not `ranges`."""
         own = self.scratch.operands(nest)
         if own:
             # Positions count from the tile's first point: there the tile's own buffers begin.
+            first = around or ranges
             for i, buffer in enumerate(buffers):
                 if i not in own:
-                    buffers[i] = shifted(buffer, first_point(nest, i, ranges))
-            ranges = [r and (index(0), arith.subi(r[1], r[0])) for r in ranges]
+                    buffers[i] = shifted(buffer, first_point(nest, i, first))
+            ranges = [r and o and _relative(r, o[0]) for r, o in zip(ranges, first, strict=True)]
         inner = [None] * (len(nest.loops) - len(ranges))
         emitter = LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target)
         self.scalar_loops |= not emitter.emit() and nest.points >= _WORTH_VECTORS
@@ -301,6 +377,14 @@ class KernelSchedule:
 def _is_free(op: Any) -> bool:
     """Whether nothing is done for `op` by itself."""
     return op.name == "arith.constant" or is_scratch(op)
+
+
+def _relative(span: Range, origin: Any) -> Range:
+    """A range counted from `origin`; one of known length stays one."""
+    low, high = span
+    start = index(0) if low == origin else arith.subi(low, origin)
+    extent = distance(low, high)
+    return start, arith.subi(high, origin) if extent is None else arith.addi(start, index(extent))
 
 
 def _up(value: int, step: int) -> int:

@@ -13,9 +13,9 @@ the order of k, however the ranges are cut.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.records import record
 from nova.schedules.direct_loops import Matrix, rows_in_steps, turns
 from nova.schedules.direct_tiling import DirectTile, DotTile, direct_tile
 from nova.schedules.dots import emit_dots
@@ -70,7 +70,7 @@ def _known(value: ir.Value) -> Index:
     return int(op.attributes["value"].value) if op and op.name == "arith.constant" else value
 
 
-@dataclass(frozen=True)
+@record
 class _Body:
     """The body of one function."""
 

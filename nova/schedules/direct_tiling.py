@@ -11,8 +11,8 @@ read as a few long streams.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
+from nova.records import record
 from nova.schedules.choices import NO_CHOICES
 from nova.schedules.lanes import has_masks
 from nova.schedules.tiling import Contraction, rank_register_tiles, round_up, step_cost
@@ -50,7 +50,7 @@ _MOST_AHEAD = 16 << 10
 """Bytes of B that may be fetched ahead: they wait in L1, next to a row of C."""
 
 
-@dataclass(frozen=True)
+@record
 class DirectTile:
     """`mr` rows of `nv` vectors of `vl` elements, for `chunk` steps of k; columns of a task."""
 
@@ -67,7 +67,7 @@ class DirectTile:
         return self.nv * self.vl
 
 
-@dataclass(frozen=True)
+@record
 class DotTile:
     """`mr` rows and `nr` columns of dot products in vectors of `vl` steps of k; columns of a task.
 

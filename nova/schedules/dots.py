@@ -12,9 +12,9 @@ its value depends on the shape alone, and not on how the ranges are cut.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.records import record
 from nova.schedules.direct_loops import Matrix, rows_in_steps
 from nova.schedules.direct_tiling import DotTile
 from nova.schedules.tiling import Contraction
@@ -42,7 +42,7 @@ def emit_dots(
     rows_in_steps(columns, tile.nr, panel)
 
 
-@dataclass(frozen=True)
+@record
 class _Dots:
     target: Target
     spec: Contraction

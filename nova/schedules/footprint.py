@@ -9,7 +9,6 @@ exact for rows, and too much for columns, which is safe: it only orders more tas
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
@@ -20,13 +19,14 @@ from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
 from nova.mlir.diagnostics import place_of
 from nova.mlir.structured import is_structured
+from nova.records import record
 from nova.schedules.nest import Nest
 
 Bounds = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}
 
 
-@dataclass(frozen=True)
+@record
 class Hull:
     """Bytes [low, high), moved by `strides` with the point of the grid."""
 
@@ -39,7 +39,7 @@ class Hull:
         return Hull(self.low * factor, self.high * factor, strides)
 
 
-@dataclass(frozen=True)
+@record
 class Footprint:
     """A kernel's grid and tile, and the hulls that it reads and writes of each argument."""
 

@@ -14,9 +14,9 @@ docs/fast-math.md. They are for a product of two bf16 operands that accumulates 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nova.records import record
 from nova.targets import Target
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ TILE = 16
 """Rows of a tile register, and 32-bit words of each."""
 
 
-@dataclass(frozen=True)
+@record
 class Form:
     """`per_word` steps of k are a word, and `per_cut` stay together where k is cut into blocks."""
 

@@ -14,11 +14,11 @@ another access than its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import buffer_root
+from nova.records import record
 from nova.schedules.nest import Loop, Nest, score
 from nova.schedules.streaming import streams
 from nova.targets import Target
@@ -56,7 +56,7 @@ _WIDTHS = {
 _SHORTEST = 4
 
 
-@dataclass(frozen=True)
+@record
 class Lanes:
     """The loop of a nest that becomes vectors.
 

@@ -7,14 +7,15 @@ together, to choose the innermost loop, and to recognise contractions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from nova.mlir.structured import Structured, shape_of
+from nova.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Loop:
     """One loop: its extent, kind, strides in every operand, and the linalg loops it stands for."""
 
@@ -24,7 +25,7 @@ class Loop:
     dims: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Nest:
     """The loops of one op, parallel ones first and in the order of the output's dimensions."""
 

@@ -13,9 +13,10 @@ of lanes, by squares that are transposed in registers, or one by one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nova.mlir.bindings import arith, ir, memref, vector
+from nova.records import record
 from nova.schedules.shared import call_shared
 from nova.schedules.transposes import transpose
 from nova.schedules.widening import widen
@@ -39,7 +40,7 @@ _CHUNK = 16
 """Steps of k that are copied for all panels before the next: their rows are read as streams."""
 
 
-@dataclass(frozen=True)
+@record
 class Block:
     """Where panels come from: element (lane, k) is at `offset + lane*lane_stride + k*k_stride`."""
 
@@ -89,7 +90,7 @@ def pack(
     call_shared(name, (block.source, buffer), values, 2, body, scalar_loops=scalars)
 
 
-@dataclass(frozen=True)
+@record
 class _Packer:
     """The body of one packing function."""
 

@@ -13,9 +13,9 @@ where there are dot products, masks of 16-bit elements are instructions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, vector
+from nova.records import record
 from nova.schedules.forms import TILE
 from nova.schedules.packing import Block
 from nova.schedules.shared import call_shared
@@ -57,7 +57,7 @@ def pack_pairs(block: Block, width: int, words: Index, buffer: ir.Value, *, tile
     call_shared(name, (block.source, buffer), values, 2, body, scalar_loops=way == "scalars")
 
 
-@dataclass(frozen=True)
+@record
 class _Packer:
     """The body of one packing function."""
 

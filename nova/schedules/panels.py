@@ -9,9 +9,9 @@ come from. Out: a call of a shared function that loops over column panels, row p
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.records import record
 from nova.schedules.instructions import dot_pairs
 from nova.schedules.packing import Block, pack
 from nova.schedules.shared import call_shared, entry_alloca
@@ -40,7 +40,7 @@ _AHEAD = 16
 """Steps of k that rows of an unpacked B are fetched ahead: too far apart for the hardware."""
 
 
-@dataclass(frozen=True)
+@record
 class MicroKernel:
     """`mr` rows of `nv` vectors of C in registers; with `pairs`, a step of k is one of words."""
 
@@ -134,7 +134,7 @@ class MicroKernel:
         call_shared(name, buffers, numbers, 3, body)
 
 
-@dataclass(frozen=True)
+@record
 class _Panel:
     """One tile of C: where it begins, how much of C is left from there, and its panel of B."""
 
@@ -146,7 +146,7 @@ class _Panel:
     b_at: Index
 
 
-@dataclass(frozen=True)
+@record
 class _Body:
     """The body of one multiplying function."""
 

@@ -40,3 +40,14 @@ def _moved(base: Any, iv: Any, stride: int) -> Any:
         return base
     step = iv if stride == 1 else arith.muli(iv, index(stride))
     return step if base is None else arith.addi(base, step)
+
+
+def distance(low: Any, high: Any) -> int | None:
+    """high - low, where the range was made as `low + constant`."""
+    op = high.owner if isinstance(high, ir.OpResult) else None
+    if op is None or op.operation.name != "arith.addi" or op.operation.operands[0] != low:
+        return None
+    step = op.operation.operands[1]
+    if not isinstance(step, ir.OpResult) or step.owner.operation.name != "arith.constant":
+        return None
+    return int(step.owner.operation.attributes["value"].value)

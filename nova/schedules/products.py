@@ -7,17 +7,17 @@ rest are plain loops around it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from nova.mlir.bindings import ir
+from nova.records import record
 from nova.schedules.contraction import Contraction
 from nova.schedules.nest import Nest
 
 _WIDENINGS = {"arith.extf"}
 
 
-@dataclass(frozen=True)
+@record
 class Product:
     """A contraction found in a nest: loop numbers of m, n, k, and of the loops around."""
 

@@ -8,16 +8,16 @@ reductions (and nothing else: NaN and infinity stay right). `LoopEmitter` calls 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nova.mlir.bindings import ir, scf
+from nova.records import record
 from nova.schedules.elements import Elements
 from nova.schedules.nest import Loop, Nest, innermost
 from nova.schedules.positions import Range, advance, index
 
 
-@dataclass(frozen=True)
+@record
 class Placed:
     """A loop with the range that this tile runs it over; None is all of it."""
 

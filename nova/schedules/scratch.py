@@ -10,13 +10,14 @@ schedule makes it as large as a tile.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, memref
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
 from nova.mlir.structured import is_structured
+from nova.records import record
 from nova.schedules.loops import Range, index
 from nova.schedules.nest import Nest, make_nest
 
@@ -75,7 +76,7 @@ def _strides(sizes: Sequence[int], part: int) -> list[int]:
     return [part * prod(sizes[i + 1 :]) for i in range(len(sizes))]
 
 
-@dataclass(frozen=True)
+@record
 class Scratch:
     """The tile-local buffers of a kernel, and how many elements of each a point of the grid has."""
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from nova.mlir.bindings import arith, ir, memref, vector
+from nova.records import record
 from nova.schedules import instructions as x86
 from nova.schedules.forms import TILE
 from nova.schedules.shared import call_shared, entry_alloca
@@ -74,7 +74,7 @@ def multiply_tiles(
     call_shared(name, (a, b, c.buffer, old.buffer), numbers, 2, body)
 
 
-@dataclass(frozen=True)
+@record
 class _Body:
     """The body of one multiplying function."""
 

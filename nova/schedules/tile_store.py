@@ -6,13 +6,12 @@ the insertion point that adds the tile to the old values. `panels.py` calls `sto
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nova.mlir.bindings import arith, ir, memref, vector
+from nova.records import record
 from nova.schedules.words import Index, add, branch, compare, index, loop, minimum, mul, splat, sub
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """A matrix in memory: element (row, column) is at `offset + row*row_stride + ...`."""
 

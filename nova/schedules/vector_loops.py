@@ -19,7 +19,7 @@ from typing import Any
 from nova.mlir.bindings import arith, ir, memref, scf, vector
 from nova.schedules.lanes import COMBINERS, Lanes
 from nova.schedules.nest import Nest
-from nova.schedules.positions import Range, advance, at, index, shifted
+from nova.schedules.positions import Range, advance, at, distance, index, shifted
 from nova.schedules.streaming import all_aligned, fence_stores, vector_bytes
 from nova.schedules.vector_body import as_vector, emit_body, is_relaxed, relaxed_flags
 
@@ -58,7 +58,7 @@ class VectorLoops:
     def emit(self) -> Range | None:
         """Emit; what is returned is the range of the lanes' loop that is left to do."""
         low, high = self.ranges[self.lanes.loop] or (None, None)
-        extent = self.loop.size if low is None else _distance(low, high)
+        extent = self.loop.size if low is None else distance(low, high)
         left: Range | None = None
         if not self.lanes.masked and (extent is None or extent % self.lanes.width):
             end = index(self.loop.size) if low is None else high
@@ -410,14 +410,3 @@ def _end(low: Any, count: int) -> Any:
     if low is None:
         return index(count)
     return low if count == 0 else arith.addi(low, index(count))
-
-
-def _distance(low: Any, high: Any) -> int | None:
-    """high - low, where the range was made as `low + constant`."""
-    op = high.owner if isinstance(high, ir.OpResult) else None
-    if op is None or op.operation.name != "arith.addi" or op.operation.operands[0] != low:
-        return None
-    step = op.operation.operands[1]
-    if not isinstance(step, ir.OpResult) or step.owner.operation.name != "arith.constant":
-        return None
-    return int(step.owner.operation.attributes["value"].value)

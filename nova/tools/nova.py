@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import warnings
+from functools import cache
 
 from nova.errors import CacheWarning, NovaError, RecompileWarning
 from nova.tools.commands import COMMANDS
@@ -43,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     return 1
 
 
+@cache
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     from nova import __version__

@@ -23,7 +23,7 @@ from nova.errors import (
     WeightsError,
 )
 from nova.frontends.safetensors import read_safetensors, write_safetensors
-from nova.runtime import model as model_module
+from nova.runtime import saving
 
 A = np.arange(6, dtype="f4").reshape(2, 3)
 KINDS = ("embed", "external")
@@ -286,7 +286,7 @@ def test_a_kill_between_the_two_files_leaves_the_old_pair(
     program.save(path, weights="external")
     child = os.fork()
     if child == 0:
-        model_module.save_artifact = lambda *given: os._exit(9)  # in this process only
+        saving.save_artifact = lambda *given: os._exit(9)  # in this process only
         program.save(path, weights="external", params={"b": values["b"] + 1})
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9

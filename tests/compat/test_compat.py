@@ -53,6 +53,51 @@ def test_results_are_those_recorded(path: Path) -> None:
     assert model.params["count"] == count
 
 
+# --- files for GPUs -------------------------------------------------------------------------------
+
+GPU_FILES = sorted([*FOLDER.glob("devices-*.nova"), *FOLDER.glob("mixed-*.nova")])
+
+
+def test_versions_with_gpus_have_their_files() -> None:
+    """Format 3 brought them."""
+    wanted = [f"{kind}-{n}" for kind in ("devices", "mixed") for n in range(3, FORMAT_VERSION + 1)]
+    assert [path.stem for path in GPU_FILES] == wanted
+
+
+@pytest.mark.parametrize("path", GPU_FILES, ids=lambda path: path.stem)
+def test_a_file_holds_code_for_a_cpu_and_two_gpus(path: Path) -> None:
+    artifact = load_artifact(path)
+    manifest = artifact.manifest
+    assert f"-{manifest.format_version}" in path.stem
+    assert [v.target for v in manifest.variants] == ["x86_64", "cuda:sm_90a", "cuda:sm_80"]
+    assert sorted(image.arch for image in manifest.devices) == ["sm_80", "sm_90a"]
+    for number in (1, 2):
+        tables = artifact.tables(number)
+        cores = {tables.kernels[launch.kernel].core for launch in tables.launches}
+        mixed = {"to_host", "to_device"} <= cores and bool({"matrix", "vector"} & cores)
+        assert mixed == path.stem.startswith("mixed")
+
+
+@on_x86_64
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("path", GPU_FILES, ids=lambda path: path.stem)
+def test_steps_are_those_recorded(path: Path, device: str) -> None:
+    """To the bit on the CPU; a GPU sums in another order."""
+    model = nova.load(path, device=device)
+    with np.load(path.with_suffix(".npz")) as found:
+        wanted = {name: found[name] for name in found.files}
+    updated = wanted["w"].copy()
+    results = model.run([wanted["x"]], [updated])
+    own = {"loss": results[0], "weights": results[1], "updated": updated}
+    for name, array in own.items():
+        assert np.asarray(array).dtype == wanted[name].dtype
+        if device == "cpu":
+            assert np.asarray(array).tobytes() == wanted[name].tobytes()
+        else:
+            np.testing.assert_allclose(array, wanted[name], rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(updated, wanted["w"])
+
+
 def test_released_files_are_not_made_again() -> None:
     with pytest.raises(SystemExit, match="a released file stays as it is"):
         run_path(str(FOLDER / "make.py"), run_name="__main__")

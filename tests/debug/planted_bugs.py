@@ -128,8 +128,7 @@ def wrong_fold() -> Any:
             return emit_constant(np.broadcast_to(array, type_.shape), type_, op.location)
         return right(op)
 
-    rules = (fold_constants, *canonicalize_nova.RULES[1:])
-    return patch.object(canonicalize_nova, "RULES", rules)
+    return _instead_of(right, fold_constants)
 
 
 def wrong_merge() -> Any:
@@ -146,7 +145,12 @@ def wrong_merge() -> Any:
         type_ = canonicalize_nova.nova_type(op.results[0].type)
         return create_op(OPS["permute"], [inner.operands[0]], type_, {"axes": merged})
 
-    rules = tuple(merge_permutes if r is right else r for r in canonicalize_nova.RULES)
+    return _instead_of(right, merge_permutes)
+
+
+def _instead_of(right: Any, wrong: Any) -> Any:
+    """A rule of `canonicalize-nova` replaced by another."""
+    rules = {wrong if r is right else r: n for r, n in canonicalize_nova.RULES.items()}
     return patch.object(canonicalize_nova, "RULES", rules)
 
 

@@ -6,17 +6,24 @@ The kernels are functions of that file; see `fake_cuda.c` for what they do.
 from __future__ import annotations
 
 import ctypes
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from nova import _native
 from nova.artifact.device import DeviceImage
+from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
-from nova.artifact.write import Contents, Variant
+from nova.artifact.write import Contents, Variant, write_artifact
 from nova.errors import DriverMissingError
 from nova.runtime import devices
+from nova.runtime.device_executor import DeviceExecutable
+from nova.runtime.model import Model
+from nova.runtime.weights import read_values
 from nova.targets import parse_target
 
 PTX = """.version 8.0
@@ -72,8 +79,29 @@ class FakeCuda:
     def history(self) -> list[str]:
         return self.library.fake_history().decode().split()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody who waits for the device gets to an end in the block; programs of other tests,
+        which would, are freed before it."""
+        gc.collect()
+        gc.disable()
+        self.library.fake_hold(1)
+        try:
+            yield
+        finally:
+            self.library.fake_hold(0)
+            gc.enable()
+
     def device(self, ordinal: int = 0) -> _native.Device:
         return devices.make_device(devices.open_cuda(self.path), ordinal)
+
+
+def model_of(contents: Contents, device: _native.Device) -> Model:
+    """The program of a file on a device."""
+    artifact = read_artifact(write_artifact(contents))
+    return Model(
+        DeviceExecutable(artifact, device), "file", values=read_values(artifact, None, None)
+    )
 
 
 def kernel(name: str, shape: DeviceLaunch = SHAPE) -> KernelSpec:

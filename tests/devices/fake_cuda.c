@@ -8,10 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define API __attribute__((visibility("default")))
 
-enum { OK = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_PTX = 218, NOT_FOUND = 500 };
+enum {
+    OK = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_PTX = 218, INVALID_HANDLE = 400,
+    NOT_FOUND = 500
+};
 enum { MOST_CALLS = 64, MOST_BLOCKS = 4096 };
 
 static struct {
@@ -29,6 +33,9 @@ static atomic_int sticky, depth;
 static size_t total = (size_t)1 << 30, used;
 static atomic_ullong next_handle = 16;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards calls, history and blocks */
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER; /* guards the next two */
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static int held;
 
 static int note_inside(const char *name)
 {
@@ -59,15 +66,28 @@ static int note(const char *name)
     return result;
 }
 
+/* Streams and events are of the device whose context made them, and of use in no other. */
+static _Thread_local int entered[16], own_depth;
+
+static int current(void) { return own_depth > 0 ? entered[own_depth - 1] : 0; }
+/* Small numbers are CUDA's own streams, which every context has. */
+static int is_foreign(const void *handle)
+{
+    uintptr_t number = (uintptr_t)handle;
+    return number >= 16 && (int)(number & 15) != current();
+}
+
 #define CALL(name)                                                                                 \
     do {                                                                                           \
         int failed = note(name);                                                                   \
         if (failed)                                                                                \
             return failed;                                                                         \
     } while (0)
-#define WORK(name)                                                                                 \
+#define WORK(name, handle)                                                                         \
     do {                                                                                           \
         CALL(name);                                                                                \
+        if (is_foreign(handle))                                                                    \
+            return INVALID_HANDLE;                                                                 \
         if (sticky)                                                                                \
             return sticky;                                                                         \
     } while (0)
@@ -82,6 +102,21 @@ API void fake_reset(void)
     total = (size_t)1 << 30;
 }
 API void fake_devices(int count, int x, int y) { devices = count, major = x, minor = y; }
+/* From 1 to 0, nobody who waits for the device gets to an end. */
+API void fake_hold(int is_held)
+{
+    pthread_mutex_lock(&holding);
+    held = is_held;
+    pthread_cond_broadcast(&let_go);
+    pthread_mutex_unlock(&holding);
+}
+static void wait_for_device(void)
+{
+    pthread_mutex_lock(&holding);
+    while (held)
+        pthread_cond_wait(&let_go, &holding);
+    pthread_mutex_unlock(&holding);
+}
 API void fake_version(int number) { version = number; }
 API void fake_memory(size_t bytes) { total = bytes; }
 API size_t fake_used(void) { return used; }
@@ -100,6 +135,8 @@ API long fake_count(const char *name)
             return calls[i].count;
     return 0;
 }
+/* From the end of what is held on, a kernel has failed. */
+API void fake_fault(int result) { sticky = result; }
 /* The n-th call from now on, and all behind it, give `result`. */
 API void fake_fail(char *name, long n, int result)
 {
@@ -159,8 +196,19 @@ API int cuDevicePrimaryCtxRetain(void **context, int device)
     return OK;
 }
 API int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; CALL("cuDevicePrimaryCtxRelease"); return OK; }
-API int cuCtxPushCurrent_v2(void *context) { (void)context; depth++; return OK; }
-API int cuCtxPopCurrent_v2(void **context) { *context = NULL; depth--; return OK; }
+API int cuCtxPushCurrent_v2(void *context)
+{
+    entered[own_depth++] = (int)((uintptr_t)context - 0x1000);
+    depth++;
+    return OK;
+}
+API int cuCtxPopCurrent_v2(void **context)
+{
+    *context = NULL;
+    own_depth--;
+    depth--;
+    return OK;
+}
 
 /* --- code ------------------------------------------------------------------------------------- */
 
@@ -265,28 +313,25 @@ API int cuMemHostAlloc(void **memory, size_t size, unsigned flags)
 {
     (void)flags;
     CALL("cuMemHostAlloc");
-    *memory = malloc(size);
+    *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
     return OK;
 }
 API int cuMemFreeHost(void *memory) { CALL("cuMemFreeHost"); free(memory); return OK; }
 API int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream)
 {
-    (void)stream;
-    WORK("cuMemcpyHtoDAsync");
+    WORK("cuMemcpyHtoDAsync", stream);
     memcpy((void *)(uintptr_t)to, from, size);
     return OK;
 }
 API int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *stream)
 {
-    (void)stream;
-    WORK("cuMemcpyDtoHAsync");
+    WORK("cuMemcpyDtoHAsync", stream);
     memcpy(to, (const void *)(uintptr_t)from, size);
     return OK;
 }
 API int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void *stream)
 {
-    (void)stream;
-    WORK("cuMemcpyDtoDAsync");
+    WORK("cuMemcpyDtoDAsync", stream);
     memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
     return OK;
 }
@@ -295,23 +340,50 @@ API int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void *stre
 
 static int handle(void **made)
 {
-    *made = (void *)(uintptr_t)(next_handle += 16);
+    *made = (void *)(uintptr_t)((next_handle += 16) + (unsigned)current());
     return OK;
 }
 API int cuStreamCreate(void **stream, unsigned flags) { (void)flags; CALL("cuStreamCreate"); return handle(stream); }
 API int cuStreamDestroy_v2(void *stream) { (void)stream; CALL("cuStreamDestroy"); return OK; }
-API int cuStreamSynchronize(void *stream) { (void)stream; WORK("cuStreamSynchronize"); return OK; }
+API int cuStreamSynchronize(void *stream)
+{
+    CALL("cuStreamSynchronize");
+    wait_for_device();
+    return is_foreign(stream) ? INVALID_HANDLE : sticky;
+}
 API int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
 {
-    (void)stream, (void)event, (void)flags;
-    WORK("cuStreamWaitEvent");
+    (void)event, (void)flags;
+    WORK("cuStreamWaitEvent", stream);
     return OK;
 }
+/* An event is the moment at which it was recorded; handles are multiples of 16, the device in the rest. */
+enum { EVENTS = 1 << 16 };
+static double moments[EVENTS];
+static double *moment_of(void *event) { return &moments[((uintptr_t)event >> 4) % EVENTS]; }
+
 API int cuEventCreate(void **event, unsigned flags) { (void)flags; CALL("cuEventCreate"); return handle(event); }
 API int cuEventDestroy_v2(void *event) { (void)event; CALL("cuEventDestroy"); return OK; }
-API int cuEventRecord(void *event, void *stream) { (void)event, (void)stream; WORK("cuEventRecord"); return OK; }
-API int cuEventSynchronize(void *event) { (void)event; WORK("cuEventSynchronize"); return OK; }
-API int cuEventElapsedTime(float *time, void *from, void *to) { (void)from, (void)to; *time = 0; return OK; }
+API int cuEventRecord(void *event, void *stream)
+{
+    WORK("cuEventRecord", stream);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *moment_of(event) = 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+    return is_foreign(event) ? INVALID_HANDLE : OK;
+}
+API int cuEventSynchronize(void *event)
+{
+    CALL("cuEventSynchronize");
+    wait_for_device();
+    return is_foreign(event) ? INVALID_HANDLE : sticky;
+}
+API int cuEventElapsedTime(float *time, void *from, void *to)
+{
+    CALL("cuEventElapsedTime");
+    *time = (float)(*moment_of(to) - *moment_of(from));
+    return OK;
+}
 
 /* --- launches --------------------------------------------------------------------------------- */
 
@@ -337,8 +409,8 @@ static void *const *unpack(void **extra, size_t *size)
 API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                        unsigned shared, void *stream, void **parameters, void **extra)
 {
-    (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)stream, (void)parameters;
-    WORK("cuLaunchKernel");
+    (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)parameters;
+    WORK("cuLaunchKernel", stream);
     size_t size;
     void *const *given = unpack(extra, &size);
     void *buffer[32] = {0};
@@ -399,8 +471,7 @@ API int cuGraphExecKernelNodeSetParams(void *exec, void *node, const node_params
 }
 API int cuGraphLaunch(void *exec, void *stream)
 {
-    (void)stream;
-    WORK("cuGraphLaunch");
+    WORK("cuGraphLaunch", stream);
     const graph *g = exec;
     for (unsigned i = 0; i < g->count; i++)
         (void)run(g->nodes[i].function, g->nodes[i].grid, g->nodes[i].block, g->nodes[i].buffer);

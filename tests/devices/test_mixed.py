@@ -116,7 +116,7 @@ def test_results_are_those_of_the_oracle(program: Callable[[Any, Any], Any]) -> 
 
 def test_values_are_copied_where_they_are_needed() -> None:
     assert cores(compiled(middle)._executable.tables) == [
-        *("device", "to_host", "to_host", "host", "to_device", "device")
+        *("to_host", "device", "to_host", "host", "to_device", "device")
     ]
     assert cores(compiled(everything)._executable.tables) == [
         *("to_host", "to_host", "host", "host", "to_device")

@@ -59,7 +59,7 @@ def test_dlpack(fake: FakeCuda, device: _native.Device) -> None:
     fake.forget()
     y = model(given)
     assert given.asked == [device.stream]
-    assert fake.count("cuStreamSynchronize") == 1
+    assert fake.count("cuEventSynchronize") == 1
     np.testing.assert_array_equal(y.numpy(), 6 * x)
 
 

@@ -8,63 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device_samples import SIZE, chain_contents, without_driver
+from device_samples import NBYTES, SIZE, chain_contents, without_driver
+from sim_samples import loaded, sim_contents
 
 import nova
 from nova import errors
 from nova._native import DeviceArray
 from nova.artifact.device import DeviceImage
-from nova.artifact.format import read_artifact
 from nova.artifact.tables import DeviceLaunch
-from nova.artifact.write import Contents, write_artifact
-from nova.runtime.device_executor import DeviceExecutable
+from nova.artifact.write import write_artifact
 from nova.runtime.devices import open_device
-from nova.runtime.model import Model
 
 rng = np.random.default_rng(7)
 x = rng.standard_normal((8, 16)).astype("f4")
 y = rng.standard_normal((8, 10)).astype("f4")
 w = rng.standard_normal((16, 10)).astype("f4")
-
-# out[i] = in[i + first] for 96 threads: all in bounds when `first` is 0.
-COPY = """.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry {name}(.param .u64 .ptr a, .param .u64 .ptr b)
-{{
-  .reg .b32 %r<4>;
-  .reg .b64 %rd<6>;
-  .reg .f32 %f<3>;
-  ld.param.u64 %rd1, [a];
-  ld.param.u64 %rd2, [b];
-  mov.u32 %r1, %ctaid.x;
-  mov.u32 %r2, %ntid.x;
-  mov.u32 %r3, %tid.x;
-  mad.lo.s32 %r1, %r1, %r2, %r3;
-  mul.wide.u32 %rd3, %r1, 4;
-  add.s64 %rd4, %rd1, %rd3;
-  add.s64 %rd5, %rd2, %rd3;
-  ld.global.f32 %f1, [%rd4+{first}];
-  add.f32 %f2, %f1, %f1;
-  st.global.f32 [%rd5], %f2;
-  ret;
-}}
-"""
-ADD = COPY.split("\n", 3)[3].replace(
-    "a, .param .u64 .ptr b)", "a, .param .u64 .ptr b, .param .u64 .ptr c)"
-)
-
-
-def sim_contents(first: int = 0) -> Contents:
-    """The chain of `device_samples`, with `add` that only doubles its first operand."""
-    add = ADD.replace("[b]", "[c]")
-    text = COPY.format(name="scale", first=first) + add.format(name="add", first=0)
-    return replace(chain_contents(), devices=(DeviceImage("ptx", "sm_80", text.encode()),))
-
-
-def loaded(contents: Contents) -> Model:
-    artifact = read_artifact(write_artifact(contents))
-    return Model(DeviceExecutable(artifact, open_device("sim")), "file")
 
 
 def forward() -> tuple[nova.Tensor, list[nova.Tensor], list[nova.Tensor]]:
@@ -214,6 +172,26 @@ def test_out_of_bounds_is_reported_by_line() -> None:
     assert "by thread (31, 0, 0) of block (2, 0, 0)" in text
     good = loaded(sim_contents())
     assert good(np.ones(SIZE, "f4"))[0] == 4
+
+
+def test_a_buffer_ends_where_the_next_one_begins() -> None:
+    """The workspace has no gaps, and a launch sees its buffers apart all the same."""
+    contents = sim_contents(add=4)
+    (variant,) = contents.variants
+    buffers = [replace(b, value=NBYTES) if b.value == 512 else b for b in variant.tables.buffers]
+    assert [b.value for b in buffers if b.kind == "workspace"] == [0, NBYTES]
+    tables = replace(variant.tables, buffers=tuple(buffers), workspace_size=2 * NBYTES)
+    model = loaded(replace(contents, variants=(replace(variant, tables=tables),)))
+    with pytest.raises(errors.SimulationError) as caught:
+        model(np.arange(SIZE, dtype="f4"))
+    address = caught.value.fault.address
+    assert str(caught.value) == (
+        f"out of bounds: read of 4 bytes of global memory at {address:#x} "
+        "(0 bytes behind the end of a buffer of 384 bytes)\n"
+        "  at add, line 37 of the PTX: ld.global.f32 %f1, [%rd4+4];\n"
+        "  by thread (31, 0, 0) of block (2, 0, 0)\n"
+        "  hint: guard the access, or allocate what the kernel needs"
+    )
 
 
 def test_memory_that_nobody_wrote_is_reported() -> None:

@@ -242,7 +242,7 @@ def test_a_wrong_text_of_llvm_is_refused() -> None:
     assert "Debug Info Version" in text
     wrong = text.replace("fadd float", "fadd float undefined, undefined\n  %x = fadd float", 1)
     for broken in (wrong, re.sub(r"(?m)^  ret void$", "  br label %0", text, count=1)):
-        with pytest.raises(CodegenError, match="LLVM does not take the device module"):
+        with pytest.raises(CodegenError, match="LLVM does not take the module"):
             nova.translate(broken, targets="cuda:sm_80", start_from="ll", emit="ptx")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gpu_samples import PTX, chain, load, one, training
+from mixed_samples import compile_host, make_ptx, mixed_contents
 
 import nova
 from nova import errors
@@ -206,6 +207,54 @@ def test_a_fault_leaves_the_process_alive() -> None:
         [sys.executable, "-c", FAULT], cwd=folder, capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "survived\n", done.stderr
+
+
+# --- kernels of the host between ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return compile_host(tmp_path_factory.mktemp("host"))
+
+
+def test_kernels_on_both_sides(host: bytes) -> None:
+    model = load(mixed_contents(host))
+    small = x[:96]
+    for number in range(20):
+        np.testing.assert_array_equal(model(small + number), 18 * (small + number))
+    assert counts(model)["graphs"] == 2
+    arrays = [nova.to_device(small + number) for number in range(20)]
+    found = [model(array) for array in arrays]
+    for number, array in enumerate(found):
+        np.testing.assert_array_equal(array.numpy(), 18 * (small + number))
+    with pytest.raises(errors.TaskError, match=r"refuse_negative.* reported error 7"):
+        model(-small)
+    with ThreadPoolExecutor(4) as pool:
+        given = [small + number for number in range(200)]
+        for own, wanted in zip(pool.map(model, given), given, strict=True):
+            np.testing.assert_array_equal(own, 18 * wanted)
+
+
+def test_both_sides_work_at_the_same_time(host: bytes) -> None:
+    """`add` takes long, twice: the island needs neither, and only the second needs the island."""
+
+    def milliseconds(**options) -> float:
+        contents = mixed_contents(host, make_ptx(spin=options.get("spin", 0)), options["first"])
+        model = load(contents)
+        small = x[:96]
+        best = float("inf")
+        for _ in range(5):
+            started = time.perf_counter()
+            np.testing.assert_array_equal(model(small), 18 * small)
+            best = min(best, (time.perf_counter() - started) * 1e3)
+        return best
+
+    on_host = milliseconds(first="slow")
+    cycles = int(on_host * 1e6)  # of about a GHz: some launches are shorter, some longer
+    on_device = milliseconds(first="refuse_negative", spin=cycles)
+    both = milliseconds(first="slow", spin=cycles)
+    print(f"host {on_host:.2f} ms, device {on_device:.2f} ms, both {both:.2f} ms")
+    assert both < on_host + on_device - 0.3 * min(on_host, on_device)
 
 
 # --- time -----------------------------------------------------------------------------------------

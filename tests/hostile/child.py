@@ -220,6 +220,7 @@ def main(mode: str, folder: Path, first: int, last: int, scratch: Path) -> None:
         print(number, flush=True)
         signal.alarm(SECONDS)  # ends the process, also when C code hangs
         mutant = mutate(seeds, number)
+        path.unlink(missing_ok=True)  # to write over a file takes longer than to make one
         path.write_bytes(mutant.data)
         try:
             if fault and number == first + 3:

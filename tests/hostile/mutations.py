@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from surgery import Field, Surgery, canonical, seal_again
+from surgery import (
+    BUFFER,
+    HEADER,
+    KERNEL,
+    LAUNCH,
+    Field,
+    Surgery,
+    canonical,
+    record_size,
+    seal_again,
+)
 
 NUMBERS = [0, 1, 2, 3, 7, 8, 24, 63, 64, 4095, 4096, 2**16 - 1, 2**20, 2**31, 2**40, 2**46]
 # Bytes that a file may change without any check being able to tell: the program itself.
@@ -320,6 +330,47 @@ def _exchange_section(rng: random.Random, data: bytes, other: bytes) -> bytes:
     return file.seal()
 
 
+def _change_data(rng: random.Random, data: bytes, _: bytes) -> bytes:
+    """Bytes of the program itself: nobody can tell but by what it computes."""
+    file = Surgery(data)
+    names = (".text", ".rodata", ".nova.const", ".nova.weights")
+    section = file.sections[rng.choice([n for n in names if n in file.sections])]
+    for _ in range(rng.choice([1, 4, 16])):
+        file.data[section.offset + rng.randrange(section.size)] ^= 1 << rng.randrange(8)
+    return file.seal()
+
+
+def _change_tables(rng: random.Random, data: bytes, _: bytes) -> bytes:
+    """Numbers of the tables, so that they still fit: more memory, less work, another place."""
+    file = Surgery(data)
+    variant = rng.randrange(len(file.manifest["variants"]))
+    header, buffer, kernel, launch = (
+        file.table(array, variant=variant) for array in ("buffer", "buffer", "kernel", "launch")
+    )
+    header -= record_size(HEADER)
+    counts = [file.get("I", header + 32 + 4 * i) for i in range(3)]
+    kind = rng.randrange(4)
+    if kind == 0:
+        file.put("Q", header + 16, file.get("Q", header + 16) + 64 * rng.randrange(1, 100))
+    elif kind == 1:
+        at = kernel + rng.randrange(counts[1]) * record_size(KERNEL) + 8
+        file.put("Q", at, max(1, file.get("Q", at) // 2))
+    elif kind == 2:  # a value of the workspace somewhere else in it
+        rows = [buffer + i * record_size(BUFFER) for i in range(counts[0])]
+        at = rng.choice([row for row in rows if file.get("I", row) == 2] or rows)
+        room = file.get("Q", header + 16) - file.get("Q", at + 16)
+        file.put("Q", at + 8, rng.randrange(max(1, room // 64)) * 64)
+    else:  # two operands of a launch exchanged
+        at = launch + rng.randrange(counts[2]) * record_size(LAUNCH)
+        first, many = file.get("I", at + 4), file.get("I", at + 8)
+        words = file.table("operand", first, variant)
+        here, there = (words + 4 * rng.randrange(many) for _ in range(2))
+        old = file.get("I", here), file.get("I", there)
+        file.put("I", here, old[1])
+        file.put("I", there, old[0])
+    return file.seal()
+
+
 def _sign(rng: random.Random, data: bytes, _: bytes) -> bytes:
     """A signature that nobody made, of a right or a wrong size."""
     return Surgery(data).seal(rng.randbytes(rng.choice([96, 96, 95, 97, 1, 192])))
@@ -336,5 +387,7 @@ SEALED: dict[str, Change] = {
     "flip structure": _flip_structure,
     "resize": _resize,
     "exchange section": _exchange_section,
+    "change data": _change_data,
+    "change tables": _change_tables,
     "sign": _sign,
 }

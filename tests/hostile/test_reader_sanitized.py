@@ -12,32 +12,25 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from c_build import MEMORY, NATIVE, build_program, sanitized
 from hostile_rows import ROWS
 from mutations import mutate
 
-NATIVE = Path(__file__).parents[2] / "native"
-SANITIZE = "address,undefined"
 # What one run takes on its command line.
 CHUNK = 60
 
 
-def build_reader(compiler: str, folder: Path, sanitize: str, *sources: str) -> Path:
-    """The fuzz target, as native/fuzz/README.md says."""
-    program = folder / "fuzz_file"
+def reader_sources() -> list[Path]:
+    """Those of the reader, as native/fuzz/README.md says."""
     folders = (NATIVE / "src", NATIVE / "src" / "scheduler", NATIVE / "src" / "device")
     found = [path for f in folders for path in f.glob("*.c")]
-    reader = [path for path in found if path.name not in ("self.c", "ciface.c")]
-    command = [compiler, "-std=c11", "-g", "-O1", f"-fsanitize={sanitize}"]
-    command += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}"]
-    files = [*(NATIVE / "fuzz" / source for source in sources), *sorted(reader)]
-    subprocess.run([*command, *map(str, files), "-lpthread", "-o", str(program)], check=True)
-    return program
+    return sorted(path for path in found if path.name not in ("self.c", "ciface.c"))
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("reader")
-    return build_reader("gcc", folder, SANITIZE, "fuzz_file.c", "standalone.c")
+def reader() -> Path:
+    sources = [NATIVE / "fuzz" / name for name in ("fuzz_file.c", "standalone.c")]
+    return build_program([*sources, *reader_sources()], sanitized(MEMORY))
 
 
 def read_all(reader: Path, paths: list[Path]) -> None:
@@ -82,7 +75,11 @@ def test_damaged_files(reader: Path, sound: Path, tmp_path: Path, first: int, co
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("clang") is None, reason="libFuzzer comes with clang")
 def test_libfuzzer(sound: Path, tmp_path: Path) -> None:
-    fuzzer = build_reader("clang", tmp_path, f"fuzzer,{SANITIZE}", "fuzz_file.c")
+    fuzzer = tmp_path / "fuzz_file"
+    command = ["clang", "-std=c11", "-g", "-O1", f"-fsanitize=fuzzer,{MEMORY}"]
+    command += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}", "-lpthread"]
+    files = [NATIVE / "fuzz" / "fuzz_file.c", *reader_sources()]
+    subprocess.run([*command, *map(str, files), "-o", str(fuzzer)], check=True)
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for path in sound.glob("*.nova"):

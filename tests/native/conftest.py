@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-
 import pytest
-from machine import build_image, build_runtime, compile_text
+from machine import build_image, compile_text
 
 from nova import _native
 
@@ -20,9 +16,3 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, int
 @pytest.fixture(scope="session")
 def kernels(text: tuple[bytes, dict[str, int]]) -> tuple[_native.Image, dict[str, int]]:
     return build_image(text[0]), text[1]
-
-
-@pytest.fixture(scope="session")
-def compile_runtime(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The runtime with sanitizers, by their names."""
-    return cache(lambda names: build_runtime(tmp_path_factory.mktemp("sanitized"), names))

@@ -17,13 +17,6 @@ import numpy as np
 from nova import _native
 from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables, TaskSpec, pack_tables
 
-NATIVE = Path(__file__).resolve().parents[2] / "native"
-MEMORY, THREADS = "address,undefined", "thread"
-"""Sanitizers that the C tests are built with."""
-
-_FLAGS = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-_FLAGS += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}"]
-
 READ, WRITE, EXECUTE = 4, 2, 1
 ARGUMENT, OUTPUT, WORKSPACE, CONSTANT = "arg", "output", "workspace", "constant"
 F32 = np.dtype("f4")
@@ -97,25 +90,6 @@ def compile_text(folder: Path, source: str = KERNELS) -> tuple[bytes, dict[str, 
         if info & 15 == 2:
             functions[text_at(strings, name)] = value
     return body(sections[".text"]), functions
-
-
-def build_runtime(folder: Path, sanitizers: str) -> Path:
-    """The runtime as an archive: what a test defines itself is not taken from it."""
-    folders = (NATIVE / "src", NATIVE / "src" / "scheduler", NATIVE / "src" / "device")
-    sources = [path for f in folders for path in f.glob("*.c") if path.name != "self.c"]
-    command = ["gcc", *_FLAGS, f"-fsanitize={sanitizers}", "-c", *map(str, sorted(sources))]
-    subprocess.run(command, cwd=folder, check=True)
-    objects = sorted(path.name for path in folder.glob("*.o"))
-    subprocess.run(["ar", "rcs", "runtime.a", *objects], cwd=folder, check=True)
-    return folder / "runtime.a"
-
-
-def build_test(source: Path, runtime: Path, sanitizers: str, folder: Path, *flags: str) -> Path:
-    """A C test linked with the archive of `build_runtime`."""
-    program = folder / source.stem
-    command = ["gcc", *_FLAGS, f"-fsanitize={sanitizers}", str(source), str(runtime)]
-    subprocess.run([*command, *flags, "-o", str(program)], check=True)
-    return program
 
 
 def build_image(text: bytes, constants: bytes = b"") -> _native.Image:

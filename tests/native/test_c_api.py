@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from machine import MEMORY, NATIVE, build_test
+from c_build import MEMORY, NATIVE, build_test
 
 import nova
 from nova import nn, optim
@@ -167,9 +167,8 @@ def test_exported_symbols(trained: Trained):
 
 
 @pytest.fixture(scope="module")
-def run_file(compile_runtime, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run_file")
-    return build_test(NATIVE / "tests" / "run_file.c", compile_runtime(MEMORY), MEMORY, folder)
+def run_file() -> Path:
+    return build_test(NATIVE / "tests" / "run_file.c", MEMORY)
 
 
 def test_a_file_is_opened_by_path(trained: Trained, run_file: Path):

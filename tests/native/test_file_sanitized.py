@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from c_build import MEMORY, NATIVE, build_program, build_runtime, build_test, sanitized
 from hostile_files import cases
-from machine import MEMORY, NATIVE, build_test
 from tiny_file import build, manifest
 
 import nova
@@ -42,10 +41,8 @@ def sound_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def test_c_program(
-    tmp_path: Path, compile_runtime: Callable[[str], Path], sound_files: list[Path]
-) -> None:
-    program = build_test(NATIVE / "tests/test_file.c", compile_runtime(MEMORY), MEMORY, tmp_path)
+def test_c_program(tmp_path: Path, sound_files: list[Path]) -> None:
+    program = build_test(NATIVE / "tests" / "test_file.c", MEMORY)
     lines = [f"sound {path}" for path in sound_files]
     for number, (_, check, data) in enumerate(cases()):
         (tmp_path / f"{number}.nova").write_bytes(data)
@@ -55,14 +52,10 @@ def test_c_program(
 
 
 @pytest.fixture(scope="module")
-def fuzzer(
-    tmp_path_factory: pytest.TempPathFactory, compile_runtime: Callable[[str], Path]
-) -> Path:
+def fuzzer() -> Path:
     """The libFuzzer target with a driver that needs no clang."""
-    fuzz, folder = NATIVE / "fuzz", tmp_path_factory.mktemp("fuzz")
-    driver = folder / "driver.c"
-    driver.write_text(f'#include "{fuzz / "fuzz_file.c"}"\n#include "{fuzz / "standalone.c"}"\n')
-    return build_test(driver, compile_runtime(MEMORY), MEMORY, folder)
+    sources = [NATIVE / "fuzz" / name for name in ("fuzz_file.c", "standalone.c")]
+    return build_program(sources, sanitized(MEMORY), [build_runtime(MEMORY)])
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,9 @@ A test that plays a .nova file defines `nova_self` itself; the others get the on
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
-from machine import MEMORY, NATIVE, THREADS, build_test
-
-# A count of allocations, in test_executions.c.
-WRAP = ["-Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc,--wrap=realloc"]
+from c_build import MEMORY, NATIVE, THREADS, WRAP, build_test
 
 
 @pytest.mark.parametrize(
@@ -35,9 +31,8 @@ WRAP = ["-Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc,--wrap=realloc"]
         ("test_ciface.c", THREADS),
     ],
 )
-def test_c_program(tmp_path: Path, compile_runtime, test: str, sanitizers: str):
-    runtime = compile_runtime(sanitizers)
+def test_c_program(test: str, sanitizers: str):
     flags = WRAP if test == "test_executions.c" else ()
-    program = build_test(NATIVE / "tests" / test, runtime, sanitizers, tmp_path, *flags)
+    program = build_test(NATIVE / "tests" / test, sanitizers, *flags)
     result = subprocess.run([str(program)], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr

@@ -7,19 +7,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from c_build import MEMORY, NATIVE, WRAP, build_program, compile_objects, sanitized
 
-NATIVE = Path(__file__).resolve().parents[2] / "native"
 TESTS = NATIVE / "tests" / "scheduler"
 SOURCES = [*sorted((NATIVE / "src" / "scheduler").glob("*.c")), NATIVE / "src" / "status.c"]
-MEMORY = "address,undefined"
-# A count of the scheduler's allocations, in test_runs.c.
-WRAP = ["-Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc"]
 
 
-def build(program: Path, sources: list[Path], *flags: str, standard: str = "c11") -> None:
-    command = ["gcc", f"-std={standard}", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *flags]
-    command += [f"-I{NATIVE / 'include'}", *map(str, sources), "-o", str(program)]
-    subprocess.run(command, check=True)
+def flags(*more: str, standard: str = "c11") -> list[str]:
+    common = ["-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{NATIVE / 'include'}"]
+    return [f"-std={standard}", *common, *more]
 
 
 def run(program: Path, *arguments: str, timeout: float = 600) -> str:
@@ -36,44 +32,39 @@ def run(program: Path, *arguments: str, timeout: float = 600) -> str:
     return result.stdout
 
 
+def build_sanitized(test: str, sanitizers: str, *more: str) -> Path:
+    sources = [*(TESTS / f"{name}.c" for name in (test, *more)), *SOURCES]
+    return build_program(sources, sanitized(sanitizers), WRAP if test == "test_runs" else ())
+
+
 @pytest.mark.parametrize("sanitizers", ["thread", MEMORY])
 @pytest.mark.parametrize("test", ["test_graph", "test_runs", "test_pool"])
-def test_c_program(tmp_path: Path, test: str, sanitizers: str):
-    program = tmp_path / test
-    flags = ["-O1", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
-    flags += WRAP if test == "test_runs" else []
-    build(program, [TESTS / f"{test}.c", *SOURCES], *flags)
+def test_c_program(test: str, sanitizers: str):
+    program = build_sanitized(test, sanitizers)
     # TSan does not follow a fork of a process with threads.
     run(program, *(["no-fork"] if (test, sanitizers) == ("test_pool", "thread") else []))
 
 
-def build_random(program: Path, sanitizers: str) -> None:
-    sources = [TESTS / "test_random.c", TESTS / "random_graph.c", *SOURCES]
-    build(program, sources, "-O2", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all")
-
-
 @pytest.mark.parametrize("sanitizers", ["thread", MEMORY])
-def test_random_graphs(tmp_path: Path, sanitizers: str):
-    build_random(tmp_path / "random", sanitizers)
-    run(tmp_path / "random", "48", "0", "3000")
+def test_random_graphs(sanitizers: str):
+    run(build_sanitized("test_random", sanitizers, "random_graph"), "48", "0", "3000")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizers", ["thread", MEMORY])
-def test_a_thousand_random_graphs(tmp_path: Path, sanitizers: str):
-    build_random(tmp_path / "random", sanitizers)
-    run(tmp_path / "random", "1000", "0", "50000", timeout=3600)
+def test_a_thousand_random_graphs(sanitizers: str):
+    program = build_sanitized("test_random", sanitizers, "random_graph")
+    run(program, "1000", "0", "50000", timeout=3600)
 
 
-def build_model(program: Path, model: str) -> None:
+def build_model(model: str) -> Path:
     sources = [NATIVE / "model" / f"{model}.c", NATIVE / "model" / "explore.c"]
-    build(program, sources, "-O2", standard="gnu11")
+    return build_program(sources, flags("-O2", standard="gnu11"))
 
 
 @pytest.mark.parametrize("model", ["model_queue", "model_sleep", "model_run"])
-def test_model_finds_nothing(tmp_path: Path, model: str):
-    build_model(tmp_path / model, model)
-    output = run(tmp_path / model)
+def test_model_finds_nothing(model: str):
+    output = run(build_model(model))
     assert "orders" in output and "failed" not in output and "not tried" not in output
 
 
@@ -87,37 +78,33 @@ def test_model_finds_nothing(tmp_path: Path, model: str):
         ("model_run", "planted", "failed: deadlock"),
     ],
 )
-def test_model_finds_the_planted_bug(tmp_path: Path, model: str, bug: str, found: str):
-    build_model(tmp_path / model, model)
-    assert found in run(tmp_path / model, bug)
+def test_model_finds_the_planted_bug(model: str, bug: str, found: str):
+    assert found in run(build_model(model), bug)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "arguments"), [("model_sleep", ["more"]), ("model_run", ["1", "100000"])]
 )
-def test_model_with_more_switches(tmp_path: Path, model: str, arguments: list[str]):
-    build_model(tmp_path / "model", model)
-    assert "failed" not in run(tmp_path / "model", *arguments, timeout=3600)
+def test_model_with_more_switches(model: str, arguments: list[str]):
+    assert "failed" not in run(build_model(model), *arguments, timeout=3600)
 
 
 def read_figures(text: str) -> dict[str, float]:
     return {line.split()[0]: float(line.split()[1]) for line in text.splitlines()}
 
 
-def test_benchmark(tmp_path: Path):
+def test_benchmark():
     """It runs and prints every figure; the bars are checked by `make nightly`."""
-    build(tmp_path / "bench", [NATIVE / "bench" / "scheduler.c", *SOURCES], "-O2")
-    figures = read_figures(run(tmp_path / "bench", "2", "3"))
+    bench = build_program([NATIVE / "bench" / "scheduler.c", *SOURCES], flags("-O2"))
+    figures = read_figures(run(bench, "2", "3"))
     assert {"empty-chains-locality", "wake-sleeping", "forkjoin-barriers"} <= set(figures)
     assert all(value > 0 for value in figures.values())
 
 
-def test_sources_need_only_the_c_library(tmp_path: Path):
+def test_sources_need_only_the_c_library():
     """They are linked into .nova files: no thread-local storage, no constructors."""
-    for source in SOURCES:
-        built = tmp_path / f"{source.stem}.o"
-        build(built, [source], "-O2", "-fPIC", "-c")
+    for built in compile_objects(SOURCES, flags("-O2", "-fPIC")):
         sections = subprocess.run(
             ["readelf", "-SW", str(built)], capture_output=True, text=True, check=True
         ).stdout

@@ -48,7 +48,7 @@ class Sample:
 
     torch    the same function over torch tensors, differentiable; f64 or i64 tensors come in.
     numpy    instead of it, a reference over f64 or i64 arrays.
-    typed    how many of the first cases are run in every type; the others in f64 and f32.
+    typed    how many of the first cases are run in every type; the others in f32.
     large    cases above the size from which kernels are tiled.
     dtypes   the types that the varying operands may have.
     grad     False: there is no gradient to compare.

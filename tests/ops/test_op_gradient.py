@@ -82,8 +82,8 @@ def check_torch(name: str, items: list[Weighted], **options: Any) -> None:
 
 
 def all_weighted(name: str) -> list[Weighted]:
-    sample = SAMPLES[name]
-    chosen = [(c, f64) for c in sample.cases] + [(c, f32) for c in sample.cases[: sample.typed]]
+    cases = SAMPLES[name].cases
+    chosen = [*((c, f64) for c in cases), (cases[0], f32)]
     return [w for c, d in chosen if (w := weighted(name, c, d)) is not None]
 
 
@@ -94,6 +94,15 @@ def test_gradient(name: str) -> None:
     if name in ("detach", "cast"):
         return  # their gradient is not the derivative, on purpose
     check_differences(name, items)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradient_in_f32(name: str) -> None:
+    cases = SAMPLES[name].cases[1 : SAMPLES[name].typed]
+    items = [w for c in cases if (w := weighted(name, c, f32)) is not None]
+    if items:
+        check_torch(name, items)
 
 
 def check_differences(name: str, items: list[Weighted]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
-from op_cases import build
+from op_cases import Case, build
 from op_programs import compile_all, run
 from op_reference import check, gradients_or_zeros, torch_gradients
 from op_samples import SAMPLES
@@ -20,11 +22,24 @@ SMOOTH = [n for n in SAMPLES if "smooth" in OPS[n].tags]
 CLOSE = (1e-9, 1e-11)
 
 
+FEW, MOST = 3, 6
+
+
 @pytest.mark.parametrize("name", SMOOTH)
 def test_second_derivative(name: str) -> None:
+    check_second(name, SAMPLES[name].cases[:FEW])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in SMOOTH if len(SAMPLES[n].cases) > FEW])
+def test_second_derivative_of_more_cases(name: str) -> None:
+    check_second(name, SAMPLES[name].cases[FEW:MOST])
+
+
+def check_second(name: str, cases: Sequence[Case]) -> None:
     """The gradient of the gradient's weighted sum, over operands and the first weights."""
     inputs, outputs, arrays, wanted = [], [], [], []
-    for case in SAMPLES[name].cases[:6]:
+    for case in cases:
         built = build(name, case, f64)
         rng = np.random.default_rng(len(built.title))
         sources = [built.inputs[i] for i in built.sources]

@@ -1,22 +1,22 @@
 """Running the tile ranges of a lowered program one by one, through its machine code.
 
-Used by tests of the task graph: the kernels are loaded with LLVM's own loader, and memory is plain
+Used by tests of the task graph: the kernels are loaded as a library, and memory is plain
 arrays that a test can look at and damage between two calls.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from llvmlite import binding as llvm
+from native_code import address_of, load_objects
 
 from nova.artifact.tables import Tables
 from nova.codegen.compile import single_unit
-from nova.codegen.llvm import compile_objects, target_machine
+from nova.codegen.llvm import compile_objects
 from nova.codegen.stages import Recorder, run_stages
 from nova.codegen.tables import read_tables
 from nova.mlir.bindings import ir
@@ -37,13 +37,13 @@ Memory = dict[tuple[str, int], np.ndarray]
 
 @dataclass(frozen=True)
 class Loaded:
-    """A program whose kernels can be called; `engine` keeps the code alive."""
+    """A program whose kernels can be called; `code` keeps it in memory."""
 
     tables: Tables
     constants: bytes
     footprints: tuple[Footprint, ...]
     entries: tuple[Any, ...]
-    engine: Any
+    code: Any
 
     def touched(self, launch: int, begin: int, end: int) -> tuple[Spans, Spans]:
         """What the compiler says that tiles [begin, end) of a launch read and write."""
@@ -131,17 +131,7 @@ def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> L
 
     run_stages(module, settings, Recorder(), after=after, observe=observe)
     target = parse_target(settings.target)
-    engine = _load(compile_objects([single_unit(module)], target, 1), target)
+    code = load_objects(compile_objects([single_unit(module)], target, 1))
     tables, constants, footprints = found[0]
-    entries = tuple(_KERNEL(engine.get_function_address(k.symbol)) for k in tables.kernels)
-    return Loaded(tables, constants, footprints, entries, engine)
-
-
-def _load(objects: Iterable[bytes], target: Any) -> Any:
-    machine = target_machine(target)
-    empty = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(empty, machine)
-    for data in objects:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-    engine.finalize_object()
-    return engine
+    entries = tuple(_KERNEL(address_of(code, k.symbol)) for k in tables.kernels)
+    return Loaded(tables, constants, footprints, entries, code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -67,8 +68,15 @@ def test_recomputation_is_in_the_ir_to_the_end() -> None:
     assert checked.stages["linalg"].count("nova.barrier") >= LAYERS
     # After the barriers are gone, nothing has merged what they kept apart.
     assert checked.stages["linalg"].count("math.tanh") == 2 * forward
-    assert checked.stages["kernels"].count("math.tanh") == 2 * forward
+    assert _in_all_calls(checked.stages["kernels"], "math.tanh") == 2 * forward
     assert "nova.barrier" not in checked.stages["kernels"]
+
+
+def _in_all_calls(stage: str, op: str) -> int:
+    """How many of an op a run computes: kernels that are called twice count twice."""
+    kernels, main = stage.split("func.func @main(")
+    bodies = dict(body.split("(", 1) for body in kernels.split("func.func private @")[1:])
+    return sum(bodies[name].count(op) for name in re.findall(r"call @(\w+)\(", main))
 
 
 def test_recomputation_waits_for_the_gradient() -> None:

@@ -13,6 +13,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 import torch
+from native_code import address_of, load_objects
 
 from nova.codegen.normalise import normalise
 from nova.errors import LoweringError
@@ -95,16 +96,15 @@ def compile_loop(op: str, kind: str, arity: int = 1, *, baseline: bool = False) 
         cpu="x86-64" if baseline else ll.get_host_cpu_name(),
         features="" if baseline else ll.get_host_cpu_features().flatten(),
         opt=3,
-        jit=True,
+        reloc="pic",
     )
     optimize(parsed, machine)
     optimized, assembly = str(parsed), machine.emit_assembly(parsed)
-    engine = ll.create_mcjit_compiler(parsed, machine)
-    engine.finalize_object()
+    code = load_objects([machine.emit_object(parsed)])
     descriptor = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3]
-    function = ctypes.CFUNCTYPE(None, *descriptor * (arity + 1))(engine.get_function_address("k"))
+    function = ctypes.CFUNCTYPE(None, *descriptor * (arity + 1))(address_of(code, "k"))
 
-    def call(*inputs: np.ndarray, _engine=engine) -> np.ndarray:
+    def call(*inputs: np.ndarray, _code=code) -> np.ndarray:
         arrays = [np.ascontiguousarray(x, DTYPES[kind]) for x in inputs]
         arrays.append(np.empty_like(arrays[0]))
         function(*[v for a in arrays for v in (a.ctypes.data, a.ctypes.data, 0, a.size, 1)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from nightly import all_pairs
 
 import nova
 from nova.errors import GraphError
@@ -49,9 +50,9 @@ def frozen(x: np.ndarray, w: np.ndarray, b: np.ndarray, target: str, transposed:
     return nova.compile(y, inputs=[X], params=[W, B], freeze=True, target=target)
 
 
-@pytest.mark.parametrize("target", LEVELS)
-@pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "transposed", "target"), all_pairs(SHAPES, [False, True], LEVELS)
+)
 def test_results_are_those_of_torch(shape, transposed, target) -> None:
     x, w, b = arrays(*shape)
     program = frozen(x, w, b, target, transposed)

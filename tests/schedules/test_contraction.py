@@ -14,11 +14,13 @@ import mmap
 import re
 from dataclasses import replace
 
-import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 import pytest
+from native_code import address_of, load_objects
 
+from nova.codegen.llvm import Unit, assembly, compile_objects
+from nova.codegen.normalise import normalise
 from nova.mlir.bindings import func, ir, passmanager
 from nova.mlir.bindings import llvm as llvm_dialect
 from nova.passes.export_kernels import ExportKernels
@@ -33,10 +35,7 @@ from nova.schedules.contraction import (
 )
 from nova.schedules.tiling import choose_tiling, edge_rows
 from nova.schedules.words import element_type
-from nova.targets import Target, llvm_cpu, parse_target
-
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
+from nova.targets import Target, parse_target
 
 DTYPES = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 PIPELINE = ",".join(
@@ -70,17 +69,8 @@ def _runnable(name: str) -> bool:
 LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64", "aarch64") if _runnable(n)]
 
 
-def _older_floats(text: str) -> str:
-    """f32 constants in hexadecimal as LLVM 22 reads them: with the digits of the double."""
-
-    def as_double(match: re.Match) -> str:
-        value = np.uint32(int(match[1], 16)).view(np.float32)
-        return f"0x{np.float64(value).view(np.uint64):016X}"
-
-    return re.sub(r"\bf0x([0-9A-F]{8})\b", as_double, text)
-
-
-def compile_module(target: Target, spec: Contraction) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+def make_unit(target: Target, spec: Contraction) -> Unit:
+    """The contraction in LLVM IR, to be compiled as Nova compiles code that is vectors already."""
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.create()
         kinds = [
@@ -96,19 +86,8 @@ def compile_module(target: Target, spec: Contraction) -> tuple[llvm.ModuleRef, l
         assert module.operation.verify()
         passmanager.PassManager.parse(f"builtin.module({PIPELINE})").run(module.operation)
         ExportKernels(target.vector_bits).run(module)
-        text = llvm_dialect.translate_module_to_llvmir(module.operation)
-    machine = llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=llvm_cpu(target),
-        features=target.llvm_features(),
-        opt=3,
-        reloc="pic",
-        codemodel="small",
-    )
-    lowered = llvm.parse_assembly(_older_floats(text))
-    lowered.triple, lowered.data_layout = target.triple, str(machine.target_data)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    builder.getModulePassManager().run(lowered, builder)
-    return lowered, machine
+        text = normalise(llvm_dialect.translate_module_to_llvmir(module.operation))
+    return Unit(text, unroll=False, vectorize=False)
 
 
 class Kernel:
@@ -116,13 +95,9 @@ class Kernel:
 
     def __init__(self, target: Target, spec: Contraction):
         self.spec = spec
-        lowered, machine = compile_module(target, spec)
-        self.jit = llvm.create_lljit_compiler()
-        builder = llvm.JITLibraryBuilder().add_current_process()
-        builder.add_object_img(machine.emit_object(lowered)).export_symbol("kernel")
-        self.library = builder.link(self.jit, "kernel")
+        self.code = load_objects(compile_objects([make_unit(target, spec)], target, 1))
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 7)
-        self.call = kind(self.library["kernel"])
+        self.call = kind(address_of(self.code, "kernel"))
 
     def run(self, a, b, c, ranges, offsets=(0, 0, 0)) -> None:
         self.call(a.ctypes.data, b.ctypes.data, c.ctypes.data, *offsets, *ranges)
@@ -384,8 +359,9 @@ def test_result_does_not_depend_on_the_cut(level):
 @pytest.mark.parametrize("types", [("f32", "f32", "f32"), ("f16", "bf16", "f32")], ids="-".join)
 @pytest.mark.parametrize("level", ("x86_64", "x86_64-v3", "x86_64-v4", "aarch64"))
 def test_calls_no_library(level, types):
-    lowered, machine = compile_module(parse_target(level), dense(64, 48, 64, types=types))
-    calls = re.findall(r"^\s(?:call\w*|bl)\s+(\S+)", machine.emit_assembly(lowered), re.MULTILINE)
+    target = parse_target(level)
+    text = assembly(make_unit(target, dense(64, 48, 64, types=types)), target)
+    calls = re.findall(r"^\s(?:call\w*|bl)\s+(\S+)", text, re.MULTILINE)
     others = {c.partition("@")[0] for c in calls if not c.startswith("nova_")}
     assert others <= {"memcpy", "memset"}
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -112,8 +114,12 @@ def test_touched() -> None:
         assert touched(adding) == ({a, t}, {t})
 
 
-def schedule_of(program: str, *shapes: str) -> DeviceSchedule:
-    """The schedule of a program's first kernel; %0, %1, ... are its arguments."""
+@contextmanager
+def schedule_of(program: str, *shapes: str) -> Iterator[DeviceSchedule]:
+    """The schedule of a program's first kernel, whose ops are there as long as this is open.
+
+    %0, %1, ... are the arguments of the program.
+    """
     arguments = ", ".join(f"%{i}: tensor<{shape}>" for i, shape in enumerate(shapes))
     result = program.rpartition("->")[2].strip()
     text = f"func.func @main({arguments}) -> {result} {{\n%r = {program}\nreturn %r : {result}\n}}"
@@ -123,35 +129,34 @@ def schedule_of(program: str, *shapes: str) -> DeviceSchedule:
     with module.context, ir.Location.unknown():
         ops = [op.operation for op in kernel.entry_block.operations][:-1]
         schedule = DeviceSchedule(kernel, ops, parse_target("cuda:sm_80"))
-        schedule.owner = module  # type: ignore[attr-defined]  # keeps the ops alive
-        return schedule
+    yield schedule
 
 
 def test_elementwise_work_is_by_points() -> None:
     program = '"nova.exp"(%0) : (tensor<64x300xf32>) -> tensor<64x300xf32>'
-    schedule = schedule_of(program, "64x300xf32")
-    assert schedule.by_points and schedule.product is None
-    assert schedule.points == 64 * 300 and schedule.inner == 1
+    with schedule_of(program, "64x300xf32") as schedule:
+        assert schedule.by_points and schedule.product is None
+        assert schedule.points == 64 * 300 and schedule.inner == 1
 
 
 def test_sums_of_columns_are_columns() -> None:
     """Neighbouring threads read neighbouring elements."""
     program = '"nova.sum"(%0) {axis = array<i64: 0>, keepdims = false} : (tensor<64x8192xf32>) -> tensor<8192xf32>'
-    schedule = schedule_of(program, "64x8192xf32")
-    assert schedule.columns is not None and schedule.inner == 64
-    assert not schedule.by_points and schedule.product is None
+    with schedule_of(program, "64x8192xf32") as schedule:
+        assert schedule.columns is not None and schedule.inner == 64
+        assert not schedule.by_points and schedule.product is None
 
 
 def test_rows_are_rows() -> None:
     program = '"nova.softmax"(%0) : (tensor<300x1000xf32>) -> tensor<300x1000xf32>'
-    schedule = schedule_of(program, "300x1000xf32")
-    assert schedule.rows is not None and not schedule.by_points and schedule.product is None
-    assert schedule.points == 300 and schedule.inner == 1000
+    with schedule_of(program, "300x1000xf32") as schedule:
+        assert schedule.rows is not None and not schedule.by_points and schedule.product is None
+        assert schedule.points == 300 and schedule.inner == 1000
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f64"])
 def test_products_are_products(kind: str) -> None:
     program = f'"nova.matmul"(%0, %1) : (tensor<128x64x{kind}>, tensor<64x96x{kind}>) -> tensor<128x96x{kind}>'
-    schedule = schedule_of(program, f"128x64x{kind}", f"64x96x{kind}")
-    assert schedule.product is not None
-    assert tuple(schedule.grid) == (128, 96)
+    with schedule_of(program, f"128x64x{kind}", f"64x96x{kind}") as schedule:
+        assert schedule.product is not None
+        assert tuple(schedule.grid) == (128, 96)

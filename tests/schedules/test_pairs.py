@@ -13,9 +13,11 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
-from test_contraction import Kernel, check, compile_module, dense, edges, numbers
+from nightly import all_pairs
+from test_contraction import Kernel, check, dense, edges, make_unit, numbers
 
 import nova
+from nova.codegen.llvm import assembly
 from nova.schedules import contraction
 from nova.schedules.choices import Choices
 from nova.schedules.forms import ELEMENTS, PAIRS, TILES, choose_form
@@ -82,8 +84,8 @@ def test_choice_of_the_form():
 def test_code_has_the_instructions(form, there, absent):
     """Runs everywhere: only the assembly is looked at. Tiles are released as often as set up."""
     for ta, tb in itertools.product((False, True), repeat=2):
-        lowered, machine = compile_module(TARGETS[form], product(70, 70, 70, ta=ta, tb=tb))
-        text = machine.emit_assembly(lowered)
+        unit = make_unit(TARGETS[form], product(70, 70, 70, ta=ta, tb=tb))
+        text = assembly(unit, TARGETS[form])
         words = re.findall(r"^\s+([a-z]\w+)", text, re.MULTILINE)
         assert there <= set(words) and not absent & set(words)
         assert words.count("ldtilecfg") == words.count("tilerelease") == (form == "tiles")
@@ -91,8 +93,7 @@ def test_code_has_the_instructions(form, there, absent):
         assert {c for c in calls if not c.startswith("nova_")} == set()
 
 
-@pytest.mark.parametrize("accumulate", (False, True))
-@pytest.mark.parametrize("ta,tb", list(itertools.product((False, True), repeat=2)))
+@pytest.mark.parametrize(("ta", "tb", "accumulate"), all_pairs(*[(False, True)] * 3))
 @pytest.mark.parametrize("form", FORMS)
 def test_edges_of_tiles(form, ta, tb, accumulate):
     target = TARGETS[form]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nightly import all_pairs
 
 import nova
 from nova.graph.interpret import evaluate
@@ -27,9 +28,7 @@ def _scratch(program: Any) -> int:
     return int(program.stages["buffers"].count("nova.scratch"))
 
 
-@pytest.mark.parametrize("tiles", TILES)
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("size", "target", "tiles"), all_pairs(SIZES, TARGETS, list(TILES)))
 def test_update_behind_the_gradient(size: tuple[int, int, int], target: str, tiles: str) -> None:
     """w and its momentum are updated in place by a gradient that is stored nowhere."""
     m, n, k = size
@@ -57,9 +56,10 @@ def test_update_behind_the_gradient(size: tuple[int, int, int], target: str, til
         assert step.workspace_size == 0
 
 
-@pytest.mark.parametrize("tiles", TILES)
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (67, 129), (256, 768)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "target", "tiles"),
+    all_pairs([(1, 1), (3, 1), (67, 129), (256, 768)], TARGETS, list(TILES)),
+)
 def test_rows(shape: tuple[int, int], target: str, tiles: str) -> None:
     """Row statistics and normalised rows, of f32 and of bools."""
     data = _array(*shape)

@@ -12,6 +12,7 @@ import mmap
 import ml_dtypes
 import numpy as np
 import pytest
+from nightly import all_pairs
 
 import nova
 from nova.graph.interpret import evaluate
@@ -94,9 +95,12 @@ def test_lengths_around_a_vector(level, n):
     check(level, build, numbers(n), numbers(n, seed=1), numbers((5, n), seed=2))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("n", [5, 16, 77])
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.int64])
+@pytest.mark.parametrize(
+    ("level", "n", "dtype"),
+    all_pairs(
+        LEVELS, [5, 16, 77], [np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.int64]
+    ),
+)
 def test_element_types(level, n, dtype):
     def build(a, m):
         f32 = nova.cast(a, "f32")

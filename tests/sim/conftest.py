@@ -1,14 +1,15 @@
 """`--on-gpu`: the kernels of these tests on a real GPU, to see whether their truth is the device's.
 
-    python -m pytest tests/sim/test_sim_arithmetic.py tests/sim/test_sim_convert.py \\
-        tests/sim/test_sim_warps.py tests/sim/test_sim_memory.py tests/sim/test_sim_matrices.py \\
-        tests/sim/test_sim_llvm.py --on-gpu -q
+    python -m pytest tests/sim --on-gpu -q
 
 Left out: tests of faults, of approximate functions (the device's are), and of what only the
-simulator has.
+simulator has; and those of LLVM's code where there is no LLVM. Without a driver it is refused.
 """
 
 from __future__ import annotations
+
+import ctypes
+from importlib.util import find_spec
 
 import pytest
 
@@ -16,10 +17,21 @@ ONLY_SIMULATED = (
     *("test_sim_faults", "test_sim_sanitized", "test_sim_ptx", "approximate", "rsqrt", "nobody"),
     *("test_memory_of_the_host", "test_shared_arrays", "test_variables_of_a_module", "f32x2"),
 )
+NEEDS = {"test_sim_llvm.py": "llvmlite"}
+collect_ignore = [name for name, module in NEEDS.items() if find_spec(module) is None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--on-gpu", action="store_true", help="run the kernels of tests/sim on a GPU")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--on-gpu", default=False):
+        return
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise pytest.UsageError(f"--on-gpu: there is no CUDA driver: {error}") from None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -329,6 +329,37 @@ def test_a_barrier_inside_of_a_branch():
     assert fault_of(body).kind == "diverged"
 
 
+def test_lanes_that_go_around_a_barrier_and_end():
+    """PTX wants a whole warp at `bar.sync`; lanes that had ended before are not part of it."""
+    body = """
+    setp.lt.u32 %p1, %r2, 7; @%p1 bra END;
+    bar.sync 0; // here
+    END:"""
+    fault = fault_of(body)
+    assert (fault.kind, fault.thread, fault.other) == ("diverged", (7, 0, 0), (0, 0, 0))
+    text = make_kernel(body)
+    with pytest.raises(SimulationError) as caught:
+        launch(text, [np.zeros(1, "u4")], block=(64,))
+    assert str(caught.value) == (
+        "not all lanes of the warp are here: thread (0, 0, 0) of block (0, 0, 0) went around it "
+        f"and ended\n  at k, line {fault.line} of the PTX: bar.sync 0; // here\n"
+        "  by thread (7, 0, 0) of block (0, 0, 0)\n"
+        "  hint: all lanes of the warp have to execute it together"
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "setp.lt.u32 %p1, %r2, 7; @%p1 ret; bar.sync 0;",  # ended before the others arrive
+        "setp.lt.u32 %p1, %r2, 32; @%p1 bra END; bar.sync 0; END:",  # a warp as a whole
+        "setp.lt.u32 %p1, %r2, 7; @%p1 bra END; barrier.sync 0; END:",  # by thread, not by warp
+    ],
+)
+def test_ended_threads_are_not_waited_for(body: str):
+    launch(make_kernel(body), [np.zeros(1, "u4")], block=(96,))
+
+
 def test_an_exchange_that_some_lanes_miss():
     body = """
     setp.lt.u32 %p1, %r2, 7; @%p1 bra END;

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import inspect
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,11 @@ import test_sim_faults
 import test_sim_matrices
 import test_sim_memory
 import test_sim_warps
+from c_build import MEMORY, NATIVE, THREADS, build_program, sanitized
 
 from nova import _native
 from nova.runtime.sim import module as sim_module
 from nova.runtime.sim.records import INSTRUCTION, OPERAND, RANGE
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "native"))
-from machine import MEMORY, NATIVE, THREADS
 
 MODULES = (test_sim_faults, test_sim_memory, test_sim_warps, test_sim_matrices)
 
@@ -87,20 +84,24 @@ def simple_tests() -> list[Callable[[], None]]:
     return found
 
 
-@pytest.mark.parametrize("sanitizers", [MEMORY, THREADS])
-def test_c_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sanitizers: str):
+@pytest.fixture(scope="module")
+def launches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The launches of the other tests."""
     recorder = Recorder()
-    monkeypatch.setattr(sim_module, "_native", recorder)
-    for test in simple_tests():
-        test()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(sim_module, "_native", recorder)
+        for test in simple_tests():
+            test()
     assert len(recorder.launches) > 60
-    (tmp_path / "launches").write_bytes(b"".join(recorder.launches))
+    path = tmp_path_factory.mktemp("recorded") / "launches"
+    path.write_bytes(b"".join(recorder.launches))
+    return path
+
+
+@pytest.mark.parametrize("sanitizers", [MEMORY, THREADS])
+def test_c_program(launches: Path, sanitizers: str):
     sources = [p for p in (NATIVE / "src" / "sim").glob("*.c") if not p.name.startswith("driver")]
-    flags = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    flags += ["-ffp-contract=off", "-fno-sanitize-recover=all", f"-fsanitize={sanitizers}"]
-    flags += [f"-I{NATIVE / 'src'}", "-o", str(tmp_path / "test_sim")]
-    files = [NATIVE / "tests" / "test_sim.c", *sorted(sources)]
-    subprocess.run(["gcc", *flags, *map(str, files), "-lm"], check=True)
-    command = [str(tmp_path / "test_sim"), str(tmp_path / "launches")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    flags = [*sanitized(sanitizers), "-ffp-contract=off", f"-I{NATIVE / 'src'}"]
+    program = build_program([NATIVE / "tests" / "test_sim.c", *sorted(sources)], flags, ["-lm"])
+    done = subprocess.run([program, launches], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

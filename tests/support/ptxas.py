@@ -1,8 +1,9 @@
-"""NVIDIA's assembler as a judge of PTX: that of the wheel `nvidia-cuda-nvcc`."""
+"""NVIDIA's assembler as a judge of PTX: that of the wheel `nvidia-cuda-nvcc`, or of the system."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import shutil
 import subprocess
 import tempfile
 from functools import cache
@@ -11,8 +12,13 @@ from pathlib import Path
 
 @cache
 def find_ptxas() -> Path:
-    """The ptxas of the wheel."""
-    files = importlib.metadata.files("nvidia-cuda-nvcc") or []
+    """The ptxas of the wheel; where that is not installed, the one on PATH."""
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvcc") or []
+    except importlib.metadata.PackageNotFoundError:
+        if (own := shutil.which("ptxas")) is None:
+            raise
+        return Path(own)
     (found,) = [file for file in files if file.name == "ptxas"]
     return Path(str(found.locate()))
 

@@ -186,7 +186,7 @@ def test_items_of_the_native_module():
         (program, 11_000, 11_410, 2, 1, 4, late.tobytes()),
         (program, 10_000, 10_410, 2, 1, 0, rows.tobytes()),
     ]
-    first, second = _Builder(PEAKS).build(items)
+    first, second = _Builder(lambda: PEAKS).build(items)
     assert (first.program, first.measured.start, first.measured.end) == ("mine", 0, 410)
     assert (second.measured.start, second.lost) == (1000, 4)
     assert first.measured.records["start"][0] == 10 and first.plan.policy == "fifo"

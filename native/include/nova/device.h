@@ -2,7 +2,7 @@
  *
  *     nova_device_open(driver, 0, &device, &error);
  *     nova_device_program_create(device, &source, &program, &error);
- *     nova_device_program_run(program, arguments, outputs, NOVA_OWN_STREAM, &error);
+ *     nova_device_program_run(program, arguments, outputs, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error);
  *
  * A fault of a kernel loses the device's context for the rest of the process: every later call gives
  * NOVA_DEVICE_FAULT with the first reason. Nothing of the CPU is touched by that. */
@@ -17,6 +17,7 @@
 #include "nova/error.h"
 #include "nova/file.h"
 #include "nova/image.h"
+#include "nova/scheduler.h"
 #include "nova/status.h"
 #include "nova/tables.h"
 #include "nova/tensor.h"
@@ -42,6 +43,11 @@ void *nova_device_stream(const nova_device *device);
 
 /* Waits until all work of a stream has ended. Thread-safe. */
 nova_status nova_device_synchronize(nova_device *device, void *stream, nova_error *error);
+
+/* Remembers where a stream is: an event behind all that it was given. The caller owns *event, and has it taken
+ * by nova_device_await, which waits until the device has come there. Thread-safe. */
+nova_status nova_device_mark(nova_device *device, void *stream, void **event, nova_error *error);
+nova_status nova_device_await(nova_device *device, void *event, nova_error *error);
 
 /* Has work that `later` is given from now on wait for all that `earlier` was given. Thread-safe. */
 nova_status nova_device_order(nova_device *device, void *earlier, void *later, nova_error *error);
@@ -108,15 +114,33 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
 /* Waits for its runs first. NULL is fine. */
 void nova_device_program_destroy(nova_device_program *program);
 
-/* Runs once on `stream`. Values on the host are copied there and back, and the call then returns when
+/* Whether kernels of the host are between those of the device, which the calling thread and those of the pool run.
+ * Thread-safe. */
+bool nova_device_program_is_mixed(const nova_device_program *program);
+
+/* What a run did and when; see below. */
+typedef struct nova_device_trace nova_device_trace;
+
+typedef struct nova_device_run_options {
+    void *stream;             /* NOVA_OWN_STREAM: one of its own */
+    nova_device_trace *trace; /* gets what the run does; NULL: nobody looks */
+    bool waits;               /* return when all of it has ended, wherever its values are */
+    unsigned workers;         /* at most so many threads for kernels of the host; 0: those of the pool */
+    nova_policy policy;       /* which of their tasks goes first */
+} nova_device_run_options;
+
+/* Options for a run on a stream, and no more. */
+#define NOVA_RUN_ON(given) ((const nova_device_run_options){.stream = (given)})
+
+/* Runs once. Values on the host are copied there and back, and the call then returns when
  * results and donated arguments are in place; without any of those it returns as soon as all is
  * enqueued, and values on the device must stay until the stream has come to its end. An output that is a
  * donated argument is given as that argument, or as nothing. Thread-safe as long as no two runs write what
  * the other uses. */
 nova_status nova_device_program_run(nova_device_program *program,
                                     const nova_device_value *arguments,
-                                    const nova_device_value *outputs, void *stream,
-                                    nova_error *error);
+                                    const nova_device_value *outputs,
+                                    const nova_device_run_options *options, nova_error *error);
 
 /* How its runs went, for tests and tools. */
 typedef struct nova_device_counts {
@@ -124,5 +148,52 @@ typedef struct nova_device_counts {
 } nova_device_counts;
 
 nova_device_counts nova_device_program_counts(nova_device_program *program);
+
+/* --- traces ---------------------------------------------------------------------------------- */
+
+/* A run with a trace goes launch by launch, with timed events of the driver around each kernel and each copy.
+ * The first four kinds are of the device, the others say what the calling thread did meanwhile. */
+typedef enum nova_span_kind {
+    NOVA_SPAN_KERNEL = 0,
+    NOVA_SPAN_COPY_IN = 1,
+    NOVA_SPAN_COPY_OUT = 2,
+    NOVA_SPAN_COPY_WITHIN = 3,
+    NOVA_SPAN_ENQUEUE = 4,
+    NOVA_SPAN_WAIT = 5,
+    NOVA_SPAN_STAGE = 6, /* copies to or from pinned memory, and waits for the device to follow */
+    NOVA_SPAN_HOST = 7,  /* `count` launches of the host, from `launch` on */
+} nova_span_kind;
+
+#define NOVA_NO_LAUNCH UINT32_MAX
+
+typedef struct nova_span {
+    uint32_t kind;
+    uint32_t launch;       /* of the tables; NOVA_NO_LAUNCH when it is none */
+    uint32_t first, count; /* of copies without a launch: which of the trace's values they move */
+    uint64_t bytes;        /* of copies */
+    uint64_t start_ns;     /* CLOCK_MONOTONIC; that of the device is brought to it */
+    uint64_t end_ns;
+} nova_span;
+
+typedef struct nova_device_timeline {
+    uint64_t start_ns, end_ns; /* of the run: all spans are in between */
+    uint64_t lost;             /* spans that there was no event or memory for */
+    const nova_span *spans;
+    size_t span_count;
+    const uint32_t *values; /* numbers of arguments, then outputs */
+    size_t value_count;
+} nova_device_timeline;
+
+/* For one run, which begins at this moment. The caller owns *trace; the device must outlive it.
+ * Thread-safe. */
+nova_status nova_device_trace_create(nova_device *device, nova_device_trace **trace,
+                                     nova_error *error);
+
+/* Waits for the run to end; what is in *timeline belongs to the trace. Not before the call that runs has
+ * returned. Thread-safe. */
+void nova_device_trace_read(nova_device_trace *trace, nova_device_timeline *timeline);
+
+/* Waits for the run, too. NULL is fine. */
+void nova_device_trace_destroy(nova_device_trace *trace);
 
 #endif

@@ -87,8 +87,9 @@ nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **dev
     nova_status status =
         nova_device_check(made, driver->count(driver, &count), "no GPU can be asked for", error);
     if (status == NOVA_OK && (ordinal < 0 || ordinal >= count))
-        status = nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no GPU %d: this machine has %d",
-                           ordinal, count);
+        status = nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no %s %d: this machine has %d",
+                           strcmp(driver->name, "sim") == 0 ? "simulated GPU" : "GPU", ordinal,
+                           count);
     if (status == NOVA_OK)
         status = nova_device_check(made, driver->describe(driver, ordinal, &made->info),
                                    "the GPU does not say what it is", error);
@@ -117,6 +118,8 @@ static void stop(nova_device *device)
     }
     while (device->event_count > 0)
         driver->event_destroy(driver, device->events[--device->event_count]);
+    while (device->timed_count > 0)
+        driver->event_destroy(driver, device->timed[--device->timed_count]);
     while (device->lanes != NULL) {
         nova_lane *lane = device->lanes;
         device->lanes = lane->next;
@@ -214,21 +217,64 @@ void nova_lane_give(nova_device *device, nova_lane *lane)
     pthread_mutex_unlock(&device->mutex);
 }
 
+nova_status nova_device_mark_inside(nova_device *device, void *stream, void **event,
+                                    nova_error *error)
+{
+    nova_driver *driver = device->driver;
+    void *taken = take_event(device);
+    int result = taken != NULL ? 0 : driver->event_create(driver, false, &taken);
+    if (result == 0) {
+        result = driver->event_record(driver, taken, stream);
+        if (result == 0)
+            *event = taken;
+        else
+            give_event(device, taken);
+    }
+    return nova_device_check(device, result, "the device has no events", error);
+}
+
+nova_status nova_device_await_inside(nova_device *device, void *event, nova_error *error)
+{
+    int result = device->driver->event_synchronize(device->driver, event);
+    give_event(device, event);
+    return nova_device_check(device, result, "the run did not end", error);
+}
+
+nova_status nova_device_mark(nova_device *device, void *stream, void **event, nova_error *error)
+{
+    nova_status status = nova_device_enter(device, error);
+    if (status != NOVA_OK)
+        return status;
+    status = nova_device_mark_inside(device, stream, event, error);
+    nova_device_leave(device);
+    return status;
+}
+
+nova_status nova_device_await(nova_device *device, void *event, nova_error *error)
+{
+    nova_status status = nova_device_enter(device, error);
+    if (status != NOVA_OK) {
+        give_event(device, event); /* of a device that is lost: it is freed with it */
+        return status;
+    }
+    status = nova_device_await_inside(device, event, error);
+    nova_device_leave(device);
+    return status;
+}
+
 nova_status nova_device_order_inside(nova_device *device, void *earlier, void *later,
                                      nova_error *error)
 {
     if (earlier == later)
         return NOVA_OK;
     nova_driver *driver = device->driver;
-    void *event = take_event(device);
-    int result = event != NULL ? 0 : driver->event_create(driver, false, &event);
-    if (result == 0) {
-        result = driver->event_record(driver, event, earlier);
-        /* The wait is for what was recorded now: the event can be recorded anew at once. */
-        if (result == 0)
-            result = driver->stream_wait(driver, later, event);
-        give_event(device, event);
-    }
+    void *event;
+    nova_status status = nova_device_mark_inside(device, earlier, &event, error);
+    if (status != NOVA_OK)
+        return status;
+    /* The wait is for what was recorded now: the event can be recorded anew at once. */
+    int result = driver->stream_wait(driver, later, event);
+    give_event(device, event);
     return nova_device_check(device, result, "streams cannot be put in order", error);
 }
 

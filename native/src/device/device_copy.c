@@ -122,19 +122,33 @@ nova_status nova_stage_out(nova_device *device, nova_stage *stage, void *to, uin
     return nova_device_check(device, result, "an array cannot be copied from the device", error);
 }
 
+/* Enters the device and takes a stage of it; neither is the caller's when that fails. */
+static nova_status begin(nova_device *device, nova_stage **stage, nova_error *error)
+{
+    nova_status status = nova_device_enter(device, error);
+    if (status != NOVA_OK)
+        return status;
+    status = nova_stage_take(device, stage, error);
+    if (status != NOVA_OK)
+        nova_device_leave(device);
+    return status;
+}
+
+static void end(nova_device *device, nova_stage *stage)
+{
+    nova_stage_give(device, stage);
+    nova_device_leave(device);
+}
+
 nova_status nova_device_upload(nova_device *device, uint64_t to, const void *from, uint64_t size,
                                void *stream, nova_error *error)
 {
     nova_stage *stage;
-    nova_status status = nova_device_enter(device, error);
-    if (status != NOVA_OK)
-        return status;
-    status = nova_stage_take(device, &stage, error);
+    nova_status status = begin(device, &stage, error);
     if (status == NOVA_OK) {
         status = nova_stage_in(device, stage, to, from, size, stream, error);
-        nova_stage_give(device, stage);
+        end(device, stage);
     }
-    nova_device_leave(device);
     return status;
 }
 
@@ -142,14 +156,10 @@ nova_status nova_device_download(nova_device *device, void *to, uint64_t from, u
                                  void *stream, nova_error *error)
 {
     nova_stage *stage;
-    nova_status status = nova_device_enter(device, error);
-    if (status != NOVA_OK)
-        return status;
-    status = nova_stage_take(device, &stage, error);
+    nova_status status = begin(device, &stage, error);
     if (status == NOVA_OK) {
         status = nova_stage_out(device, stage, to, from, size, stream, error);
-        nova_stage_give(device, stage);
+        end(device, stage);
     }
-    nova_device_leave(device);
     return status;
 }

@@ -1,12 +1,13 @@
 /* The launches of a run. The first run of an execution launches kernel by kernel. From the second on they are
- * one graph; other pointers than last time change the graph's launches, which costs much less than a new
- * one. A program with kernels of the host (device_mixed.c) always goes launch by launch. */
+ * one graph, or one for each step where copies and kernels of the host lie between (device_mixed.c); other pointers
+ * than last time change a graph's launches, which costs much less than a new one.
+ * A run that is traced goes launch by launch. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "device_run.h"
 
-static uint64_t operand_address(const nova_device_run *r, const nova_buffer *buffer)
+uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer)
 {
     const nova_device_program *program = r->program;
     const uint64_t *slots = r->execution->slots;
@@ -68,7 +69,7 @@ static void bind(nova_device_run *r)
     nova_device_execution *execution = r->execution;
     bool checks = r->device->driver->checks_ranges;
     for (uint32_t i = 0; i < tables->header->operand_count; i++)
-        execution->pointers[i] = operand_address(r, &tables->buffers[tables->operands[i]]);
+        execution->pointers[i] = nova_run_address(r, &tables->buffers[tables->operands[i]]);
     for (uint32_t i = 0; i < r->program->launch_count; i++) {
         const nova_launch_record *launch = &tables->launches[r->program->launches[i]];
         nova_device_range *ranges = execution->ranges + launch->first_operand;
@@ -89,6 +90,12 @@ static size_t slots_size(const nova_device_run *r)
            sizeof *r->execution->slots;
 }
 
+/* A graph of one launch gains nothing. */
+static bool has_graph(const nova_device_step *step)
+{
+    return step->kind == NOVA_DEVICE_STEP && step->count > 1;
+}
+
 /* The graph for these slots, or NULL. */
 static nova_device_graph *find_graph(const nova_device_run *r)
 {
@@ -99,30 +106,65 @@ static nova_device_graph *find_graph(const nova_device_run *r)
     return NULL;
 }
 
+void nova_graph_free(const nova_device_program *program, nova_device_graph *graph)
+{
+    nova_driver *driver = program->device->driver;
+    for (uint32_t i = 0; graph->graphs != NULL && i < program->device_count; i++)
+        if (graph->graphs[i] != NULL)
+            driver->graph_destroy(driver, graph->graphs[i]);
+    free(graph->graphs);
+    free(graph->slots);
+    free(graph->pointers);
+}
+
 static nova_status make_graph(nova_device_run *r, nova_device_graph **graph)
 {
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
     size_t pointers = r->program->tables.header->operand_count * sizeof *execution->pointers;
-    nova_device_graph made = {.slots = malloc(slots_size(r)), .pointers = malloc(pointers + 8)};
+    nova_device_graph made = {.graphs = calloc(r->program->device_count + 1, sizeof *made.graphs),
+                              .slots = malloc(slots_size(r)),
+                              .pointers = malloc(pointers + 8)};
     nova_status status = NOVA_OK;
-    if (made.slots == NULL || made.pointers == NULL)
+    if (made.graphs == NULL || made.slots == NULL || made.pointers == NULL)
         status = nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a graph");
-    if (status == NOVA_OK)
-        status = nova_run_check(r,
-                       driver->graph_create(driver, execution->calls, r->program->launch_count,
-                                            &made.graph),
-                       "the launches cannot be made into a graph");
+    for (uint32_t i = 0; status == NOVA_OK && i < r->program->step_count; i++) {
+        const nova_device_step *step = &r->program->steps[i];
+        if (!has_graph(step))
+            continue;
+        int result = driver->graph_create(driver, execution->calls + step->first, step->count,
+                                          &made.graphs[step->number]);
+        status = nova_run_check(r, result, "the launches cannot be made into a graph");
+        r->counts.graphs += status == NOVA_OK;
+    }
     if (status != NOVA_OK) {
-        free(made.slots);
-        free(made.pointers);
+        nova_graph_free(r->program, &made);
         return status;
     }
     memcpy(made.slots, execution->slots, slots_size(r));
     memcpy(made.pointers, execution->pointers, pointers);
     *graph = &execution->graphs[execution->graph_count++];
     **graph = made;
-    r->counts.graphs++;
+    return NOVA_OK;
+}
+
+/* Gives a launch of a graph the pointers of this run. */
+static nova_status update_launch(nova_device_run *r, const nova_device_graph *graph,
+                                 const nova_device_step *step, uint32_t index)
+{
+    nova_driver *driver = r->device->driver;
+    const nova_kernel_call *call = &r->execution->calls[step->first + index];
+    size_t first = (size_t)(call->arguments - r->execution->pointers);
+    size_t size = call->argument_count * sizeof *call->arguments;
+    if (memcmp(graph->pointers + first, call->arguments, size) == 0)
+        return NOVA_OK;
+    nova_status status =
+        nova_run_check(r, driver->graph_update(driver, graph->graphs[step->number], index, call),
+                       "the graph cannot be changed");
+    if (status != NOVA_OK)
+        return status;
+    memcpy(graph->pointers + first, call->arguments, size);
+    r->counts.graph_updates++;
     return NOVA_OK;
 }
 
@@ -130,63 +172,81 @@ static nova_status make_graph(nova_device_run *r, nova_device_graph **graph)
 static nova_status update_graph(nova_device_run *r, nova_device_graph **graph)
 {
     nova_device_execution *execution = r->execution;
-    nova_driver *driver = r->device->driver;
     nova_device_graph *oldest = &execution->graphs[0];
     for (unsigned i = 1; i < execution->graph_count; i++)
         if (execution->graphs[i].used < oldest->used)
             oldest = &execution->graphs[i];
     /* Until all launches are changed, the graph is of no use to anybody. */
     memset(oldest->slots, 0xff, slots_size(r));
-    for (uint32_t i = 0; i < r->program->launch_count; i++) {
-        const nova_kernel_call *call = &execution->calls[i];
-        size_t first = (size_t)(call->arguments - execution->pointers);
-        size_t size = call->argument_count * sizeof *call->arguments;
-        if (memcmp(oldest->pointers + first, call->arguments, size) == 0)
-            continue;
-        nova_status status = nova_run_check(r, driver->graph_update(driver, oldest->graph, i, call),
-                                   "the graph cannot be changed");
-        if (status != NOVA_OK)
-            return status;
-        memcpy(oldest->pointers + first, call->arguments, size);
-        r->counts.graph_updates++;
+    for (uint32_t i = 0; i < r->program->step_count; i++) {
+        const nova_device_step *step = &r->program->steps[i];
+        for (uint32_t k = 0; has_graph(step) && k < step->count; k++) {
+            nova_status status = update_launch(r, oldest, step, k);
+            if (status != NOVA_OK)
+                return status;
+        }
     }
     memcpy(oldest->slots, execution->slots, slots_size(r));
     *graph = oldest;
     return NOVA_OK;
 }
 
-static nova_status launch_each(nova_device_run *r)
+/* The kernels of a step: by their graph, where there is one by now. */
+static nova_status launch_step(nova_device_run *r, const nova_device_graph *graph,
+                               const nova_device_step *step)
 {
     nova_driver *driver = r->device->driver;
+    if (graph != NULL && has_graph(step)) {
+        r->counts.graph_launches++;
+        return nova_run_check(
+            r, driver->graph_launch(driver, graph->graphs[step->number], r->stream),
+            "the graph cannot be launched");
+    }
     int result = 0;
-    for (uint32_t i = 0; result == 0 && i < r->program->launch_count; i++)
+    for (uint32_t i = step->first; result == 0 && i < step->first + step->count; i++) {
+        nova_trace_begin(r->trace, NOVA_SPAN_KERNEL, r->program->launches[i], 0, r->stream);
         result = driver->launch(driver, &r->execution->calls[i], r->stream);
-    r->counts.launches += r->program->launch_count;
+        nova_trace_end(r->trace, r->stream);
+    }
+    r->counts.launches += step->count;
     return nova_run_check(r, result, "a kernel cannot be launched");
+}
+
+/* Finds or makes the graph for the pointers of this run; NULL where launches go one by one. */
+static nova_status prepare_graph(nova_device_run *r, nova_device_graph **graph)
+{
+    nova_device_execution *execution = r->execution;
+    *graph = r->trace == NULL ? find_graph(r) : NULL;
+    nova_status status = NOVA_OK;
+    if (*graph == NULL) {
+        bind(r);
+        /* One that is never used again costs. */
+        if (!r->program->has_graphs || execution->runs == 0 || r->trace != NULL)
+            return NOVA_OK;
+        status = execution->graph_count < NOVA_DEVICE_GRAPHS ? make_graph(r, graph)
+                                                             : update_graph(r, graph);
+    } else if (r->program->has_single) {
+        bind(r);
+    }
+    if (status == NOVA_OK)
+        (*graph)->used = execution->runs;
+    return status;
 }
 
 nova_status nova_run_launch(nova_device_run *r)
 {
-    nova_device_execution *execution = r->execution;
-    if (r->program->mixture.is_mixed) {
-        bind(r);
-        r->counts.launches += r->program->launch_count;
-        return nova_device_run_mixed(r->program, execution, r->stream, r->error);
+    nova_device_graph *graph;
+    nova_status status = prepare_graph(r, &graph);
+    for (uint32_t i = 0; status == NOVA_OK && i < r->program->step_count; i++) {
+        const nova_device_step *step = &r->program->steps[i];
+        if (step->kind == NOVA_DEVICE_STEP)
+            status = launch_step(r, graph, step);
+        else if (step->kind == NOVA_COPY_STEP)
+            status = nova_run_copies(r, step);
+        else
+            status = nova_run_island(r, step);
     }
-    nova_device_graph *graph = find_graph(r);
-    nova_status status = NOVA_OK;
-    if (graph == NULL) {
-        bind(r);
-        /* A graph of one launch gains nothing, and one that is never used again costs. */
-        if (r->program->launch_count < 2 || execution->runs == 0)
-            return launch_each(r);
-        status = execution->graph_count < NOVA_DEVICE_GRAPHS ? make_graph(r, &graph)
-                                                             : update_graph(r, &graph);
-    }
-    if (status != NOVA_OK)
-        return status;
-    graph->used = execution->runs;
-    r->counts.graph_launches++;
-    return nova_run_check(r, r->device->driver->graph_launch(r->device->driver, graph->graph, r->stream),
-                 "the graph cannot be launched");
+    nova_error ignored;
+    nova_status left = nova_run_leave_mirror(r, status == NOVA_OK ? r->error : &ignored);
+    return status != NOVA_OK ? status : left;
 }

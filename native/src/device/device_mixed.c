@@ -1,232 +1,136 @@
 /* Programs with kernels of the host between those of the device.
  *
- * What the kernels of the host use has a second place, in memory of the host, and the tables say when a
- * value is copied from one to the other. The kernels run on the calling thread, in the order of the
- * launches. */
-#include "device_state.h"
-
-#include <stdlib.h>
+ * A run goes through the steps in order. Those of the device and copies are only enqueued, each step of copies with
+ * an event behind it. A step of the host waits for the copies that it needs, then its tasks run on the threads of
+ * the process, while the device goes on with what it was given before. */
 #include <string.h>
 
-#include "nova/program.h"
+#include "device_run.h"
 
-#define NO_PLACE UINT64_MAX
-
-/* --- places ----------------------------------------------------------------------------------- */
-
-static uint64_t aligned(uint64_t size)
+/* Waits until nothing of the run before uses the mirror. */
+static nova_status take_mirror(nova_device_run *r)
 {
-    return (size + NOVA_DEVICE_ALIGNMENT - 1) & ~(uint64_t)(NOVA_DEVICE_ALIGNMENT - 1);
+    nova_driver *driver = r->device->driver;
+    if (!r->execution->mirror_is_busy)
+        return NOVA_OK;
+    r->execution->mirror_is_busy = false;
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
+    int result = driver->event_synchronize(driver, r->execution->mirror_free);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
+    return nova_run_check(r, result, "the run before cannot be waited for");
 }
 
-/* Where an argument or output is counted: an output that is a donated argument is that. */
-static size_t slot_of(const nova_device_program *program, const nova_buffer *buffer)
+/* The array of the caller that a copy would bring back from the device; NULL where that is on the device only, or not what
+ * is copied. */
+static const void *array_at_hand(const nova_device_run *r, const nova_device_step *step,
+                                 uint32_t index)
 {
-    if (buffer->kind == NOVA_ARGUMENT)
-        return buffer->value;
-    int32_t alias = program->alias[buffer->value];
-    return alias >= 0 ? (size_t)alias : program->argument_count + buffer->value;
+    if (!r->program->mixture.is_original[step->first + index])
+        return NULL;
+    const nova_buffer *buffer =
+        nova_operand(r->program, nova_step_launch(r->program, step, index), 0);
+    const nova_device_value *value = &r->arguments[buffer->value];
+    return value->address == 0 ? value->host : NULL;
 }
 
-static bool is_on_host(const nova_device_program *program, const nova_launch_record *launch)
+static char *place_of(const nova_device_run *r, const nova_buffer *buffer)
 {
-    return program->tables.kernels[launch->kernel].core != NOVA_DEVICE;
+    return r->execution->mirror + nova_mirror_offset(r->program, buffer);
 }
 
-static const nova_buffer *operand_of(const nova_device_program *program, uint32_t operand)
+/* Fills the mirror with arrays of the caller, which an island needs and copies before it would have brought: the device
+ * has its work by now. */
+static nova_status bring_arrays(nova_device_run *r, const nova_device_step *island)
 {
-    return &program->tables.buffers[program->tables.operands[operand]];
-}
-
-/* Gives a place to all that kernels of the host and copies are given. */
-static nova_status find_places(nova_device_program *program, const nova_device_source *source,
-                               nova_error *error)
-{
-    nova_device_mixture *mixture = &program->mixture;
-    const nova_tables *tables = &program->tables;
-    uint64_t workspace = 0, first = UINT64_MAX, end = 0;
-    for (uint32_t i = 0; i < tables->header->launch_count; i++) {
-        const nova_launch_record *launch = &tables->launches[i];
-        for (uint32_t k = 0; is_on_host(program, launch) && k < launch->operand_count; k++) {
-            const nova_buffer *buffer = operand_of(program, launch->first_operand + k);
-            uint64_t last = buffer->value + buffer->nbytes;
-            if (buffer->kind == NOVA_WORKSPACE) {
-                workspace = last > workspace ? last : workspace;
-            } else if (buffer->kind == NOVA_CONSTANT) {
-                first = buffer->value < first ? buffer->value : first;
-                end = last > end ? last : end;
-            } else if (mixture->places[slot_of(program, buffer)] == NO_PLACE) {
-                mixture->places[slot_of(program, buffer)] = mixture->size;
-                mixture->size = aligned(mixture->size + buffer->nbytes + 1);
-            }
+    nova_status status = NOVA_OK;
+    const nova_device_step *step = r->program->steps + r->brought;
+    for (; status == NOVA_OK && step < island; step++)
+        for (uint32_t i = 0; step->kind == NOVA_COPY_STEP && i < step->count; i++) {
+            const nova_launch_record *launch = nova_step_launch(r->program, step, i);
+            const nova_buffer *buffer = nova_operand(r->program, launch, 0);
+            const void *given = array_at_hand(r, step, i);
+            if (given == NULL)
+                continue;
+            status = take_mirror(r);
+            if (status != NOVA_OK)
+                break;
+            memcpy(place_of(r, buffer), given, buffer->nbytes);
         }
-    }
-    mixture->workspace = mixture->size;
-    mixture->scratch = aligned(mixture->workspace + workspace + 1);
-    mixture->size = aligned(mixture->scratch + tables->header->scratch_size + 1);
-    if (first >= end)
-        return NOVA_OK;
-    mixture->first_constant = first;
-    mixture->constants = aligned_alloc(NOVA_DEVICE_ALIGNMENT, aligned(end - first));
-    if (mixture->constants == NULL)
-        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the constants");
-    memcpy(mixture->constants, (const char *)source->constants + first, end - first);
-    return NOVA_OK;
+    r->brought = (uint32_t)(island - r->program->steps);
+    return status;
 }
 
-nova_status nova_mixture_prepare(nova_device_program *program, const nova_device_source *source,
-                                 nova_error *error)
+static nova_status copy(nova_device_run *r, const nova_launch_record *launch)
 {
-    nova_device_mixture *mixture = &program->mixture;
-    const nova_tables *tables = &program->tables;
-    for (uint32_t i = 0; i < tables->header->kernel_count; i++) {
-        const nova_kernel_record *kernel = &tables->kernels[i];
-        mixture->is_mixed |= kernel->core != NOVA_DEVICE;
-        if (!nova_kernel_is_linked(kernel))
+    nova_driver *driver = r->device->driver;
+    const nova_buffer *buffer = nova_operand(r->program, launch, 0);
+    char *here = place_of(r, buffer);
+    uint64_t there = nova_run_address(r, buffer);
+    bool is_out = nova_launch_core(r->program, launch) == NOVA_TO_HOST;
+    nova_trace_begin(r->trace, is_out ? NOVA_SPAN_COPY_OUT : NOVA_SPAN_COPY_IN,
+                     (uint32_t)(launch - r->program->tables.launches), buffer->nbytes, r->stream);
+    int result = is_out ? driver->copy_out(driver, here, there, buffer->nbytes, r->stream)
+                        : driver->copy_in(driver, there, here, buffer->nbytes, r->stream);
+    nova_trace_end(r->trace, r->stream);
+    return nova_run_check(r, result, "a value cannot be copied between device and host");
+}
+
+nova_status nova_run_copies(nova_device_run *r, const nova_device_step *step)
+{
+    nova_driver *driver = r->device->driver;
+    bool is_enqueued = false;
+    nova_status status = NOVA_OK;
+    for (uint32_t i = 0; status == NOVA_OK && i < step->count; i++) {
+        if (array_at_hand(r, step, i) != NULL)
             continue;
-        if (source->image == NULL || nova_image_find(source->image, kernel->code, 1, NOVA_EXECUTE,
-                                                     &program->functions[i]) != NOVA_OK)
-            return nova_fail(error, NOVA_UNSUPPORTED, "tables-code",
-                             "kernel %u is pinned to the host, and its code is not there", i);
+        status = copy(r, nova_step_launch(r->program, step, i));
+        is_enqueued = true;
     }
-    if (!mixture->is_mixed)
-        return NOVA_OK;
-    size_t values = program->argument_count + program->output_count;
-    mixture->places = malloc((values + 1) * sizeof *mixture->places);
-    if (mixture->places == NULL)
-        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
-    for (size_t i = 0; i < values; i++)
-        mixture->places[i] = NO_PLACE;
-    return find_places(program, source, error);
-}
-
-void nova_mixture_free(nova_device_mixture *mixture)
-{
-    free(mixture->places);
-    free(mixture->constants);
-}
-
-/* --- mirrors ---------------------------------------------------------------------------------- */
-
-static void *host_address(const nova_device_program *program, const char *mirror,
-                          const nova_buffer *buffer)
-{
-    const nova_device_mixture *mixture = &program->mixture;
-    char *base = (char *)(uintptr_t)mirror;
-    if (buffer->kind == NOVA_CONSTANT)
-        return mixture->constants != NULL
-                   ? mixture->constants + (buffer->value - mixture->first_constant)
-                   : base; /* all are empty */
-    if (buffer->kind == NOVA_WORKSPACE)
-        return base + mixture->workspace + buffer->value;
-    return base + mixture->places[slot_of(program, buffer)];
-}
-
-nova_status nova_mirror_create(const nova_device_program *program,
-                               nova_device_execution *execution, nova_error *error)
-{
-    const nova_tables *tables = &program->tables;
-    if (!program->mixture.is_mixed)
-        return NOVA_OK;
-    void *memory;
-    nova_status status =
-        nova_device_pin(program->device, program->mixture.size, &memory, error);
     if (status != NOVA_OK)
         return status;
-    execution->mirror = memory;
-    execution->host_pointers =
-        calloc(tables->header->operand_count + 1, sizeof *execution->host_pointers);
-    if (execution->host_pointers == NULL)
-        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
-    for (uint32_t i = 0; i < tables->header->launch_count; i++) {
-        const nova_launch_record *launch = &tables->launches[i];
-        for (uint32_t k = 0; is_on_host(program, launch) && k < launch->operand_count; k++) {
-            uint32_t operand = launch->first_operand + k;
-            execution->host_pointers[operand] =
-                host_address(program, execution->mirror, operand_of(program, operand));
-        }
+    if (!is_enqueued && r->arrived == step->number) {
+        r->arrived++; /* nothing to wait for */
+        return NOVA_OK;
     }
-    return NOVA_OK;
+    return nova_run_check(r,
+                          driver->event_record(driver, r->execution->copies[step->number], r->stream),
+                          "copies between device and host cannot be waited for");
 }
 
-void nova_mirror_free(nova_device_program *program, nova_device_execution *execution)
+nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
 {
-    nova_driver *driver = program->device->driver;
-    if (execution->mirror != NULL)
-        driver->pinned_free(driver, execution->mirror);
-    free(execution->host_pointers);
-}
-
-/* --- runs ------------------------------------------------------------------------------------- */
-
-static nova_status run_kernel(const nova_device_program *program,
-                              const nova_device_execution *execution,
-                              const nova_launch_record *launch, nova_error *error)
-{
-    const nova_kernel_record *kernel = &program->tables.kernels[launch->kernel];
-    void *const *pointers = execution->host_pointers + launch->first_operand;
-    union {
-        void *address;
-        nova_kernel plain;
-        nova_reporting_kernel reporting;
-        nova_scratch_kernel with_scratch;
-    } code = {.address = program->functions[launch->kernel]};
-    if (kernel->core & NOVA_TAKES_SCRATCH) {
-        code.with_scratch(pointers, 0, kernel->grid,
-                          execution->mirror + program->mixture.scratch);
-    } else if (kernel->core & NOVA_REPORTS) {
-        int32_t reported = code.reporting(pointers, 0, kernel->grid);
-        if (reported != 0)
-            return nova_fail(error, NOVA_TASK_REPORTED, "", "%s reported error %d",
-                             program->tables.strings + kernel->name, (int)reported);
-    } else {
-        code.plain(pointers, 0, kernel->grid);
-    }
-    return NOVA_OK;
-}
-
-/* Copies the buffer of a launch to the other side. */
-static nova_status copy(const nova_device_program *program, nova_device_execution *execution,
-                        const nova_launch_record *launch, void *stream, nova_error *error)
-{
-    nova_driver *driver = program->device->driver;
-    uint32_t operand = launch->first_operand;
-    uint64_t size = operand_of(program, operand)->nbytes;
-    uint64_t there = execution->pointers[operand];
-    void *here = execution->host_pointers[operand];
-    int result = program->tables.kernels[launch->kernel].core == NOVA_TO_HOST
-                     ? driver->copy_out(driver, here, there, size, stream)
-                     : driver->copy_in(driver, there, here, size, stream);
-    execution->mirror_is_busy = true;
-    return nova_device_check(program->device, result,
-                             "a value cannot be copied between device and host", error);
-}
-
-nova_status nova_device_run_mixed(nova_device_program *program, nova_device_execution *execution,
-                                  void *stream, nova_error *error)
-{
-    nova_device *device = program->device;
-    nova_driver *driver = device->driver;
+    nova_driver *driver = r->device->driver;
+    const nova_island *island = &r->program->mixture.islands[step->number];
     nova_status status = NOVA_OK;
-    for (uint32_t i = 0; status == NOVA_OK && i < program->launch_count; i++) {
-        const nova_launch_record *launch = &program->tables.launches[program->launches[i]];
-        const nova_kernel_record *kernel = &program->tables.kernels[launch->kernel];
-        if (kernel->core == NOVA_DEVICE) {
-            status = nova_device_check(device,
-                                       driver->launch(driver, &execution->calls[i], stream),
-                                       "a kernel cannot be launched", error);
-            continue;
-        }
-        if (!nova_kernel_is_linked(kernel)) {
-            status = copy(program, execution, launch, stream, error);
-            continue;
-        }
-        if (execution->mirror_is_busy) /* also by the run before, which the stream waits for */
-            status = nova_device_check(device, driver->stream_synchronize(driver, stream),
-                                       "the device cannot be waited for", error);
-        execution->mirror_is_busy = false;
-        if (status == NOVA_OK)
-            status = run_kernel(program, execution, launch, error);
+    if (island->waits != NOVA_NO_STEP && island->waits >= r->arrived) {
+        nova_trace_host(r->trace, NOVA_SPAN_WAIT);
+        int result = driver->event_synchronize(driver, r->execution->copies[island->waits]);
+        status = nova_run_check(r, result, "the device cannot be waited for");
+        r->arrived = island->waits + 1;
+        r->execution->mirror_is_busy = false; /* this run's stream is behind that of the run before */
+    } else {
+        status = take_mirror(r);
     }
+    if (status == NOVA_OK)
+        status = bring_arrays(r, step);
+    if (status != NOVA_OK)
+        return status;
+    nova_trace_island(r->trace, r->program->launches[step->first],
+                      r->program->launches[step->first + step->count - 1] + 1);
+    status = nova_program_run_by(island->program, island->constants, NULL, r->execution->mirror,
+                                 r->options->workers, r->options->policy, r->error);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     return status;
+}
+
+nova_status nova_run_leave_mirror(nova_device_run *r, nova_error *error)
+{
+    nova_device_execution *execution = r->execution;
+    nova_driver *driver = r->device->driver;
+    if (execution->mirror == NULL)
+        return NOVA_OK;
+    int result = driver->event_record(driver, execution->mirror_free, r->stream);
+    execution->mirror_is_busy = result == 0;
+    return nova_device_check(r->device, result, "copies between device and host cannot be waited for",
+                             error);
 }

@@ -13,11 +13,8 @@ enum { USUAL_SHARED = 48 << 10 };
 static void execution_destroy(nova_device_program *program, nova_device_execution *execution)
 {
     nova_driver *driver = program->device->driver;
-    for (unsigned i = 0; i < execution->graph_count; i++) {
-        driver->graph_destroy(driver, execution->graphs[i].graph);
-        free(execution->graphs[i].slots);
-        free(execution->graphs[i].pointers);
-    }
+    for (unsigned i = 0; i < execution->graph_count; i++)
+        nova_graph_free(program, &execution->graphs[i]);
     nova_device_give(program->device, execution->workspace);
     nova_device_give(program->device, execution->home);
     if (execution->copied != NULL)
@@ -102,6 +99,11 @@ void nova_device_execution_give(nova_device_program *program, nova_device_execut
     program->counts.graph_launches += counts->graph_launches;
     program->counts.graph_updates += counts->graph_updates;
     pthread_mutex_unlock(&program->mutex);
+}
+
+bool nova_device_program_is_mixed(const nova_device_program *program)
+{
+    return program->mixture.copy_count + program->mixture.island_count > 0;
 }
 
 nova_device_counts nova_device_program_counts(nova_device_program *program)
@@ -233,7 +235,7 @@ static nova_status build(nova_device_program *program, const nova_device_source 
     if (status == NOVA_OK)
         status = find_kernels(program, error);
     if (status == NOVA_OK)
-        status = nova_mixture_prepare(program, source, error);
+        status = nova_steps_prepare(program, source, error);
     if (status == NOVA_OK)
         status = load_constants(program, source, error);
     return status;
@@ -288,7 +290,7 @@ void nova_device_program_destroy(nova_device_program *program)
     nova_device_leave(device);
     nova_device_give(device, program->constants);
     pthread_mutex_destroy(&program->mutex);
-    nova_mixture_free(&program->mixture);
+    nova_steps_free(program);
     free(program->nbytes);
     free(program->alias);
     free(program->donated);

@@ -13,9 +13,6 @@ static void place(nova_device_run *r, size_t slot)
     r->execution->homes[slot] = r->size;
     uint64_t size = (uint64_t)r->program->nbytes[slot];
     r->size += (size + NOVA_DEVICE_ALIGNMENT - 1) & ~(uint64_t)(NOVA_DEVICE_ALIGNMENT - 1);
-    /* Behind the end of one must not begin the next, or the simulated device takes it for that. */
-    if (r->device->driver->checks_ranges)
-        r->size += NOVA_DEVICE_ALIGNMENT;
 }
 
 /* Whether kernels cannot use a value where it is. */
@@ -169,18 +166,31 @@ static nova_status run_once(nova_device_run *r)
     return status;
 }
 
+/* The same until all has ended, for a caller who is to know that, or lets go of what the run uses. */
+static nova_status await_run(nova_device_run *r)
+{
+    void *event;
+    nova_status status = nova_device_mark_inside(r->device, r->stream, &event, r->error);
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
+    if (status == NOVA_OK)
+        status = nova_device_await_inside(r->device, event, r->error);
+    return status;
+}
+
 nova_status nova_device_program_run(nova_device_program *program,
                                     const nova_device_value *arguments,
-                                    const nova_device_value *outputs, void *stream,
-                                    nova_error *error)
+                                    const nova_device_value *outputs,
+                                    const nova_device_run_options *options, nova_error *error)
 {
-    if (program == NULL || (arguments == NULL && program->argument_count > 0) ||
+    if (program == NULL || options == NULL || (arguments == NULL && program->argument_count > 0) ||
         (outputs == NULL && program->output_count > 0))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     nova_device_run r = {.program = program,
              .device = program->device,
              .arguments = arguments,
              .outputs = outputs,
+             .options = options,
+             .trace = options->trace,
              .error = error,
              .counts = {.runs = 1}};
     nova_status status = nova_device_enter(r.device, error);
@@ -188,10 +198,14 @@ nova_status nova_device_program_run(nova_device_program *program,
         return status;
     status = nova_device_execution_take(program, &r.execution, error);
     if (status == NOVA_OK) {
-        r.stream = stream == NOVA_OWN_STREAM ? r.execution->lane->stream : stream;
+        void *own = r.execution->lane->stream;
+        r.stream = options->stream == NOVA_OWN_STREAM ? own : options->stream;
         status = run_once(&r);
+        if (status == NOVA_OK && options->waits)
+            status = await_run(&r);
         nova_device_execution_give(program, r.execution, &r.counts);
     }
+    nova_trace_stop(r.trace);
     nova_device_leave(r.device);
     return status;
 }

@@ -2,7 +2,7 @@
 #ifndef NOVA_DEVICE_RUN_H
 #define NOVA_DEVICE_RUN_H
 
-#include "device_state.h"
+#include "device_trace.h"
 
 /* Copies of up to this many bytes go through pinned memory of the execution, all in one piece. */
 #define NOVA_MOST_PINNED (UINT64_C(1) << 20)
@@ -17,10 +17,14 @@ typedef struct nova_device_run {
     const nova_device_value *arguments;
     const nova_device_value *outputs;
     void *stream;
+    const nova_device_run_options *options;
+    nova_device_trace *trace; /* NULL: nobody looks */
     nova_error *error;
     /* Of the home: arguments are in [0, inputs_end), what is copied back in [results, size). */
     uint64_t inputs_end, results, size;
     bool has_host_inputs, has_host_results;
+    uint32_t arrived; /* so many steps of copies are known to have ended */
+    uint32_t brought; /* arrays that copies up to this step stand for are in the mirror */
     nova_device_counts counts;
 } nova_device_run;
 
@@ -35,7 +39,17 @@ nova_status nova_run_free_pinned(nova_device_run *r);
 nova_status nova_run_copy_in(nova_device_run *r);
 nova_status nova_run_copy_out(nova_device_run *r);
 
-/* device_launch.c: enqueues all launches, with the pointers that the slots of the execution give. */
+/* device_launch.c: enqueues all launches, with the pointers that the slots of the execution give. With kernels of
+ * the host among them, it returns when the last of those has run. */
 nova_status nova_run_launch(nova_device_run *r);
+
+/* The address of a buffer on the device, in this run. */
+uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer);
+
+/* device_mixed.c: copies between device and host are enqueued; kernels of the host run, while the device does what
+ * it was given before. The last is called behind the last step, also when one has failed. */
+nova_status nova_run_copies(nova_device_run *r, const nova_device_step *step);
+nova_status nova_run_island(nova_device_run *r, const nova_device_step *step);
+nova_status nova_run_leave_mirror(nova_device_run *r, nova_error *error);
 
 #endif

@@ -6,9 +6,10 @@
 #include <stdatomic.h>
 
 #include "nova/device.h"
+#include "nova/program.h"
 
 /* Blocks come in sizes of a quarter of a power of two, from 256 bytes on. */
-enum { NOVA_DEVICE_ALIGNMENT = 256, NOVA_DEVICE_CLASSES = 160, NOVA_IDLE_EVENTS = 32 };
+enum { NOVA_DEVICE_ALIGNMENT = 256, NOVA_DEVICE_CLASSES = 160, NOVA_IDLE_EVENTS = 32, NOVA_IDLE_TIMED = 1024 };
 
 /* Two halves of pinned memory, through which large arrays go: while the device copies one, the CPU fills
  * the other. */
@@ -45,6 +46,8 @@ struct nova_device {
     nova_device_usage usage;
     void *events[NOVA_IDLE_EVENTS];
     unsigned event_count;
+    void *timed[NOVA_IDLE_TIMED]; /* events of traces */
+    unsigned timed_count;
     nova_stage *stages;
     nova_lane *lanes; /* idle ones */
 };
@@ -63,6 +66,11 @@ nova_status nova_device_check(nova_device *device, int result, const char *what,
 /* nova_device_order, inside of enter and leave. */
 nova_status nova_device_order_inside(nova_device *device, void *earlier, void *later,
                                      nova_error *error);
+
+/* nova_device_mark and nova_device_await, inside of enter and leave. */
+nova_status nova_device_mark_inside(nova_device *device, void *stream, void **event,
+                                    nova_error *error);
+nova_status nova_device_await_inside(nova_device *device, void *event, nova_error *error);
 
 /* A stream of its own for an execution. */
 nova_status nova_lane_take(nova_device *device, nova_lane **lane, nova_error *error);
@@ -92,9 +100,19 @@ nova_status nova_stage_out(nova_device *device, nova_stage *stage, void *to, uin
 
 /* --- device_program.c ------------------------------------------------------------------------- */
 
+/* Launches that follow each other and are done in one go: kernels of the device, by one graph; copies between
+ * device and host, with an event behind them; kernels of the host, by its scheduler. */
+typedef enum { NOVA_DEVICE_STEP, NOVA_COPY_STEP, NOVA_HOST_STEP } nova_step_kind;
+
+typedef struct {
+    nova_step_kind kind;
+    uint32_t first, count; /* of the program's launches that do anything */
+    uint32_t number;       /* among the steps of its kind */
+} nova_device_step;
+
 /* Launches of one set of pointers that the driver runs at once. */
 typedef struct {
-    void *graph;
+    void **graphs;      /* one for each step of the device; NULL for a step of one launch */
     uint64_t *slots;    /* of arguments, outputs and workspace: what the pointers were made from */
     uint64_t *pointers; /* one for each operand of the tables */
     uint64_t used;      /* number of the run that used it last */
@@ -120,20 +138,40 @@ typedef struct nova_device_execution {
     nova_kernel_call *calls;   /* one for each launch that does anything */
     nova_device_range *ranges; /* one for each operand, when the driver looks at them */
     char *mirror;              /* pinned: see nova_device_mixture; NULL when there is none */
-    void **host_pointers;      /* one for each operand, into it or to constants */
-    bool mirror_is_busy;       /* whether copies from or to it may still be under way on `last` */
+    void **copies;             /* events, one for each step of copies: they have ended */
+    void *mirror_free;         /* event: the copies of the last run have ended */
+    bool mirror_is_busy;       /* whether that was recorded and not waited for */
     unsigned graph_count;
     nova_device_graph graphs[NOVA_DEVICE_GRAPHS];
 } nova_device_execution;
 
+/* The kernels of a step of the host, as a program of their own: its workspace is the mirror, its arguments are
+ * constants. */
+typedef struct {
+    nova_program *program;
+    nova_tables_header header; /* these are its tables */
+    nova_buffer *buffers;
+    nova_kernel_record *kernels;
+    nova_launch_record *launches;
+    uint32_t *operands;
+    nova_task *tasks;
+    uint32_t *successors;
+    void **constants; /* one for each operand; NULL for what is no constant */
+    uint32_t waits;   /* for the copies up to this step of them; NOVA_NO_STEP: for none of the run */
+} nova_island;
+
+#define NOVA_NO_STEP UINT32_MAX
+
 /* Of a program that has kernels of the host between those of the device: what those use lies in one piece
  * of the host's memory, the mirror. */
 typedef struct {
-    bool is_mixed;
+    nova_island *islands;
+    uint32_t island_count, copy_count; /* steps of the host, and of copies */
+    bool *is_original;   /* of launches that do anything: a copy of an argument as the caller gave it */
     uint64_t *places;    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
     uint64_t workspace;  /* where that begins in the mirror, with the layout it has on the device */
-    uint64_t scratch;    /* where kernels have memory of their own */
-    uint64_t size;       /* of the mirror */
+    uint64_t layout;     /* bytes of the mirror that have a place */
+    uint64_t size;       /* of the mirror, with what islands need for themselves */
     char *constants;     /* a copy of those that host kernels use, which start at `first_constant` */
     uint64_t first_constant;
 } nova_device_mixture;
@@ -146,6 +184,11 @@ struct nova_device_program {
     nova_device_mixture mixture;
     uint32_t *launches; /* those that do anything */
     uint32_t launch_count;
+    nova_device_step *steps;
+    uint32_t step_count;
+    uint32_t device_count; /* steps of the device */
+    bool has_graphs;       /* whether any of them is worth a graph */
+    bool has_single;       /* whether any of them is not */
     nova_device_block *constants;
     int64_t *nbytes; /* of arguments, then outputs */
     int32_t *alias;  /* of outputs: the donated argument, or -1 */
@@ -161,21 +204,58 @@ nova_status nova_device_execution_take(nova_device_program *program,
 void nova_device_execution_give(nova_device_program *program, nova_device_execution *execution,
                                 const nova_device_counts *counts);
 
-/* --- device_mixed.c --------------------------------------------------------------------------- */
+/* Destroys what the driver has of it, and frees its arrays; device_launch.c. */
+void nova_graph_free(const nova_device_program *program, nova_device_graph *graph);
 
-/* Looks for kernels of the host, and decides where what they use lies; `functions` must be there. */
-nova_status nova_mixture_prepare(nova_device_program *program, const nova_device_source *source,
-                                 nova_error *error);
-void nova_mixture_free(nova_device_mixture *mixture);
+/* --- device_mirror.c: where kernels of the host have what they use ------------------------------ */
 
-/* The mirror of an execution, and the pointers into it; nothing where the program is not mixed. */
+/* Gives a place to all that kernels of the host and copies are given. */
+nova_status nova_mirror_lay_out(nova_device_program *program, const nova_device_source *source,
+                                nova_error *error);
+
+/* Where an argument or output is counted: an output that is a donated argument is that. */
+size_t nova_mirror_slot(const nova_device_program *program, const nova_buffer *buffer);
+
+/* The offset of a buffer in the mirror. Not of constants, which have an address: */
+uint64_t nova_mirror_offset(const nova_device_program *program, const nova_buffer *buffer);
+void *nova_mirror_constant(const nova_device_program *program, const nova_buffer *buffer);
+
+/* The mirror of an execution and its events; nothing where the program is not mixed. */
 nova_status nova_mirror_create(const nova_device_program *program,
                                nova_device_execution *execution, nova_error *error);
 void nova_mirror_free(nova_device_program *program, nova_device_execution *execution);
 
-/* Runs the launches and copies of a mixed program; those of the device have been bound. It returns when the
- * last kernel of the host has run. */
-nova_status nova_device_run_mixed(nova_device_program *program, nova_device_execution *execution,
-                                  void *stream, nova_error *error);
+/* --- device_island.c -------------------------------------------------------------------------- */
+
+/* Makes the program of a step of the host, of the code in `image`. Its arrays are the island's. */
+nova_status nova_island_create(const nova_device_program *program, const nova_device_step *step,
+                               const nova_image *image, nova_island *island, nova_error *error);
+void nova_island_free(nova_island *island);
+
+/* --- device_steps.c --------------------------------------------------------------------------- */
+
+/* Puts the launches into steps, and makes what those of the host need; `launches` must be there. */
+nova_status nova_steps_prepare(nova_device_program *program, const nova_device_source *source,
+                               nova_error *error);
+void nova_steps_free(nova_device_program *program);
+
+static inline const nova_launch_record *nova_step_launch(const nova_device_program *program,
+                                                         const nova_device_step *step,
+                                                         uint32_t index)
+{
+    return &program->tables.launches[program->launches[step->first + index]];
+}
+
+static inline const nova_buffer *nova_operand(const nova_device_program *program,
+                                              const nova_launch_record *launch, uint32_t index)
+{
+    return &program->tables.buffers[program->tables.operands[launch->first_operand + index]];
+}
+
+static inline uint32_t nova_launch_core(const nova_device_program *program,
+                                        const nova_launch_record *launch)
+{
+    return program->tables.kernels[launch->kernel].core & NOVA_CORE_MASK;
+}
 
 #endif

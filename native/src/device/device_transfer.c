@@ -11,8 +11,23 @@ nova_status nova_run_free_pinned(nova_device_run *r)
     if (!execution->pinned_is_busy)
         return NOVA_OK;
     execution->pinned_is_busy = false;
-    return nova_run_check(r, r->device->driver->event_synchronize(r->device->driver, execution->copied),
-                 "the arguments of the run before cannot be waited for");
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
+    int result = r->device->driver->event_synchronize(r->device->driver, execution->copied);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
+    return nova_run_check(r, result, "the arguments of the run before cannot be waited for");
+}
+
+/* Whether an argument comes from the host. */
+static bool is_host_argument(const nova_device_run *r, size_t i)
+{
+    return r->execution->homes[i] != NOVA_NO_HOME && r->arguments[i].address == 0;
+}
+
+/* One value on its way, of the nova_span_kind. */
+static void begin_copy(nova_device_run *r, nova_span_kind kind, size_t slot, void *stream)
+{
+    nova_trace_begin(r->trace, kind, NOVA_NO_LAUNCH, (uint64_t)r->program->nbytes[slot], stream);
+    nova_trace_value(r->trace, slot);
 }
 
 /* Small ones: gathered in pinned memory, and copied at once. */
@@ -24,11 +39,16 @@ static nova_status copy_in_small(nova_device_run *r)
     if (status != NOVA_OK)
         return status;
     for (size_t i = 0; i < r->program->argument_count; i++)
-        if (execution->homes[i] != NOVA_NO_HOME && r->arguments[i].address == 0)
+        if (is_host_argument(r, i))
             memcpy(execution->pinned + execution->homes[i], r->arguments[i].host,
                    (size_t)r->program->nbytes[i]);
+    nova_trace_begin(r->trace, NOVA_SPAN_COPY_IN, NOVA_NO_LAUNCH, r->inputs_end, r->stream);
+    for (size_t i = 0; r->trace != NULL && i < r->program->argument_count; i++)
+        if (is_host_argument(r, i))
+            nova_trace_value(r->trace, i);
     int result = driver->copy_in(driver, execution->home->address, execution->pinned,
                                  r->inputs_end, r->stream);
+    nova_trace_end(r->trace, r->stream);
     if (result == 0 && !r->has_host_results) { /* nobody will wait for the run */
         result = driver->event_record(driver, execution->copied, r->stream);
         execution->pinned_is_busy = result == 0;
@@ -47,10 +67,16 @@ static nova_status copy_in_large(nova_device_run *r)
         status = nova_stage_take(device, &stage, r->error);
     if (status != NOVA_OK)
         return status;
-    for (size_t i = 0; status == NOVA_OK && i < r->program->argument_count; i++)
-        if (r->execution->homes[i] != NOVA_NO_HOME && r->arguments[i].address == 0)
-            status = nova_stage_in(device, stage, r->execution->slots[i], r->arguments[i].host,
-                                   (uint64_t)r->program->nbytes[i], device->in, r->error);
+    nova_trace_host(r->trace, NOVA_SPAN_STAGE);
+    for (size_t i = 0; status == NOVA_OK && i < r->program->argument_count; i++) {
+        if (!is_host_argument(r, i))
+            continue;
+        begin_copy(r, NOVA_SPAN_COPY_IN, i, device->in);
+        status = nova_stage_in(device, stage, r->execution->slots[i], r->arguments[i].host,
+                               (uint64_t)r->program->nbytes[i], device->in, r->error);
+        nova_trace_end(r->trace, device->in);
+    }
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     nova_stage_give(device, stage);
     if (status == NOVA_OK)
         status = nova_device_order_inside(device, device->in, r->stream, r->error);
@@ -69,8 +95,10 @@ static nova_status copy_crooked(nova_device_run *r, bool back)
         if (r->execution->homes[i] == NOVA_NO_HOME || theirs == 0 || !is_copied)
             continue;
         uint64_t own = r->execution->slots[i], size = (uint64_t)r->program->nbytes[i];
+        begin_copy(r, NOVA_SPAN_COPY_WITHIN, i, r->stream);
         result = driver->copy_within(driver, back ? theirs : own, back ? own : theirs, size,
                                      r->stream);
+        nova_trace_end(r->trace, r->stream);
     }
     return nova_run_check(r, result, "an array cannot be copied on the device");
 }
@@ -99,13 +127,20 @@ static nova_status copy_out_small(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
+    size_t count = r->program->argument_count + r->program->output_count;
+    nova_trace_begin(r->trace, NOVA_SPAN_COPY_OUT, NOVA_NO_LAUNCH, r->size - r->results, r->stream);
+    for (size_t i = 0; r->trace != NULL && i < count; i++)
+        if (host_result(r, i) != NULL)
+            nova_trace_value(r->trace, i);
     int result = driver->copy_out(driver, execution->pinned + r->results,
                                   execution->home->address + r->results, r->size - r->results,
                                   r->stream);
+    nova_trace_end(r->trace, r->stream);
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     if (result == 0)
         result = driver->stream_synchronize(driver, r->stream);
+    nova_trace_host(r->trace, NOVA_SPAN_STAGE);
     nova_status status = nova_run_check(r, result, "the results cannot be copied from the device");
-    size_t count = r->program->argument_count + r->program->output_count;
     for (size_t i = 0; status == NOVA_OK && i < count; i++) {
         void *host = host_result(r, i);
         if (host != NULL)
@@ -124,11 +159,15 @@ static nova_status copy_out_large(nova_device_run *r)
     if (status != NOVA_OK)
         return status;
     size_t count = r->program->argument_count + r->program->output_count;
+    nova_trace_host(r->trace, NOVA_SPAN_STAGE);
     for (size_t i = 0; status == NOVA_OK && i < count; i++) {
         void *host = host_result(r, i);
-        if (host != NULL)
-            status = nova_stage_out(device, stage, host, r->execution->slots[i],
-                                    (uint64_t)r->program->nbytes[i], device->out, r->error);
+        if (host == NULL)
+            continue;
+        begin_copy(r, NOVA_SPAN_COPY_OUT, i, device->out);
+        status = nova_stage_out(device, stage, host, r->execution->slots[i],
+                                (uint64_t)r->program->nbytes[i], device->out, r->error);
+        nova_trace_end(r->trace, device->out);
     }
     nova_stage_give(device, stage);
     return status;

@@ -1,93 +1,12 @@
-/* Programs for a device: how they are made, and what of a call differs from that of a CPU's. */
+/* What of a call differs on a device: arrays that are there, the stream, and the run itself. */
 #include "devices.h"
 
-/* --- making ----------------------------------------------------------------------------------- */
-
-static bool load(ProgramObject *self, const Signature *signature, nova_device_code code,
-                 const Py_buffer *constants)
+nova_device *program_device(const ProgramObject *self)
 {
-    nova_error error;
-    nova_tables tables;
-    const nova_tables_limits limits = {
-        .argument_count = signature->arg_count,
-        .output_count = signature->output_count,
-        .argument_nbytes = signature->nbytes,
-        .output_nbytes = signature->nbytes + signature->arg_count,
-        .constants_size = (uint64_t)constants->len,
-    };
-    if (nova_tables_check(self->tables.buf, (size_t)self->tables.len, &limits, &tables, &error) !=
-        NOVA_OK) {
-        raise_error(&error);
-        return false;
-    }
-    const nova_device_source source = {
-        .tables = &tables,
-        .code = &code,
-        .image = self->image != NULL ? ((ImageObject *)self->image)->image : NULL,
-        .constants = constants->buf,
-        .constants_size = (uint64_t)constants->len,
-        .arguments = signature->tensors,
-        .outputs = signature->tensors + signature->arg_count,
-        .argument_count = signature->arg_count,
-        .output_count = signature->output_count,
-    };
-    const DeviceObject *device = (const DeviceObject *)self->device;
-    nova_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = nova_device_program_create(device->device, &source, &self->on_device, &error);
-    Py_END_ALLOW_THREADS
-    if (status != NOVA_OK)
-        raise_device_error(device, &error);
-    return status == NOVA_OK;
+    return ((const DeviceObject *)self->device)->device;
 }
 
-PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"device", "tables",  "kind",    "arch",        "code", "constants",
-                            "args",   "outputs", "convert", "input_count", "image", NULL};
-    PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL;
-    const char *kind, *arch;
-    Py_buffer code = {0}, constants = {0};
-    Py_ssize_t input_count;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|O:on_device", names, device_type,
-                                     &device, &tables, &kind, &arch, &code, &constants, &arg_rows,
-                                     &output_rows, &convert, &input_count, &host))
-        return NULL;
-    if (host == Py_None)
-        host = NULL;
-    if (host != NULL && !PyObject_TypeCheck(host, image_type)) {
-        PyErr_SetString(PyExc_TypeError, "image is neither an Image nor None");
-        PyBuffer_Release(&code);
-        PyBuffer_Release(&constants);
-        return NULL;
-    }
-    ProgramObject *self = program_allocate((PyTypeObject *)type, convert, Py_None);
-    bool made = false;
-    if (self != NULL) {
-        Py_INCREF(device);
-        self->device = device;
-        self->input_count = input_count;
-        Py_XINCREF(host);
-        self->image = host; /* code of the host, which runs use */
-        const nova_device_code image = {
-            .arch = arch,
-            .data = code.buf,
-            .size = (uint64_t)code.len,
-            .kind = strcmp(kind, "cubin") == 0 ? NOVA_CUBIN : NOVA_PTX,
-        };
-        Signature signature = {0};
-        made = read_signature(self, arg_rows, output_rows, &signature) &&
-               hold_tables(self, tables) && load(self, &signature, image, &constants);
-        signature_free(&signature);
-    }
-    PyBuffer_Release(&code);
-    PyBuffer_Release(&constants);
-    if (!made)
-        Py_CLEAR(self);
-    return (PyObject *)self;
-}
-
-/* --- calling ---------------------------------------------------------------------------------- */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 bool device_conforms(const ProgramObject *self, const Spec *spec, PyObject *object)
 {
@@ -158,12 +77,37 @@ PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec)
     return make_device_array((DeviceObject *)self->device, spec, call->stream);
 }
 
+/* --- running ---------------------------------------------------------------------------------- */
+
+bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, bool *waits)
+{
+    Py_ssize_t count = self->arg_count + self->output_count;
+    *waits = false;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        bool on_device = is_on_device(array_at(call, i));
+        if (on_device)
+            values[i] = (nova_device_value){.address = (uintptr_t)call->data[i]};
+        else
+            values[i] = (nova_device_value){.host = call->data[i]};
+        if (on_device && call->stream == NOVA_OWN_STREAM) /* brought for results alone */
+            call->stream = nova_device_stream(program_device(self));
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *array = array_at(call, i);
+        if (!is_on_device(array))
+            continue;
+        if (!order_device_array((DeviceArrayObject *)array, call->stream))
+            return false;
+        *waits |= ((DeviceArrayObject *)array)->is_shared;
+    }
+    return true;
+}
+
 /* Enough for most programs; others take memory of the heap. */
 enum { STACK_VALUES = 64 };
 
 bool device_execute(ProgramObject *self, Call *call)
 {
-    DeviceObject *device = (DeviceObject *)self->device;
     Py_ssize_t count = self->arg_count + self->output_count;
     nova_device_value on_stack[STACK_VALUES], *values = on_stack;
     if (count > STACK_VALUES) {
@@ -173,35 +117,21 @@ bool device_execute(ProgramObject *self, Call *call)
             return false;
         }
     }
-    bool ready = true, waits = false;
-    for (Py_ssize_t i = 0; ready && i < count; i++) {
-        PyObject *array = array_at(call, i);
-        bool on_device = is_on_device(array);
-        values[i] = (nova_device_value){.host = call->data[i]};
-        if (!on_device)
-            continue;
-        values[i] = (nova_device_value){.address = (uintptr_t)call->data[i]};
-        if (call->stream == NOVA_OWN_STREAM) /* arrays that were brought for results alone */
-            call->stream = nova_device_stream(device->device);
-    }
-    for (Py_ssize_t i = 0; ready && i < count; i++) {
-        PyObject *array = array_at(call, i);
-        if (!is_on_device(array))
-            continue;
-        ready = order_device_array((DeviceArrayObject *)array, call->stream);
-        waits |= ((DeviceArrayObject *)array)->is_shared;
-    }
+    nova_device_run_options options = {0};
     nova_status status = NOVA_OK;
     nova_error error;
+    bool ready = device_prepare(self, call, values, &options.waits);
     if (ready) {
+        options.stream = call->stream;
+        options.trace = device_trace_begin(self);
+        apply_device_settings(&options);
         Py_BEGIN_ALLOW_THREADS
-        status = nova_device_program_run(self->on_device, values, values + self->arg_count,
-                                         call->stream, &error);
-        if (status == NOVA_OK && waits)
-            status = nova_device_synchronize(device->device, call->stream, &error);
+        status = nova_device_program_run(self->on_device, values, values + self->arg_count, &options,
+                                         &error);
         Py_END_ALLOW_THREADS
+        device_trace_add(self, options.trace);
         if (status != NOVA_OK)
-            raise_device_error(device, &error);
+            raise_device_error((DeviceObject *)self->device, &error);
     }
     if (values != on_stack)
         PyMem_Free(values);

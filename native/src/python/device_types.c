@@ -58,11 +58,14 @@ static PyObject *driver_sim(PyObject *type, PyObject *unused)
 }
 
 /* (kernel, text of the line, (address, size) of the nearest operand, record) of the last launch that failed. */
-static PyObject *driver_last_fault(DriverObject *self, PyObject *unused)
+static PyObject *driver_last_fault(DriverObject *self, PyObject *args)
 {
-    (void)unused;
+    int ordinal = 0;
     nova_sim_report report;
-    if (self->close != nova_sim_close || !nova_sim_last_fault(self->driver, &report))
+    if (!PyArg_ParseTuple(args, "|i:last_fault", &ordinal))
+        return NULL;
+    if (self->close != nova_sim_close || ordinal < 0 || ordinal >= NOVA_SIM_DEVICES ||
+        !nova_sim_last_fault(self->driver, ordinal, &report))
         Py_RETURN_NONE;
     PyObject *record = describe_fault(&report.fault);
     if (record == NULL)
@@ -104,10 +107,10 @@ static PyMethodDef driver_methods[] = {
     {"cuda", driver_cuda, METH_VARARGS | METH_CLASS,
      "cuda(path=None, /)\n--\n\nThe CUDA driver of this machine; OSError(status, text) without one."},
     {"sim", driver_sim, METH_NOARGS | METH_CLASS,
-     "sim()\n--\n\nA simulator, which takes what nova.runtime.sim_image makes of PTX."},
-    {"last_fault", (PyCFunction)driver_last_fault, METH_NOARGS,
-     "last_fault()\n--\n\n(kernel, line, nearest operand, record) of a simulator's last fault, or "
-     "None."},
+     "sim()\n--\n\nSimulated GPUs, which take what nova.runtime.sim_image makes of PTX."},
+    {"last_fault", (PyCFunction)driver_last_fault, METH_VARARGS,
+     "last_fault(ordinal=0, /)\n--\n\n(kernel, line, nearest operand, record) of a simulated "
+     "GPU's last fault, or None."},
     {"count", (PyCFunction)driver_count, METH_NOARGS, "count()\n--\n\nHow many devices there are."},
     {0},
 };
@@ -186,9 +189,10 @@ static PyObject *device_name(DeviceObject *self, void *closure)
 {
     (void)closure;
     const char *driver = self->driver->driver->name;
-    if (strcmp(driver, "cuda") != 0)
+    int ordinal = nova_device_ordinal(self->device);
+    if (strcmp(driver, "sim") == 0 && ordinal == 0)
         return PyUnicode_FromString(driver);
-    return PyUnicode_FromFormat("%s:%d", driver, nova_device_ordinal(self->device));
+    return PyUnicode_FromFormat("%s:%d", driver, ordinal);
 }
 
 static PyObject *device_driver(DeviceObject *self, void *closure)

@@ -64,7 +64,10 @@ static PyMethodDef functions[] = {
      "measure_copy(nbytes, seconds)\n--\n\nBytes read and written a second by one core."},
     {"trace_into", module_trace_into, METH_O,
      "trace_into(lists)\n--\n\nHas every run append (program, start, end, workers, policy, lost, "
-     "records) to these lists."},
+     "records) to these lists, or (program, trace) when it is on a device."},
+    {"read_device_trace", module_read_device_trace, METH_O,
+     "read_device_trace(trace)\n--\n\nWaits for the run: (start, end, lost, spans, numbers of the "
+     "values that they name)."},
     {"configure", module_configure, METH_VARARGS,
      "configure(threads, policy, pin)\n--\n\nSets the threads of the process and how they pick "
      "tasks."},

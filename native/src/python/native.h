@@ -51,6 +51,7 @@ typedef struct {
     int64_t *extents;  /* of all arguments and outputs */
     PyObject *convert; /* convert(index, object, is_output) -> ndarray */
     PyObject *label;   /* what traces call it; a str or None */
+    PyObject *names;   /* what they call its arguments and outputs: two tuples of str, or None */
     PyObject *report;  /* report(status, task, running, states, number, cause) -> exception, or None */
     nova_program *program;
     nova_pool *pool; /* NULL when no workspace is needed */
@@ -142,6 +143,16 @@ uint32_t trace_capacity(const ProgramObject *self);
 void trace_add(ProgramObject *self, const nova_execution *execution, nova_policy policy,
                const nova_run_result *result, uint64_t start_ns, uint64_t end_ns);
 
+/* Appends to every open trace, and takes the reference; one that fails is only a run less. */
+void trace_append(ProgramObject *self, PyObject *item);
+
+/* Runs on devices, which leave (program, capsule); device_trace.c. `begin` gives the trace of a run that starts
+ * now, or NULL when nobody traces; `add` takes it when the run has been enqueued or has ended. With the GIL. */
+nova_device_trace *device_trace_begin(const ProgramObject *self);
+void device_trace_add(ProgramObject *self, nova_device_trace *trace);
+void device_traces_forget(void);
+PyObject *module_read_device_trace(PyObject *module, PyObject *capsule);
+
 /* program.set_order(order): u32 numbers of all tasks, as a simulation starts them. */
 PyObject *program_set_order(PyObject *self, PyObject *order);
 
@@ -149,7 +160,10 @@ PyObject *program_set_order(PyObject *self, PyObject *order);
 nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
                          const nova_run_options *options, nova_run_result *result);
 
-/* Program.on_device(...): a program for a device; device_call.c. */
+/* The device of a program that has one; device_call.c. */
+nova_device *program_device(const ProgramObject *self);
+
+/* Program.on_device(...): a program for a device; device_program.c. */
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs);
 
 /* Holds the block: as it is when nobody can change it and it is aligned, else a copy. */
@@ -169,6 +183,10 @@ PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject 
 bool device_place(ProgramObject *self, Call *call);
 PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec);
 bool device_execute(ProgramObject *self, Call *call);
+
+/* The values of a run, one for each slot, and their order on the call's stream; *waits says whether their
+ * owner may change them as soon as the run is not waited for. False with an exception. */
+bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, bool *waits);
 
 /* Reads "host", "device" or None; false with an exception. */
 bool read_place(PyObject *object, Place *place);
@@ -194,8 +212,11 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* Collects and checks the arrays of a run: those of the tuple or list `arrays`, in order, and `out`
- * (NULL: all outputs are made). False with an exception, and nothing to end. */
-bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out);
+ * (NULL: all outputs are made, where `place` says). False with an exception, and nothing to end. */
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out, Place place);
+
+/* Where outputs= says that results are made, which only a device can choose; false with an exception. */
+bool call_place(ProgramObject *self, PyObject *outputs, Place *place);
 
 /* The result for the caller: one array or a tuple. The call still has to be ended. */
 PyObject *call_result(ProgramObject *self, Call *call);
@@ -225,6 +246,7 @@ bool read_timeout(PyObject *object, uint64_t *timeout_ns);
 
 /* Threads and policy of a run that this thread starts; settings.c. */
 void apply_settings(const nova_execution *execution, nova_run_options *options);
+void apply_device_settings(nova_device_run_options *options);
 PyObject *module_configure(PyObject *module, PyObject *args);
 PyObject *module_override(PyObject *module, PyObject *args);
 
@@ -240,7 +262,7 @@ PyObject *module_drain(PyObject *module, PyObject *unused);
 PyObject *module_reap(PyObject *module, PyObject *unused);
 bool init_runs(void);
 
-/* program.submit(arrays, out=None, stream=None, timeout=None) */
+/* program.submit(arrays, out=None, stream=None, timeout=None, outputs=None) */
 PyObject *program_submit(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* program.run(inputs, params=(), out=None, timeout=None) */

@@ -65,6 +65,8 @@ ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject 
     self->convert = convert;
     Py_INCREF(Py_None);
     self->label = Py_None;
+    Py_INCREF(Py_None);
+    self->names = Py_None;
     Py_INCREF(report);
     self->report = report;
     return self;
@@ -114,6 +116,7 @@ static int program_traverse(ProgramObject *self, visitproc visit, void *arg)
     /* Not `tables.obj`: the collector would clear a memoryview that is still exported to us. */
     Py_VISIT(self->convert);
     Py_VISIT(self->label);
+    Py_VISIT(self->names);
     Py_VISIT(self->report);
     return 0;
 }
@@ -132,6 +135,7 @@ static int program_clear(ProgramObject *self)
 {
     forget(&self->convert);
     forget(&self->label);
+    forget(&self->names);
     forget(&self->report);
     return 0;
 }
@@ -156,6 +160,7 @@ static void program_dealloc(ProgramObject *self)
     PyMem_Free(self->order);
     Py_XDECREF(self->convert);
     Py_XDECREF(self->label);
+    Py_XDECREF(self->names);
     Py_XDECREF(self->report);
     Py_XDECREF(self->image);
     Py_XDECREF(self->device);
@@ -200,6 +205,8 @@ static PyMemberDef program_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(ProgramObject, vectorcall), READONLY, NULL},
     {"image", T_OBJECT_EX, offsetof(ProgramObject, image), READONLY, "The mapped code."},
     {"device", T_OBJECT, offsetof(ProgramObject, device), READONLY, "The device it is for, or None."},
+    {"names", T_OBJECT, offsetof(ProgramObject, names), 0,
+     "What traces call its arguments and outputs."},
     {"label", T_OBJECT, offsetof(ProgramObject, label), 0, "What traces call it."},
     {0},
 };
@@ -226,7 +233,7 @@ static PyMethodDef program_methods[] = {
     {"set_order", program_set_order, METH_O,
      "set_order(order)\n--\n\nHas all runs take the tasks in this order, on the calling thread."},
     {"submit", (PyCFunction)(void (*)(void))program_submit, METH_VARARGS | METH_KEYWORDS,
-     "submit(arrays, out=None, stream=None, timeout=None)\n--\n\nStarts a run: a Run."},
+     "submit(arrays, out=None, stream=None, timeout=None, outputs=None)\n--\n\nStarts a run: a Run."},
     {0},
 };
 

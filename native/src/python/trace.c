@@ -46,8 +46,7 @@ static PyObject *read_records(const nova_execution *execution, unsigned places, 
     return block;
 }
 
-/* Appends to every open trace, and takes the reference; one that fails is only a run less. */
-static void add_item(ProgramObject *self, PyObject *item)
+void trace_append(ProgramObject *self, PyObject *item)
 {
     for (Py_ssize_t i = 0; item != NULL && trace_sinks != NULL && i < PyTuple_Size(trace_sinks); i++)
         if (PyList_Append(PyTuple_GetItem(trace_sinks, i), item) < 0)
@@ -81,7 +80,7 @@ void trace_add(ProgramObject *self, const nova_execution *execution, nova_policy
                              (unsigned long long)end_ns, result->workers, (int)policy,
                              (unsigned long long)lost, block);
     Py_XDECREF(block);
-    add_item(self, item);
+    trace_append(self, item);
     PyErr_Restore(type, value, traceback);
 }
 
@@ -97,6 +96,7 @@ PyObject *module_trace_into(PyObject *module, PyObject *sinks)
     }
     PyObject *before = trace_sinks;
     trace_sinks = NULL;
+    device_traces_forget();
     if (PyTuple_Size(sinks) > 0) {
         Py_INCREF(sinks);
         trace_sinks = sinks;

@@ -51,6 +51,22 @@ int sim_park_warp(sim_block *block, sim_warp *warp)
     return sim_arrive(block, warp, at, first, 1);
 }
 
+/* Lanes end while others of the warp wait at a barrier that all of it has to reach: these have gone around it. Those
+ * that had ended before the first one came are not waited for, as with a `ret` in front of it. */
+int sim_check_exit(sim_block *block, const sim_warp *warp, uint32_t ending)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        const sim_instruction *at = block->kernel->code + warp->at_barrier[lane];
+        if (!(warp->parked >> lane & 1) || !(at->flags & BARRIER_ALIGNED))
+            continue;
+        block->fault->has_other = 1;
+        memcpy(block->fault->other_block, block->index, sizeof block->index);
+        sim_name_thread(block, thread_of(warp, lowest(ending)), block->fault->other);
+        return sim_report(block, FAULT_DIVERGED, at, thread_of(warp, lane));
+    }
+    return 0;
+}
+
 static int is_complete(const sim_block *block, const sim_barrier *barrier)
 {
     uint32_t warps = (uint32_t)__builtin_popcount(barrier->waiting) + barrier->arrived;

@@ -2,7 +2,7 @@
  *
  * Nothing runs when it is enqueued. A stream runs when somebody waits for it, and only as far as that needs: work
  * of another stream runs when an event orders it before. So a program that relies on an order which nothing
- * guarantees reads what is not there yet. One lock guards all of it: the launches themselves take the time. */
+ * guarantees reads what is not there yet. One lock guards all of a GPU: the launches themselves take the time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +33,7 @@ static void explain(nova_driver *driver, int result, char *text, size_t size)
         [SIM_BAD_CODE] = "this is no code for the simulator",
         [SIM_NO_KERNEL] = "it is not in the code",
         [SIM_BAD_ADDRESS] = "an address that is in no block",
+        [SIM_OTHER_DEVICE] = "a stream, an event or code of another device",
     };
     simulator *s = sim_of(driver);
     pthread_mutex_lock(&s->mutex);
@@ -45,19 +46,33 @@ static void explain(nova_driver *driver, int result, char *text, size_t size)
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* --- devices and contexts: there is one of each ------------------------------------------------ */
+/* --- devices and contexts ----------------------------------------------------------------------- */
+
+/* The contexts that a thread has entered. */
+enum { MOST_ENTERED = 16 };
+static _Thread_local simulator *entered[MOST_ENTERED];
+static _Thread_local int depth;
+
+simulator *sim_of(nova_driver *driver)
+{
+    return depth > 0 ? entered[depth - 1] : ((sim_driver *)driver)->devices;
+}
 
 static int count(nova_driver *driver, int *number)
 {
     (void)driver;
-    *number = 1;
+    *number = DEVICES;
     return SIM_OK;
 }
 
 static int describe(nova_driver *driver, int ordinal, nova_device_info *info)
 {
-    (void)driver, (void)ordinal;
-    *info = (nova_device_info){.name = "the simulator", .major = 9, .multiprocessors = 1, .memory = UINT64_C(1) << 40};
+    (void)driver;
+    *info = (nova_device_info){.major = 9, .multiprocessors = 1, .memory = UINT64_C(1) << 40};
+    if (ordinal == 0)
+        (void)snprintf(info->name, sizeof info->name, "the simulator");
+    else
+        (void)snprintf(info->name, sizeof info->name, "simulator %d", ordinal);
     return SIM_OK;
 }
 
@@ -70,8 +85,7 @@ static int memory_left(nova_driver *driver, uint64_t *bytes)
 
 static int context_open(nova_driver *driver, int ordinal, void **context)
 {
-    (void)ordinal;
-    *context = driver;
+    *context = &((sim_driver *)driver)->devices[ordinal];
     return SIM_OK;
 }
 
@@ -82,13 +96,17 @@ static void context_close(nova_driver *driver, int ordinal, void *context)
 
 static int enter(nova_driver *driver, void *context)
 {
-    (void)driver, (void)context;
+    (void)driver;
+    if (depth == MOST_ENTERED)
+        return SIM_OTHER_DEVICE;
+    entered[depth++] = context;
     return SIM_OK;
 }
 
 static void leave(nova_driver *driver)
 {
     (void)driver;
+    depth--;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -143,7 +161,7 @@ static void memory_free(nova_driver *driver, uint64_t address)
 static int pinned_take(nova_driver *driver, uint64_t size, void **memory)
 {
     (void)driver;
-    *memory = malloc(size);
+    *memory = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     return *memory != NULL ? SIM_OK : SIM_NO_MEMORY;
 }
 
@@ -200,11 +218,16 @@ static const nova_driver TABLE = {
 
 nova_status nova_sim_open(nova_driver **driver, nova_error *error)
 {
-    simulator *made = calloc(1, sizeof *made);
-    if (made == NULL || pthread_mutex_init(&made->mutex, NULL) != 0) {
-        free(made);
-        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the simulator");
+    sim_driver *made = calloc(1, sizeof *made);
+    for (int i = 0; made != NULL && i < DEVICES; i++) {
+        made->devices[i].usual.on = &made->devices[i];
+        if (pthread_mutex_init(&made->devices[i].mutex, NULL) != 0) {
+            free(made);
+            made = NULL;
+        }
     }
+    if (made == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the simulator");
     made->driver = TABLE;
     *driver = &made->driver;
     return NOVA_OK;
@@ -212,22 +235,23 @@ nova_status nova_sim_open(nova_driver **driver, nova_error *error)
 
 void nova_sim_close(nova_driver *driver)
 {
-    simulator *s = sim_of(driver);
-    if (s == NULL)
-        return;
-    (void)sim_drain_all(s);
-    while (s->streams != NULL) {
-        stream *gone = s->streams;
-        s->streams = gone->next;
-        free(gone);
+    sim_driver *gone = (sim_driver *)driver;
+    for (int i = 0; gone != NULL && i < DEVICES; i++) {
+        simulator *s = &gone->devices[i];
+        (void)sim_drain_all(s);
+        while (s->streams != NULL) {
+            stream *ended = s->streams;
+            s->streams = ended->next;
+            free(ended);
+        }
+        pthread_mutex_destroy(&s->mutex);
     }
-    pthread_mutex_destroy(&s->mutex);
-    free(s);
+    free(gone);
 }
 
-bool nova_sim_last_fault(nova_driver *driver, nova_sim_report *report)
+bool nova_sim_last_fault(nova_driver *driver, int ordinal, nova_sim_report *report)
 {
-    simulator *s = sim_of(driver);
+    simulator *s = &((sim_driver *)driver)->devices[ordinal];
     pthread_mutex_lock(&s->mutex);
     bool found = s->has_report;
     if (found)

@@ -72,6 +72,7 @@ int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, ui
     }
     memcpy(copy, image, size);
     copy[size] = '\0';
+    made->on = sim_of(driver);
     made->image = copy;
     made->text = copy + header->text;
     made->text_size = header->text_size;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nova/scheduler.h"
 #include "sim/driver_state.h"
 
 /* --- running what was enqueued ---------------------------------------------------------------- */
@@ -24,74 +25,6 @@ static int copy(simulator *s, const work *w)
     return SIM_OK;
 }
 
-/* The text of a line of the PTX, cut to what there is room for. */
-static void copy_line(const module *in, uint32_t number, char *text, size_t size)
-{
-    const char *line = in->text, *end = in->text + in->text_size;
-    for (uint32_t i = 1; i < number && line < end; i++) {
-        const char *next = memchr(line, '\n', (size_t)(end - line));
-        line = next != NULL ? next + 1 : end;
-    }
-    const char *stop = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
-    (void)snprintf(text, size, "%.*s", (int)((stop != NULL ? stop : end) - line), line);
-}
-
-/* Remembers a fault, its line, and the operand that is nearest to where it happened. */
-static void remember(simulator *s, const function *f, const sim_fault *fault, const sim_range *ranges, uint32_t number)
-{
-    nova_sim_report *report = &s->report;
-    uint64_t best = UINT64_MAX;
-    *report = (nova_sim_report){.fault = *fault};
-    for (uint32_t i = 0; i < number; i++) {
-        uint64_t start = ranges[i].start, end = start + ranges[i].size, at = fault->address;
-        uint64_t away = at < start ? start - at : at >= end ? at - end + 1 : 0;
-        if (away < best) {
-            best = away;
-            report->near_address = start;
-            report->near_size = ranges[i].size;
-        }
-    }
-    (void)snprintf(report->kernel, sizeof report->kernel, "%s", f->name);
-    copy_line(f->of, fault->line, report->line, sizeof report->line);
-    s->has_report = true;
-}
-
-static int launch_now(simulator *s, const work *w)
-{
-    const nova_device_range *given = (const void *)(w->data + w->argument_count);
-    sim_range *ranges = calloc(w->range_count + 1, sizeof *ranges);
-    if (ranges == NULL)
-        return SIM_NO_MEMORY;
-    for (uint32_t i = 0; i < w->range_count; i++) {
-        block *in = sim_find_block(s, given[i].address, given[i].size);
-        if (in == NULL) {
-            free(ranges);
-            return SIM_BAD_ADDRESS;
-        }
-        ranges[i] = (sim_range){.start = given[i].address,
-                                .size = given[i].size,
-                                .state = in->state + (given[i].address - in->address),
-                                .read_only = given[i].is_read_only};
-    }
-    const sim_launch launch = {
-        .ranges = ranges,
-        .range_count = w->range_count,
-        .params = (const void *)w->data,
-        .param_bytes = w->argument_count * (uint32_t)sizeof *w->data,
-        .grid = {w->shape.grid[0], w->shape.grid[1], w->shape.grid[2]},
-        .block = {w->shape.block[0], w->shape.block[1], w->shape.block[2]},
-        .dynamic_shared = w->shape.shared,
-        .most_steps = MOST_STEPS,
-        .check_races = 1,
-    };
-    sim_fault fault;
-    int failed = nova_sim_run(&w->function->kernel, &launch, &fault);
-    if (failed)
-        remember(s, w->function, &fault, ranges, w->range_count);
-    free(ranges);
-    return failed ? SIM_FAULT : SIM_OK;
-}
-
 static int drain(simulator *s, stream *in, const event *until, uint64_t ticket);
 
 /* Whether a stream has come to where `of` was recorded with `ticket`. An event may be recorded anew, also in another
@@ -109,11 +42,12 @@ static int do_work(simulator *s, const work *w)
     block *in;
     switch (w->what) {
     case LAUNCH:
-        return launch_now(s, w);
+        return sim_launch_now(s, w);
     case WAIT:
         return is_recorded(w->recorded, w->event, w->ticket) ? SIM_OK
                                                              : drain(s, w->recorded, w->event, w->ticket);
     case RECORD:
+        w->event->at_ns = nova_clock_ns();
         return SIM_OK; /* it is no more in its stream */
     case FORGET:
         in = sim_find_block(s, w->to, w->size);
@@ -165,8 +99,13 @@ static int push(simulator *s, void *handle, work *w)
 {
     if (w == NULL)
         return SIM_NO_MEMORY;
-    pthread_mutex_lock(&s->mutex);
     stream *in = stream_of(s, handle);
+    bool is_own = in->on == s && (w->event == NULL || w->event->on == s) && (w->function == NULL || w->function->of->on == s);
+    if (!is_own) {
+        free(w);
+        return SIM_OTHER_DEVICE;
+    }
+    pthread_mutex_lock(&s->mutex);
     if (w->what == RECORD) {
         w->ticket = ++w->event->ticket;
         w->event->in = in;
@@ -322,6 +261,7 @@ int nova_sim_stream_create(nova_driver *driver, void **created)
     stream *made = calloc(1, sizeof *made);
     if (made == NULL)
         return SIM_NO_MEMORY;
+    made->on = s;
     pthread_mutex_lock(&s->mutex);
     made->next = s->streams;
     s->streams = made;
@@ -342,6 +282,8 @@ void nova_sim_stream_destroy(nova_driver *driver, void *handle)
 int nova_sim_stream_synchronize(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);
+    if (stream_of(s, handle)->on != s)
+        return SIM_OTHER_DEVICE;
     pthread_mutex_lock(&s->mutex);
     int result = drain(s, stream_of(s, handle), NULL, 0);
     pthread_mutex_unlock(&s->mutex);
@@ -355,9 +297,13 @@ int nova_sim_stream_wait(nova_driver *driver, void *handle, void *given)
 
 int nova_sim_event_create(nova_driver *driver, bool timed, void **created)
 {
-    (void)driver, (void)timed;
-    *created = calloc(1, sizeof(event));
-    return *created != NULL ? SIM_OK : SIM_NO_MEMORY;
+    (void)timed;
+    event *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return SIM_NO_MEMORY;
+    made->on = sim_of(driver);
+    *created = made;
+    return SIM_OK;
 }
 
 void nova_sim_event_destroy(nova_driver *driver, void *given)
@@ -378,15 +324,20 @@ int nova_sim_event_synchronize(nova_driver *driver, void *given)
 {
     simulator *s = sim_of(driver);
     event *e = given;
+    if (e->on != s)
+        return SIM_OTHER_DEVICE;
     pthread_mutex_lock(&s->mutex);
     int result = is_recorded(e->in, e, e->ticket) ? SIM_OK : drain(s, e->in, e, e->ticket);
     pthread_mutex_unlock(&s->mutex);
     return result;
 }
 
+/* The time that the simulation took on this machine: it says nothing about a GPU. */
 int nova_sim_event_elapsed(nova_driver *driver, void *from, void *to, float *milliseconds)
 {
-    (void)driver, (void)from, (void)to;
-    *milliseconds = 0; /* time means nothing here */
+    simulator *s = sim_of(driver);
+    pthread_mutex_lock(&s->mutex);
+    *milliseconds = (float)((double)(int64_t)(((event *)to)->at_ns - ((event *)from)->at_ns) / 1e6);
+    pthread_mutex_unlock(&s->mutex);
     return SIM_OK;
 }

@@ -8,9 +8,11 @@
 #include "sim/sim_driver.h"
 
 /* Numbers that the table's calls give. */
-enum { SIM_OK, SIM_NO_MEMORY, SIM_FAULT, SIM_BAD_CODE, SIM_NO_KERNEL, SIM_BAD_LAUNCH, SIM_BAD_ADDRESS };
+enum {
+    SIM_OK, SIM_NO_MEMORY, SIM_FAULT, SIM_BAD_CODE, SIM_NO_KERNEL, SIM_BAD_LAUNCH, SIM_BAD_ADDRESS, SIM_OTHER_DEVICE
+};
 
-enum { ALIGNMENT = 256, MOST_SHARED = 227 << 10 };
+enum { ALIGNMENT = 256, MOST_SHARED = 227 << 10, DEVICES = NOVA_SIM_DEVICES };
 #define MOST_STEPS UINT64_C(200000000)
 
 typedef struct block {
@@ -19,6 +21,7 @@ typedef struct block {
     struct block *next;
 } block;
 
+typedef struct simulator simulator;
 typedef struct module module;
 
 typedef struct {
@@ -30,6 +33,7 @@ typedef struct {
 } function;
 
 struct module {
+    const simulator *on;
     char *image;
     const char *text; /* the PTX, for its lines */
     uint64_t text_size;
@@ -57,14 +61,17 @@ typedef struct work {
 } work;
 
 struct stream {
+    const simulator *on;
     work *first, *last;
     stream *next;
 };
 
-/* `ticket` counts how often it was recorded, the last time in the stream `in`. */
+/* `ticket` counts how often it was recorded, the last time in the stream `in`; `at_ns` is when that came there. */
 struct event {
+    const simulator *on;
     uint64_t ticket;
     stream *in;
+    uint64_t at_ns;
 };
 
 /* Launches as a list that is enqueued again and again. */
@@ -73,8 +80,8 @@ typedef struct {
     work *calls[];
 } graph;
 
-typedef struct {
-    nova_driver driver; /* first: callers have a pointer to it */
+/* One simulated GPU, with memory and streams of its own; its address is its context. */
+struct simulator {
     pthread_mutex_t mutex;
     block *blocks;
     stream *streams;
@@ -82,15 +89,21 @@ typedef struct {
     nova_sim_report report; /* of the last launch that failed */
     bool has_report;
     char why[160];
-} simulator;
+};
 
-static inline simulator *sim_of(nova_driver *driver)
-{
-    return (simulator *)driver;
-}
+typedef struct {
+    nova_driver driver; /* first: callers have a pointer to it */
+    simulator devices[DEVICES];
+} sim_driver;
+
+/* The one whose context the calling thread has entered, as with CUDA; the first when it has none. driver.c */
+simulator *sim_of(nova_driver *driver);
 
 /* The block that holds all of these bytes, or NULL. With the lock; driver.c. */
 block *sim_find_block(const simulator *s, uint64_t address, uint64_t size);
+
+/* Runs a launch, with the lock; driver_launch.c. */
+int sim_launch_now(simulator *s, const work *w);
 
 /* Runs all streams to their ends. With the lock; driver_queue.c. */
 int sim_drain_all(simulator *s);

@@ -140,7 +140,7 @@ static inline uint8_t *reach_global(sim_block *block, sim_warp *warp, const sim_
         sim_bad_access(block, kind, at, thread, SPACE_GLOBAL, address, bytes, access);
         return NULL;
     }
-    uint8_t *place = (uint8_t *)(uintptr_t)address;
+    uint8_t *place = (uint8_t *)(uintptr_t)(address + range->moved);
     if (block->global_shadow != NULL && !range->read_only) {
         uint64_t word = address / 4 - range->start / 4 + block->range_words[range - block->launch->ranges];
         if (check_order(block, warp, at, thread, SPACE_GLOBAL, block->global_shadow + word, address, bytes, access,

@@ -111,11 +111,12 @@ typedef struct {
 } sim_fault;
 
 /* Global memory that kernels may use, sorted by address. `state` has a byte for each of its bytes: 1 once it was
- * written; without it (NULL) reads of bytes that nobody wrote are not reported. */
+ * written; without it (NULL) reads of bytes that nobody wrote are not reported. `moved` is what is added to an address of
+ * a kernel to get that of the host. */
 typedef struct {
     uint64_t start, size;
     uint8_t *state;
-    uint64_t read_only;
+    uint64_t read_only, moved;
 } sim_range;
 
 typedef struct {

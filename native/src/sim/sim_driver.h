@@ -10,6 +10,9 @@
 #include "nova/driver.h"
 #include "sim/sim.h"
 
+/* As many simulated GPUs has a driver. They share nothing: what belongs to one is refused by the others. */
+enum { NOVA_SIM_DEVICES = 4 };
+
 /* What the last launch that failed did wrong. */
 typedef struct nova_sim_report {
     sim_fault fault;
@@ -19,13 +22,13 @@ typedef struct nova_sim_report {
     uint64_t near_size;
 } nova_sim_report;
 
-/* A simulator of its own; the caller owns *driver. Thread-safe. */
+/* Simulated GPUs; the caller owns *driver. Thread-safe. */
 nova_status nova_sim_open(nova_driver **driver, nova_error *error);
 
 /* Not while anything of it is in use. NULL is fine. */
 void nova_sim_close(nova_driver *driver);
 
-/* False when no launch has failed yet. Thread-safe. */
-bool nova_sim_last_fault(nova_driver *driver, nova_sim_report *report);
+/* False when no launch of that GPU has failed yet. Thread-safe. */
+bool nova_sim_last_fault(nova_driver *driver, int ordinal, nova_sim_report *report);
 
 #endif

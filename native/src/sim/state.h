@@ -201,10 +201,12 @@ int sim_load_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at)
 int sim_store_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at);
 void sim_multiply(const sim_block *block, sim_warp *warp, const sim_instruction *at);
 
-/* barriers.c: a warp whose lanes are all parked arrives; barriers that are complete let their warps go on. */
+/* barriers.c: a warp whose lanes are all parked arrives; barriers that are complete let their warps go on; lanes that end
+ * must not have gone around one. */
 int sim_park_warp(sim_block *block, sim_warp *warp);
 int sim_arrive(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, int waits);
 int sim_release(sim_block *block);
+int sim_check_exit(sim_block *block, const sim_warp *warp, uint32_t ending);
 
 /* warp.c: runs until every lane has exited or waits at a barrier of the block. */
 int sim_run_warp(sim_block *block, sim_warp *warp);

@@ -192,6 +192,8 @@ int sim_run_warp(sim_block *block, sim_warp *warp)
                 else
                     place_lanes(warp, active, at->target), mask &= ~active, again = 1;
             } else if (at->op == OP_EXIT) {
+                if (warp->parked && sim_check_exit(block, warp, active))
+                    return 1;
                 /* Exchanges do not wait for those that have ended. */
                 warp->live &= ~active, warp->deferred = 0, mask &= ~active, again = 1;
             } else if (at->op == OP_BARRIER) {

@@ -5,36 +5,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "../allocations.h"
 #include "shapes.h"
-
-/* --- allocations, counted by the linker's --wrap -------------------------------------------- */
-
-static _Atomic uint64_t allocations;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_calloc(count, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_aligned_alloc(alignment, size);
-}
 
 /* --- tasks ---------------------------------------------------------------------------------- */
 

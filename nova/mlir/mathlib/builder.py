@@ -12,19 +12,19 @@ FMA may fuse those, a target without multiplies and adds. There are no branches,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
+from nova.records import record
 
 # The predicates of arith.cmpf and arith.cmpi that the library uses, as the dialect numbers them.
 _CMPF = {"oeq": 1, "ogt": 2, "oge": 3, "olt": 4, "ole": 5, "une": 13, "uno": 14}
 _CMPI = {"eq": 0, "ne": 1, "slt": 2}
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The numbers that describe an IEEE format."""
 

@@ -112,7 +112,8 @@ def _describe(fault: Fault, memory: SimMemory) -> str:
         case "steps":
             return "too many instructions of one warp"
         case "diverged":
-            return "not all lanes of the warp are here"
+            missing = "" if fault.other is None else f": {other} went around it and ended"
+            return f"not all lanes of the warp are here{missing}"
         case "exchange":
             return f"the value of {other}, which does not take part in the exchange"
         case "barrier":

@@ -29,6 +29,10 @@ class _Block:
         return int(self.data.ctypes.data)
 
 
+def _address(array: np.ndarray[Any, Any] | None) -> int:
+    return 0 if array is None else int(array.ctypes.data)
+
+
 class SimMemory:
     """Allocations by address. Not for several threads at a time."""
 
@@ -80,7 +84,7 @@ class SimMemory:
         """Records for the simulator, sorted by address."""
         if self._ranges is None:
             rows = [
-                (b.address, b.data.size, 0 if b.state is None else b.state.ctypes.data, b.read_only)
+                (b.address, b.data.size, _address(b.state), b.read_only, 0)
                 for b in sorted(self._blocks.values(), key=lambda b: b.address)
             ]
             self._ranges = np.array(rows, RANGE)

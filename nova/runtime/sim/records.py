@@ -18,7 +18,7 @@ INSTRUCTION.names = (
     *("op", "detail", "type", "from", "space", "count", "flags", "guard", "unless", "results"),
     *("ignored", "first", "operands", "target", "line"),
 )
-RANGE = np.dtype([("start", "u8"), ("size", "u8"), ("state", "u8"), ("read_only", "u8")])
+RANGE = np.dtype([(name, "u8") for name in ("start", "size", "state", "read_only", "moved")])
 
 
 def _numbered(names: str) -> dict[str, int]:

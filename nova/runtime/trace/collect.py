@@ -4,17 +4,18 @@
         program.run([x])
     print(trace.summary())
 
-In: every run of every program in this process that starts while a block is open. Out: `Run`s, and a
-file: a page for a name that ends in `.html`, else JSON for Perfetto. The records are written by the
-workers into memory that is there before the run starts; everything else happens when they are
-looked at. With no block open, a call reads one word more than it would.
+In: every run of every program in this process that starts while a block is open. Out: `Run`s, or
+`DeviceRun`s for those on devices, and a file: a page for a name that ends in `.html`, else JSON for
+Perfetto. The records are written by the workers into memory that is there before the run starts,
+and those of a device are events of its driver; everything else happens when they are looked at.
+With no block open, a call reads one word more than it would.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -24,21 +25,24 @@ import numpy as np
 
 from nova import _native
 from nova.artifact.files import write_atomically
-from nova.artifact.tables import unpack_tables
+from nova.artifact.tables import Tables, unpack_tables
 from nova.errors import TraceError
 from nova.graph.location import user_location
 from nova.runtime.simulate import POLICIES, Simulation, play
 from nova.runtime.trace.costs import speeds_of, task_costs
+from nova.runtime.trace.device_run import SPAN, DeviceRun, read_spans
 from nova.runtime.trace.graph import TaskGraph, make_graph
 from nova.runtime.trace.page import to_html
 from nova.runtime.trace.peaks import Peaks, measured_peaks
 from nova.runtime.trace.perfetto import to_json
-from nova.runtime.trace.run import Run
+from nova.runtime.trace.run import AnyRun, Run
 from nova.runtime.trace.summary import Summary, summarize
 from nova.runtime.trace.timeline import RECORD, make_timeline
 
 _lock = threading.Lock()
 _open: list[list[Any]] = []  # where the runs of each open block go
+
+_ON_DEVICE = 2  # what a run on a device leaves: the program, and what is yet to be read
 
 
 class Trace:
@@ -49,7 +53,7 @@ class Trace:
         if self._path is not None:
             check_place(self._path)
         self._items: list[Any] = []
-        self._runs: tuple[Run, ...] | None = None
+        self._runs: tuple[AnyRun, ...] | None = None
 
     def __enter__(self) -> Trace:
         with _lock:
@@ -75,10 +79,10 @@ class Trace:
             self.save(self._path)
 
     @property
-    def runs(self) -> tuple[Run, ...]:
-        """The runs that have ended, by their start."""
+    def runs(self) -> tuple[AnyRun, ...]:
+        """The runs that have ended, by their start; those of a device are waited for."""
         if self._runs is None or len(self._runs) < len(self._items):
-            self._runs = _Builder(self.peaks).build(list(self._items))
+            self._runs = _Builder(lambda: self.peaks).build(list(self._items))
         return self._runs
 
     @cached_property
@@ -88,14 +92,16 @@ class Trace:
 
     def summary(self) -> Summary:
         """Time by kernel, idle time by reason, the critical path and what would shorten it."""
-        return summarize(self.runs, self.peaks)
+        runs = self.runs
+        on_host = any(isinstance(run, Run) for run in runs)
+        return summarize(runs, self.peaks if on_host else None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the timeline: a page for `.html`, else JSON for https://ui.perfetto.dev."""
         save_runs(Path(path), self.runs, self.summary(), as_page=_is_page(Path(path)))
 
 
-def save_runs(path: Path, runs: Sequence[Run], summary: Summary, *, as_page: bool) -> None:
+def save_runs(path: Path, runs: Sequence[AnyRun], summary: Summary, *, as_page: bool) -> None:
     """Write a page or JSON; TraceError where that cannot be."""
     text = to_html(runs, summary) if as_page else to_json(runs, str(summary))
     try:
@@ -112,14 +118,39 @@ def trace(path: str | os.PathLike[str] | None = None) -> Trace:
 class _Builder:
     """Turns what the native module has collected into runs."""
 
-    def __init__(self, peaks: Peaks):
-        self._speeds = speeds_of(peaks)
+    def __init__(self, peaks: Callable[[], Peaks]):
+        self._peaks = peaks  # asked for when a run was on this machine's cores
+        self._tables: dict[int, Tables] = {}
         self._graphs: dict[int, TaskGraph] = {}
         self._plans: dict[tuple[int, ...], Simulation] = {}
 
-    def build(self, items: list[Any]) -> tuple[Run, ...]:
-        base = min((start for _, start, *_ in items), default=0)
-        return tuple(self._run(base, *item) for item in sorted(items, key=lambda item: item[1]))
+    def build(self, items: list[Any]) -> tuple[AnyRun, ...]:
+        read: list[tuple[Any, Callable[..., AnyRun]]] = []
+        for item in items:
+            if len(item) == _ON_DEVICE:
+                item = (item[0], *_native.read_device_trace(item[1]))
+                read.append((item, self._device_run))
+            else:
+                read.append((item, self._run))
+        read.sort(key=lambda pair: pair[0][1])
+        base = read[0][0][1] if read else 0
+        return tuple(build(base, *item) for item, build in read)
+
+    def _device_run(
+        self, base: int, program: Any, start: int, end: int, lost: int, spans: bytes, values: bytes
+    ) -> DeviceRun:
+        tables = self._tables_of(program)
+        found = read_spans(
+            tables, program.names, np.frombuffer(spans, SPAN), np.frombuffer(values, "<u4"), base
+        )
+        label = program.label or "program"
+        return DeviceRun(label, program.device.name, start - base, end - base, found, lost)
+
+    def _tables_of(self, program: Any) -> Tables:
+        key = id(program)  # held by the item
+        if key not in self._tables:
+            self._tables[key] = unpack_tables(program.tables)
+        return self._tables[key]
 
     def _run(
         self,
@@ -132,9 +163,9 @@ class _Builder:
         lost: int,
         block: bytes,
     ) -> Run:
-        key = id(program)  # held by the item
+        key = id(program)
         if key not in self._graphs:
-            self._graphs[key] = make_graph(unpack_tables(program.tables))
+            self._graphs[key] = make_graph(self._tables_of(program))
         graph = self._graphs[key]
         records = np.frombuffer(block, RECORD)
         if not graph.specs:
@@ -150,7 +181,7 @@ class _Builder:
         if key not in self._plans:
             program, workers, policy = key
             graph = self._graphs[program]
-            costs = task_costs(graph, self._speeds)
+            costs = task_costs(graph, speeds_of(self._peaks()))
             self._plans[key] = play(graph, costs, workers, POLICIES[policy])
         return self._plans[key]
 

@@ -16,9 +16,11 @@ import numpy as np
 
 from nova.runtime.simulate import CURVE, play
 from nova.runtime.trace.critical import Step, critical_path
+from nova.runtime.trace.device_page import describe_device_run, describe_graph, table_rows
+from nova.runtime.trace.device_run import DeviceRun
 from nova.runtime.trace.graph import TaskGraph
 from nova.runtime.trace.idle import idle_reasons
-from nova.runtime.trace.run import Run
+from nova.runtime.trace.run import AnyRun
 from nova.runtime.trace.summary import Summary, path_parts
 from nova.runtime.trace.timeline import NOT_STOLEN, Timeline
 
@@ -28,24 +30,25 @@ MOST_RECORDS = 60_000
 _TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def to_html(runs: Sequence[Run], summary: Summary) -> str:
+def to_html(runs: Sequence[AnyRun], summary: Summary) -> str:
     """The text of the page."""
     text = json.dumps(_page_data(runs, summary), separators=(",", ":"), allow_nan=False)
     # Inside of a script element only this can end it.
     return _TEMPLATE.read_text().replace("@DATA@", text.replace("<", "\\u003c"), 1)
 
 
-def _page_data(runs: Sequence[Run], summary: Summary) -> dict[str, Any]:
+def _page_data(runs: Sequence[AnyRun], summary: Summary) -> dict[str, Any]:
     shown = _choose(runs)
     graphs = _Graphs()
     described = [_describe_run(run, graphs) for run in shown]
-    longest = max(range(len(shown)), key=lambda i: shown[i].measured.makespan, default=0)
+    longest = max(range(len(shown)), key=lambda i: _makespan(shown[i]), default=0)
     return {
-        "peaks": asdict(summary.peaks),
+        "peaks": None if summary.peaks is None else asdict(summary.peaks),
         "table": [
             {**asdict(k), "flop_rate": k.flop_rate, "byte_rate": k.byte_rate}
             for k in summary.kernels
-        ],
+        ]
+        + list(table_rows(summary.devices)),
         "kernels": graphs.kernels,
         "graphs": graphs.described,
         "runs": described,
@@ -54,12 +57,17 @@ def _page_data(runs: Sequence[Run], summary: Summary) -> dict[str, Any]:
     }
 
 
-def _choose(runs: Sequence[Run]) -> list[Run]:
+def _makespan(run: AnyRun) -> int:
+    return run.makespan if isinstance(run, DeviceRun) else run.measured.makespan
+
+
+def _choose(runs: Sequence[AnyRun]) -> list[AnyRun]:
     """As many of the longest runs as fit, at least one, in the order of their starts."""
     chosen: list[int] = []
     room = MOST_RECORDS
-    for number in sorted(range(len(runs)), key=lambda n: -runs[n].measured.makespan):
-        room -= len(runs[number].measured.records)
+    for number in sorted(range(len(runs)), key=lambda n: -_makespan(runs[n])):
+        run = runs[number]
+        room -= len(run.spans if isinstance(run, DeviceRun) else run.measured.records)
         if room < 0 and chosen:
             break
         chosen.append(number)
@@ -82,6 +90,13 @@ class _Graphs:
             self.described.append(self._describe(graph))
         return self._places[id(graph)]
 
+    def place_spans(self, run: DeviceRun) -> int:
+        """The spans of a run on a device, as if they were a graph."""
+        described, kernels = describe_graph(run, len(self.kernels))
+        self.kernels += kernels
+        self.described.append(described)
+        return len(self.described) - 1
+
     def _describe(self, graph: TaskGraph) -> dict[str, Any]:
         first = len(self.kernels)
         self.kernels += [
@@ -99,7 +114,9 @@ class _Graphs:
         }
 
 
-def _describe_run(run: Run, graphs: _Graphs) -> dict[str, Any]:
+def _describe_run(run: AnyRun, graphs: _Graphs) -> dict[str, Any]:
+    if isinstance(run, DeviceRun):
+        return describe_device_run(run, graphs.place_spans(run))
     measured = run.measured
     tasks = [measured.graph.tasks[number] for number in measured.records["task"]]
     return {

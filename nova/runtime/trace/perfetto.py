@@ -2,7 +2,8 @@
 
 Comes in: runs. Goes out: the events of the Trace Event Format: a process for what was measured and
 one for what was planned, each with a lane a worker, the critical path as a lane of its own, the
-number of ready tasks as a counter, and the edges of the graph as flows. Times are microseconds.
+number of ready tasks as a counter, and the edges of the graph as flows. A device is a process with
+lanes of its own (`device_events.py`). Times are microseconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy as np
 
 from nova.runtime.simulate import moved
 from nova.runtime.trace.critical import critical_path
-from nova.runtime.trace.run import Run
+from nova.runtime.trace.device_events import DeviceLanes
+from nova.runtime.trace.device_run import DeviceRun
+from nova.runtime.trace.run import AnyRun, Run
 from nova.runtime.trace.timeline import NOT_STOLEN, Timeline
 
 MOST_FLOWS = 100_000
@@ -29,11 +32,14 @@ _COLORS = {
 _PATH_LANE = 100_000  # below all workers
 
 
-def to_json(runs: Sequence[Run], summary: str) -> str:
+def to_json(runs: Sequence[AnyRun], summary: str) -> str:
     """The text of the file."""
     writer = _Writer()
     for run in runs:
-        writer.add_run(run)
+        if isinstance(run, DeviceRun):
+            writer.add_device_run(run)
+        else:
+            writer.add_run(run)
     return json.dumps(
         {
             "traceEvents": writer.events,
@@ -53,6 +59,11 @@ class _Writer:
         self._processes: dict[tuple[str, int], int] = {}
         self._named: set[tuple[int, int]] = set()
         self._planned: set[tuple[str, int]] = set()
+        self._devices = DeviceLanes(lambda device: self._number(device, 0), self._name_lane)
+
+    def add_device_run(self, run: DeviceRun) -> None:
+        """What the host, the copies and the kernels of the device did."""
+        self.events += self._devices.events(run)
 
     def add_run(self, run: Run) -> None:
         """The run; and its plan, once a program, as it is the same every time."""
@@ -137,6 +148,10 @@ class _Writer:
         free = self._busy.setdefault(group, [])
         slot = next((i for i, end in enumerate(free) if end <= timeline.start), len(free))
         free[slot : slot + 1] = [timeline.end]
+        return self._number(group, slot)
+
+    def _number(self, group: str, slot: int) -> int:
+        """That of a process, named when it is first used."""
         pid = self._processes.setdefault((group, slot), len(self._processes) + 1)
         if (pid, -1) not in self._named:
             self._named.add((pid, -1))
@@ -151,12 +166,15 @@ class _Writer:
         lanes = {worker: f"worker {worker}" for worker in range(workers)}
         lanes[_PATH_LANE] = "critical path"
         for lane, name in lanes.items():
-            if (pid, lane) not in self._named:
-                self._named.add((pid, lane))
-                self.events += [
-                    _name_event("thread_name", pid, lane, {"name": name}),
-                    _name_event("thread_sort_index", pid, lane, {"sort_index": lane}),
-                ]
+            self._name_lane(pid, lane, name)
+
+    def _name_lane(self, pid: int, lane: int, name: str) -> None:
+        if (pid, lane) not in self._named:
+            self._named.add((pid, lane))
+            self.events += [
+                _name_event("thread_name", pid, lane, {"name": name}),
+                _name_event("thread_sort_index", pid, lane, {"sort_index": lane}),
+            ]
 
 
 def _ready_counter(pid: int, timeline: Timeline) -> Iterator[dict[str, Any]]:

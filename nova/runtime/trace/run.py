@@ -11,6 +11,7 @@ from functools import cached_property
 from nova.runtime.simulate import Simulation, play
 from nova.runtime.trace.advice import Finding, find_advice
 from nova.runtime.trace.critical import Step, critical_path, longest_path
+from nova.runtime.trace.device_run import DeviceRun
 from nova.runtime.trace.timeline import Timeline
 
 
@@ -46,6 +47,9 @@ class Run:
     def advice(self) -> tuple[Finding, ...]:
         """What would make it shorter, the largest gain first."""
         return find_advice(self.measured, self.critical, self.bound)
+
+
+AnyRun = Run | DeviceRun
 
 
 def replay(run: Run, cores: int) -> Run:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nova.runtime.trace.advice import Finding
+from nova.runtime.trace.device_run import DeviceRun
+from nova.runtime.trace.device_summary import DeviceSummary, summarize_devices
 from nova.runtime.trace.idle import idle_reasons
 from nova.runtime.trace.peaks import Peaks
 from nova.runtime.trace.text import columns, format_ns, percent
 
 if TYPE_CHECKING:
-    from nova.runtime.trace.run import Run
+    from nova.runtime.trace.run import AnyRun, Run
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures over all runs of a trace; times in nanoseconds."""
+    """Figures over all runs of a trace; times in nanoseconds.
+
+    All but `devices` and `lost` are of the runs on this machine's cores.
+    """
 
     runs: int
     kind: str
@@ -60,7 +65,8 @@ class Summary:
     path: dict[str, int]  # of the longest run: what its critical path consists of
     bound: int  # of the longest run: its longest chain of dependencies
     advice: tuple[Finding, ...]
-    peaks: Peaks
+    peaks: Peaks | None  # of this machine; None when nothing ran on its cores
+    devices: tuple[DeviceSummary, ...] = ()
 
     @property
     def flop_rate(self) -> float:
@@ -73,9 +79,16 @@ class Summary:
         return 1e9 * sum(k.bytes for k in self.kernels) / self.time if self.time else 0.0
 
     def __str__(self) -> str:
-        if not self.runs:
-            return "no run was traced"
-        peaks, total = self.peaks, self.busy + sum(self.idle.values())
+        parts = [str(device) for device in self.devices]
+        if self.runs and self.peaks is not None:
+            parts.insert(0, self._describe(self.peaks))
+        if self.lost:
+            parts.append(f"{self.lost} records were lost: there was no memory or no event for them")
+        return "\n\n".join(parts) or "no run was traced"
+
+    def _describe(self, peaks: Peaks) -> str:
+        """What ran on the cores of this machine."""
+        total = self.busy + sum(self.idle.values())
         runs = f"{self.runs} run{'s' if self.runs != 1 else ''}"
         workers = f"{self.workers} worker{'s' if self.workers != 1 else ''}"
         lines = [
@@ -108,13 +121,14 @@ class Summary:
         if self.advice:
             lines += ["", "what would shorten it, at most by"]
             lines += [f"  {format_ns(f.gain):>10}  {f.text}" for f in self.advice]
-        if self.lost:
-            lines += ["", f"{self.lost} records were lost: give the trace a larger capacity"]
         return "\n".join(lines)
 
 
-def summarize(runs: Sequence[Run], peaks: Peaks) -> Summary:
-    """The summary of all runs; the critical path is that of the longest."""
+def summarize(traced: Sequence[AnyRun], peaks: Peaks | None) -> Summary:
+    """The summary of all runs; the critical path is that of the longest on this machine's cores,
+    whose peaks are needed only where there is one."""
+    on_devices = [run for run in traced if isinstance(run, DeviceRun)]
+    runs = [run for run in traced if not isinstance(run, DeviceRun)]
     idle: dict[str, int] = {}
     for run in runs:
         for reason, spent in idle_reasons(run.measured).items():
@@ -123,7 +137,7 @@ def summarize(runs: Sequence[Run], peaks: Peaks) -> Summary:
     return Summary(
         runs=len(runs),
         kind=" and ".join(sorted({run.kind for run in runs})),
-        lost=sum(run.lost for run in runs),
+        lost=sum(run.lost for run in traced),
         workers=max((run.measured.workers for run in runs), default=0),
         time=sum(run.measured.makespan for run in runs),
         planned=sum(run.planned.makespan for run in runs),
@@ -134,6 +148,7 @@ def summarize(runs: Sequence[Run], peaks: Peaks) -> Summary:
         bound=0 if longest is None else longest.bound,
         advice=() if longest is None else longest.advice,
         peaks=peaks,
+        devices=summarize_devices(on_devices),
     )
 
 

@@ -7,7 +7,8 @@ kernel; what has no structure is left to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -29,6 +30,67 @@ from nova.schedules.elements import Elements
 from nova.schedules.lanes import find_combiners
 from nova.schedules.nest import Nest
 from nova.schedules.positions import advance, index
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """An op at one point of some of its loops: where its buffers are there, and the counters."""
+
+    elements: Elements
+    bases: list[Any]
+    ivs: dict[int, Any]
+
+    @property
+    def nest(self) -> Nest:
+        return self.elements.nest
+
+    def sizes(self, loops: Sequence[int]) -> list[int]:
+        return [self.nest.loops[i].size for i in loops]
+
+    def at(self, loops: Sequence[int], counters: Sequence[Any]) -> _Spot:
+        """The same op further inside."""
+        bases, ivs = self.bases, dict(self.ivs)
+        for number, counter in zip(loops, counters, strict=True):
+            loop = self.nest.loops[number]
+            bases = advance(bases, counter, loop)
+            if len(loop.dims) == 1:
+                ivs[loop.dims[0]] = counter
+        return replace(self, bases=bases, ivs=ivs)
+
+    def apply(self, values: Sequence[Any]) -> list[Any]:
+        """One turn of the reductions, on what there is so far."""
+        inputs = self.elements.load_inputs(self.bases)
+        return self.elements.apply([*inputs, *values], self.ivs)
+
+    def reduce(self, loops: Sequence[int], values: list[Any]) -> list[Any]:
+        """All turns of the reductions one after the other."""
+        if not loops:
+            return self.apply(values)
+        loop = scf.ForOp(index(0), index(self.nest.loops[loops[0]].size), index(1), values)
+        with ir.InsertionPoint(loop.body):
+            inside = self.at(loops[:1], [loop.induction_variable])
+            scf.YieldOp(inside.reduce(loops[1:], list(loop.inner_iter_args)))
+        return list(loop.results)
+
+    def reduce_share(
+        self, loops: Sequence[int], names: Sequence[str], first: Any, step: int
+    ) -> list[Any]:
+        """What one of `step` workers makes of every `step`th term, from its `first` on."""
+        generic = self.nest.generic
+        kinds = [a.type for a in generic.block.arguments][generic.num_inputs :]
+        neutral = [identity(name, kind) for name, kind in zip(names, kinds, strict=True)]
+        sizes = self.sizes(loops)
+        loop = scf.ForOp(first, index(prod(sizes)), index(step), neutral)
+        with ir.InsertionPoint(loop.body):
+            inside = self.at(loops, split(loop.induction_variable, sizes))
+            scf.YieldOp(inside.apply(loop.inner_iter_args))
+        return list(loop.results)
+
+    def finish(self, names: Sequence[str], totals: Sequence[Any]) -> None:
+        """Combine with what the output held, and store."""
+        before = self.elements.load_outputs(self.bases)
+        made = [combiner(n)(a, b) for n, a, b in zip(names, before, totals, strict=True)]
+        self.elements.store(made, self.bases)
 
 
 class BlockCode:
@@ -60,29 +122,24 @@ class BlockCode:
         captured: Mapping[Any, Any],
     ) -> None:
         """One structured op; `counters` are those of the grid's loops."""
-        elements = Elements(nest, buffers, captured)
-        bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
-        ivs: dict[int, Any] = {}
-        for i, counter in enumerate(counters):
-            bases = advance(bases, counter, nest.loops[i])
-            if len(nest.loops[i].dims) == 1:
-                ivs[nest.loops[i].dims[0]] = counter
+        offsets: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+        spot = _Spot(Elements(nest, buffers, captured), offsets, {})
+        spot = spot.at(range(len(counters)), counters)
         inner = range(self.grid_rank, len(nest.loops))
         parallel = [i for i in inner if nest.loops[i].parallel]
         reductions = [i for i in inner if not nest.loops[i].parallel]
-        points = prod(nest.loops[i].size for i in parallel)
+        points, terms = prod(spot.sizes(parallel)), prod(spot.sizes(reductions))
         if not points:
             return
         names = find_combiners(nest) if reductions else None
-        terms = prod(nest.loops[i].size for i in reductions)
         if names is not None and points == 1 and terms > WARP:
-            self._by_block(elements, parallel, reductions, names, bases, ivs)
+            self._by_block(spot, parallel, reductions, names)
         elif names is not None and points < self.place.threads and terms >= WARP:
-            self._by_warps(elements, parallel, reductions, names, bases, ivs)
+            self._by_warps(spot, parallel, reductions, names)
         elif terms >= WARP and reductions and (extreme := find_extreme(nest)):
-            self._position_by_warps(elements, parallel, reductions, extreme, bases, ivs)
+            self._position_by_warps(spot, parallel, reductions, extreme)
         else:
-            self._by_threads(elements, parallel, reductions, bases, ivs)
+            self._by_threads(spot, parallel, reductions)
 
     def alone(self) -> Any:
         """In one thread only: a context for what has no structure."""
@@ -90,161 +147,90 @@ class BlockCode:
 
     # --- ways to share a nest out -----------------------------------------------------------------
 
-    def _by_threads(
-        self,
-        elements: Elements,
-        parallel: list[int],
-        reductions: list[int],
-        bases: list[Any],
-        ivs: dict[int, Any],
-    ) -> None:
+    def _by_threads(self, spot: _Spot, parallel: list[int], reductions: list[int]) -> None:
         """A thread for each point, which goes through the reductions by itself."""
-        nest = elements.nest
-        sizes = [nest.loops[i].size for i in parallel]
+        elements = spot.elements
 
-        def at_point(number: Any) -> None:
-            where, own = self._at(nest, parallel, split(number, sizes), bases, ivs)
-            if not reductions:
-                elements.store(elements.apply(elements.load_all(where), own), where)
-                return
-            totals = elements.load_outputs(where)
-            ranges = [(index(0), index(nest.loops[i].size), index(1)) for i in reductions]
-            made = self._carried(elements, reductions, ranges, where, own, totals)
-            elements.store(made, where)
+        def at_point(own: _Spot) -> None:
+            if reductions:
+                made = own.reduce(reductions, elements.load_outputs(own.bases))
+            else:
+                made = elements.apply(elements.load_all(own.bases), own.ivs)
+            elements.store(made, own.bases)
 
-        self._strided(self.place.thread, self.place.threads, prod(sizes), at_point)
+        self._at_points(spot, parallel, self.place.thread, self.place.threads, at_point)
 
     def _by_warps(
-        self,
-        elements: Elements,
-        parallel: list[int],
-        reductions: list[int],
-        names: Sequence[str],
-        bases: list[Any],
-        ivs: dict[int, Any],
+        self, spot: _Spot, parallel: list[int], reductions: list[int], names: Sequence[str]
     ) -> None:
         """A warp for each point, whose lanes share the reductions."""
-        nest = elements.nest
-        sizes = [nest.loops[i].size for i in parallel]
         lane = self.place.lane()
 
-        def at_point(number: Any) -> None:
-            where, own = self._at(nest, parallel, split(number, sizes), bases, ivs)
-            partial = self._partial(elements, reductions, names, where, own, lane, WARP)
+        def at_point(own: _Spot) -> None:
+            partial = own.reduce_share(reductions, names, lane, WARP)
             totals = [
                 reduce_warp([value], combiner(name))[0]
                 for value, name in zip(partial, names, strict=True)
             ]
             with when(is_equal(lane, index(0))):
-                self._finish(elements, names, totals, where)
+                own.finish(names, totals)
 
-        self._strided(self.place.warp(), self.place.warps, prod(sizes), at_point)
+        self._at_points(spot, parallel, self.place.warp(), self.place.warps, at_point)
 
     def _position_by_warps(
-        self,
-        elements: Elements,
-        parallel: list[int],
-        reductions: list[int],
-        extreme: Extreme,
-        bases: list[Any],
-        ivs: dict[int, Any],
+        self, spot: _Spot, parallel: list[int], reductions: list[int], extreme: Extreme
     ) -> None:
         """A warp for each point, whose lanes look for the best element together."""
-        nest = elements.nest
-        sizes = [nest.loops[i].size for i in parallel]
-        (number,) = reductions
+        elements, (row,) = spot.elements, (spot.nest.loops[i] for i in reductions)
         lane = self.place.lane()
 
-        def at_point(point: Any) -> None:
-            where, own = self._at(nest, parallel, split(point, sizes), bases, ivs)
-            dim = nest.loops[number].dims[0]
-            spot, ivs_there = self._at(nest, [number], [lane], where, own)
-            inputs = elements.load_inputs(spot)
+        def at_point(own: _Spot) -> None:
+            there = own.at(reductions, [lane])
+            inputs = elements.load_inputs(there.bases)
             # The first element of all is taken whatever it is: so is the first one of each lane.
-            first, _ = elements.apply([*inputs, *extreme.empty()], {**ivs_there, dim: index(0)})
+            start = {**there.ivs, row.dims[0]: index(0)}
+            first, _ = elements.apply([*inputs, *extreme.empty()], start)
             begin = [first, arith.index_cast(extreme.position.type, lane)]
-            size = index(nest.loops[number].size)
+            size = index(row.size)
             loop = scf.ForOp(arith.addi(lane, index(WARP)), size, index(WARP), begin)
             with ir.InsertionPoint(loop.body):
-                spot, ivs_there = self._at(nest, [number], [loop.induction_variable], where, own)
-                inputs = elements.load_inputs(spot)
-                scf.YieldOp(elements.apply([*inputs, *loop.inner_iter_args], ivs_there))
+                there = own.at(reductions, [loop.induction_variable])
+                scf.YieldOp(there.apply(loop.inner_iter_args))
             found = extreme.merge_warp((loop.results[0], loop.results[1]), elements.captured)
             with when(is_equal(lane, index(0))):
-                elements.store(list(found), where)
+                elements.store(list(found), own.bases)
 
-        self._strided(self.place.warp(), self.place.warps, prod(sizes), at_point)
+        self._at_points(spot, parallel, self.place.warp(), self.place.warps, at_point)
 
     def _by_block(
-        self,
-        elements: Elements,
-        parallel: list[int],
-        reductions: list[int],
-        names: Sequence[str],
-        bases: list[Any],
-        ivs: dict[int, Any],
+        self, spot: _Spot, parallel: list[int], reductions: list[int], names: Sequence[str]
     ) -> None:
         """All threads share the reductions of the one point."""
-        nest = elements.nest
-        where, own = self._at(nest, parallel, [index(0)] * len(parallel), bases, ivs)
-        threads = self.place.threads
-        partial = self._partial(elements, reductions, names, where, own, self.place.thread, threads)
+        own = spot.at(parallel, [index(0)] * len(parallel))
+        partial = own.reduce_share(reductions, names, self.place.thread, self.place.threads)
         totals = []
         for value, name in zip(partial, names, strict=True):
             room = self.partials.get(str(value.type))
             neutral = identity(name, value.type)
             totals.append(reduce_block(self.place, value, combiner(name), neutral, room))
         with self.alone():
-            self._finish(elements, names, totals, where)
+            own.finish(names, totals)
 
-    def _partial(
+    def _at_points(
         self,
-        elements: Elements,
-        reductions: list[int],
-        names: Sequence[str],
-        bases: list[Any],
-        ivs: dict[int, Any],
+        spot: _Spot,
+        loops: list[int],
         first: Any,
         step: int,
-    ) -> list[Any]:
-        """What one of `step` workers makes of every `step`th term, from its `first` on."""
-        nest = elements.nest
-        kinds = [a.type for a in nest.generic.block.arguments][nest.generic.num_inputs :]
-        neutral = [identity(name, kind) for name, kind in zip(names, kinds, strict=True)]
-        sizes = [nest.loops[i].size for i in reductions]
-        loop = scf.ForOp(first, index(prod(sizes)), index(step), neutral)
-        with ir.InsertionPoint(loop.body):
-            counters = split(loop.induction_variable, sizes)
-            where, own = self._at(nest, reductions, counters, bases, ivs)
-            inputs = elements.load_inputs(where)
-            scf.YieldOp(elements.apply([*inputs, *loop.inner_iter_args], own))
-        return list(loop.results)
-
-    def _finish(
-        self, elements: Elements, names: Sequence[str], totals: list[Any], bases: list[Any]
+        body: Callable[[_Spot], None],
     ) -> None:
-        """Combine with what the output held, and store."""
-        before = elements.load_outputs(bases)
-        made = [combiner(n)(a, b) for n, a, b in zip(names, before, totals, strict=True)]
-        elements.store(made, bases)
+        """`body` at every `step`th of the points of some loops, from `first` on."""
+        sizes = spot.sizes(loops)
 
-    def _carried(
-        self,
-        elements: Elements,
-        loops: list[int],
-        ranges: list[tuple[Any, Any, Any]],
-        bases: list[Any],
-        ivs: dict[int, Any],
-        values: list[Any],
-    ) -> list[Any]:
-        if not loops:
-            return elements.apply([*elements.load_inputs(bases), *values], ivs)
-        loop = scf.ForOp(*ranges[0], values)
-        with ir.InsertionPoint(loop.body):
-            where, own = self._at(elements.nest, loops[:1], [loop.induction_variable], bases, ivs)
-            carried = list(loop.inner_iter_args)
-            scf.YieldOp(self._carried(elements, loops[1:], ranges[1:], where, own, carried))
-        return list(loop.results)
+        def at_number(number: Any) -> None:
+            body(spot.at(loops, split(number, sizes)))
+
+        self._strided(first, step, prod(sizes), at_number)
 
     def _strided(self, first: Any, step: int, count: int, body: Any) -> None:
         """`body` for first, first + step, ... below `count`."""
@@ -259,22 +245,6 @@ class BlockCode:
         with ir.InsertionPoint(loop.body):
             body(loop.induction_variable)
             scf.YieldOp([])
-
-    @staticmethod
-    def _at(
-        nest: Nest,
-        loops: Sequence[int],
-        counters: Sequence[Any],
-        bases: list[Any],
-        ivs: Mapping[int, Any],
-    ) -> tuple[list[Any], dict[int, Any]]:
-        own = dict(ivs)
-        for number, counter in zip(loops, counters, strict=True):
-            loop = nest.loops[number]
-            bases = advance(bases, counter, loop)
-            if len(loop.dims) == 1:
-                own[loop.dims[0]] = counter
-        return bases, own
 
 
 def _parallel_size(nest: Nest, grid_rank: int) -> int:

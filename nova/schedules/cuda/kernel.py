@@ -24,7 +24,7 @@ from nova.schedules.cuda.launch import SHARED_LIMIT, LaunchCode, is_number
 from nova.schedules.cuda.points import widest_lane
 from nova.schedules.cuda.product_kernel import find_product_kernel
 from nova.schedules.cuda.row_plan import RowPlan, plan_rows
-from nova.schedules.cuda.scatter import ScatterPlan, plan_scatter
+from nova.schedules.cuda.scatter_plan import ScatterPlan, plan_scatter
 from nova.schedules.cuda.threads import (
     WARP,
     LaunchShape,

@@ -22,7 +22,8 @@ from nova.schedules.cuda.hazards import Hazards
 from nova.schedules.cuda.points import Lane, PointCode
 from nova.schedules.cuda.row_plan import RowPlan
 from nova.schedules.cuda.rows import RowCode
-from nova.schedules.cuda.scatter import ScatterCode, ScatterPlan
+from nova.schedules.cuda.scatter import ScatterCode
+from nova.schedules.cuda.scatter_plan import ScatterPlan
 from nova.schedules.cuda.threads import Place, SharedMemory, barrier, is_less, split, when
 from nova.schedules.cuda.tiles import TileCode, TilePlan
 from nova.schedules.flat import flatten, flatten_root

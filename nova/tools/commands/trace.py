@@ -1,8 +1,8 @@
-"""nova trace: run a .nova file, and show what every core did and what would make it faster.
+"""nova trace: run a .nova file, and show what every core, or the device, did and when.
 
 In: a file, arrays for its arguments as `nova run` takes them. Out: a summary on stdout; with `-o` a
 timeline for Perfetto, with `--html` a page for the browser. With `--sim` the tasks, with the times
-that they took here, are replayed on another number of cores.
+that they took here, are replayed on another number of cores; a device has no such tasks.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from nova import knobs
-from nova.errors import SignatureError
+from nova.errors import AttributeValueError, SignatureError
 from nova.loading import load
 from nova.runtime.trace.collect import Trace, check_place, save_runs
-from nova.runtime.trace.run import replay
+from nova.runtime.trace.run import Run, replay
 from nova.runtime.trace.summary import summarize
 from nova.tools.arguments import add_array_arguments, gather_arrays, parse_count
 from nova.tools.report import print_json, printable
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="a .nova file")
     add_array_arguments(parser)
+    add("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... or sim (where the file has code)")
     add("-o", dest="out", metavar="OUT.json", help="a timeline for https://ui.perfetto.dev")
     add("--html", metavar="OUT.html", help="a page with the timeline, for any browser")
     add("--threads", type=_positive, metavar="N", help="workers (default: NOVA_THREADS)")
@@ -45,8 +46,10 @@ def run(args: argparse.Namespace) -> int:
     collected = _trace(args)
     runs = collected.runs
     if args.sim is not None:
-        runs = tuple(replay(run, args.sim) for run in runs)
-    summary = summarize(runs, collected.peaks)
+        runs = tuple(replay(run, args.sim) for run in runs if isinstance(run, Run))
+        summary = summarize(runs, collected.peaks)
+    else:
+        summary = collected.summary()
     for path in targets:
         save_runs(path, runs, summary, as_page=path == Path(args.html or ""))
     if args.json:
@@ -67,7 +70,9 @@ def _trace(args: argparse.Namespace) -> Trace:
     if args.threads is not None:
         threads = knobs.override(threads=args.threads)
     with threads:
-        program = load(args.file, weights=args.weights)
+        program = load(args.file, device=args.device, weights=args.weights)
+        if program.is_on_device:
+            _refuse_cores(args)
         arrays = gather_arrays(program, args)
         try:
             for _ in range(args.warmup):
@@ -78,6 +83,17 @@ def _trace(args: argparse.Namespace) -> Trace:
         except SignatureError as error:
             raise type(error)(error.what, where=args.file, hint=error.hint) from None
         return collected
+
+
+def _refuse_cores(args: argparse.Namespace) -> None:
+    """Options about cores of this machine mean nothing for a program on a device."""
+    for option, what in (("sim", "replays tasks on cores"), ("threads", "is how many cores work")):
+        if getattr(args, option) is not None:
+            raise AttributeValueError(
+                f"--{option} {what}, and the program runs on a device",
+                where=args.file,
+                hint=f"leave --{option} out, or --device cpu where the file has code for it",
+            )
 
 
 def _positive(text: str) -> int:

@@ -136,3 +136,38 @@ func.func @main(%x: memref<10xf32>) -> (memref<10xf32>, memref<10xf32>, memref<1
 func.func @main(%p: memref<10xf32>, %q: memref<10xf32>) -> (memref<10xf32>, memref<10xf32>) attributes {nova.inputs = 0 : i64, nova.updates = array<i64: 0, 1>} {
   return %q, %p : memref<10xf32>, memref<10xf32>
 }
+
+// -----
+
+// Two of three calls of one kernel are such updates: they get a copy, which has one buffer, and the
+// other call keeps the kernel as it is.
+// CHECK-LABEL: func.func private @k(
+// CHECK-SAME: %[[X:.*]]: memref<10xf32>, %[[Y:.*]]: memref<10xf32>)
+// CHECK: linalg.generic {{.*}} ins(%[[X]] : memref<10xf32>) outs(%[[Y]] : memref<10xf32>)
+// CHECK-LABEL: func.func private @k_1(
+// CHECK-SAME: %{{.*}}: memref<10xf32>, %[[W:.*]]: memref<10xf32>)
+// CHECK: linalg.generic {{.*}} ins(%[[W]] : memref<10xf32>) outs(%[[W]] : memref<10xf32>)
+// CHECK-NOT: @k_2
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME: %[[P:.*]]: memref<10xf32>, %[[Q:.*]]: memref<10xf32>, %[[R:.*]]: memref<10xf32>, %[[OUT:.*]]: memref<10xf32>
+// CHECK-NEXT: call @k_1(%[[P]], %[[P]])
+// CHECK-NEXT: call @k_1(%[[Q]], %[[Q]])
+// CHECK-NEXT: call @k(%[[R]], %[[OUT]])
+#id = affine_map<(d0) -> (d0)>
+func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<10xf32>) outs(%y : memref<10xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = arith.negf %in : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+func.func @main(%p: memref<10xf32>, %q: memref<10xf32>, %r: memref<10xf32>) -> (memref<10xf32>, memref<10xf32>, memref<10xf32>) attributes {nova.updates = array<i64: 0, 1>} {
+  %a = memref.alloc() : memref<10xf32>
+  call @k(%p, %a) : (memref<10xf32>, memref<10xf32>) -> ()
+  %b = memref.alloc() : memref<10xf32>
+  call @k(%q, %b) : (memref<10xf32>, memref<10xf32>) -> ()
+  %c = memref.alloc() : memref<10xf32>
+  call @k(%r, %c) : (memref<10xf32>, memref<10xf32>) -> ()
+  return %c, %a, %b : memref<10xf32>, memref<10xf32>, memref<10xf32>
+}

@@ -8,7 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from simulated import PTXAS, assemble
+from nightly import all_pairs
+from simulated import assemble
 
 import nova
 from nova.schedules.cuda.attention_plan import AttentionSizes, plan_attention
@@ -56,23 +57,36 @@ def _check(type_: str, batch: tuple[int, ...], sizes: tuple[int, ...], **more: A
         np.testing.assert_allclose(a / scale, b / scale, atol=CLOSE[type_], rtol=0, err_msg=name)
 
 
-@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("type_", ["f64", "f32", "f16", "bf16"])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_types(type_: str, causal: bool) -> None:
     _check(type_, (2,), (40, 40, 32, 32), causal=causal)
 
 
-@pytest.mark.parametrize("type_", ["f32", "bf16"])
 @pytest.mark.parametrize(
-    "batch, sizes",
-    [((2,), (70, 130, 24, 40)), ((2,), (130, 70, 20, 16)), ((1, 2), (1, 300, 64, 64))],
+    ("type_", "batch", "sizes"),
+    [
+        ("f32", (2,), (70, 130, 24, 40)),
+        ("bf16", (2,), (130, 70, 20, 16)),
+        ("f32", (1, 2), (1, 300, 64, 64)),
+        pytest.param("bf16", (2,), (70, 130, 24, 40), marks=pytest.mark.slow),
+        pytest.param("f32", (2,), (130, 70, 20, 16), marks=pytest.mark.slow),
+        pytest.param("bf16", (1, 2), (1, 300, 64, 64), marks=pytest.mark.slow),
+    ],
 )
 def test_ragged_sizes(type_: str, batch: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     _check(type_, batch, sizes, causal=sizes[0] > sizes[1])
 
 
-@pytest.mark.parametrize("type_", ["f32", "bf16"])
-@pytest.mark.parametrize("features", [128, 256])
+@pytest.mark.parametrize(
+    ("type_", "features"),
+    [
+        ("f32", 128),
+        ("bf16", 256),
+        pytest.param("f32", 256, marks=pytest.mark.slow),
+        pytest.param("bf16", 128, marks=pytest.mark.slow),
+    ],
+)
 def test_wide_heads(type_: str, features: int) -> None:
     _check(type_, (1,), (40, 70, features, features), causal=True)
 
@@ -125,10 +139,9 @@ def test_plans_fit() -> None:
     assert plan_attention(sizes, ("f64",) * 3, "f64", ("q", "k", "v"), "sm_86") is None
 
 
-@pytest.mark.skipif(PTXAS is None, reason="no ptxas")
-@pytest.mark.parametrize("features", [64, 128])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("type_", ["f32", "bf16"])
+@pytest.mark.parametrize(
+    ("type_", "arch", "features"), all_pairs(["f32", "bf16"], ["sm_80", "sm_90a"], [64, 128])
+)
 def test_no_spills(type_: str, arch: str, features: int, tmp_path: Path) -> None:
     sizes = (1024, 1024, features, features)
     outputs, inputs, _ = _graph(type_, (2, 8), sizes, causal=True)

@@ -9,7 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from simulated import PTXAS, assemble, run
+from nightly import all_pairs
+from simulated import assemble, run
 
 import nova
 from benchmarks.gpu.launch import Buffer, launch_ptx
@@ -134,14 +135,16 @@ def test_f32_is_exact_unless_asked() -> None:
     assert plan_product(DeviceProduct(contraction(64, 64, 64)), "sm_90a").kind == "plain"
 
 
-@pytest.mark.parametrize("layout", ["nnn", "ttn", "nnt"])
-@pytest.mark.parametrize("type_", ["f64", "f32", "bf16"])
 @pytest.mark.parametrize(
-    "m, n, k",
-    [(33, 35, 37), (1, 130, 70), (130, 1, 70), (1, 1, 300), (65, 34, 6), (5, 7, 0), (0, 4, 3)],
+    ("size", "type_", "layout"),
+    all_pairs(
+        [(33, 35, 37), (1, 130, 70), (130, 1, 70), (1, 1, 300), (65, 34, 6), (5, 7, 0), (0, 4, 3)],
+        ["f64", "f32", "bf16"],
+        ["nnn", "ttn", "nnt"],
+    ),
 )
-def test_ragged_sizes(m: int, n: int, k: int, type_: str, layout: str) -> None:
-    product = DeviceProduct(contraction(m, n, k, type_, layout))
+def test_ragged_sizes(size: tuple[int, int, int], type_: str, layout: str) -> None:
+    product = DeviceProduct(contraction(*size, type_, layout))
     _check(product, plan_product(product, "sm_90a"))
 
 
@@ -201,11 +204,15 @@ def test_what_is_done_with_results() -> None:
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-@pytest.mark.skipif(PTXAS is None, reason="no ptxas")
-@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
-@pytest.mark.parametrize("size", [(4096, 4096, 4096), (515, 515, 515)])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("type_", ["f32", "bf16", "tf32"])
+@pytest.mark.parametrize(
+    ("type_", "arch", "size", "layout"),
+    all_pairs(
+        ["f32", "bf16", "tf32"],
+        ["sm_80", "sm_90a"],
+        [(4096, 4096, 4096), (515, 515, 515)],
+        ["nnn", "ntn", "tnn", "ttn"],
+    ),
+)
 def test_no_spills(
     type_: str, arch: str, size: tuple[int, int, int], layout: str, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import nova
 from nova import knobs
 from nova.codegen import compile as driver
-from nova.mlir.collection import paused_collection
+from nova.collection import paused_collection
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,119 @@
+"""Saving a program as a file, with or without the values of its params.
+
+In: a program that is loaded, the values it carries, and what was asked for. Out: the file, and the
+file of weights beside it where they are to be external. Called by `Model.save`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nova.artifact.files import check_path
+from nova.artifact.format import save_artifact
+from nova.artifact.manifest import WeightsSpec
+from nova.artifact.trust import sign_artifact
+from nova.errors import ArtifactError, AttributeValueError, WeightsError
+from nova.frontends.safetensors import write_layout
+from nova.runtime.executor import Executable
+from nova.runtime.weights import (
+    SUFFIX,
+    ParamValues,
+    bytes_of,
+    choose_values,
+    find_beside,
+    lay_out_values,
+    name_beside,
+)
+
+_KINDS = {"embedded": "embed", "external": "external"}
+
+Weights = Mapping[int, memoryview] | WeightsSpec
+
+
+@dataclass(frozen=True)
+class Saver:
+    """A program and the values it carries; `relink` makes its file anew, with weights in it."""
+
+    executable: Executable
+    values: ParamValues
+    relink: Callable[[Weights], bytes]
+
+    def save(
+        self,
+        path: str | Path,
+        weights: str | None,
+        params: Mapping[str, Any] | Sequence[Any] | None,
+        key: str | Path | None,
+    ) -> None:
+        """Write the file, as `Model.save` says."""
+        place = check_path(path)
+        if place.is_dir():
+            raise ArtifactError("cannot write the file: it is a folder", where=str(place))
+        # Looked for before anything is written: a kill leaves the old pair or the new one.
+        previous = find_beside(place)
+        data, beside = self._file(place, weights, params, previous)
+        save_artifact(place, data if key is None else sign_artifact(data, key))
+        if previous not in (None, beside):
+            with suppress(OSError):  # the new pair is there; this is tidying
+                previous.unlink()
+
+    def _file(
+        self, path: Path, weights: str | None, params: Any, previous: Path | None
+    ) -> tuple[bytes | memoryview, Path | None]:
+        """The bytes of the file, and the external file with the weights, written on the way."""
+        if weights not in (None, "embed", "external"):
+            raise AttributeValueError(
+                f"weights is {weights!r}", hint="it is 'embed', 'external' or None"
+            )
+        kind = weights or _KINDS.get(self.values.kind)
+        if kind is None:
+            if params is not None:
+                raise WeightsError(
+                    "values of params are given, but not where to put them",
+                    hint="pass weights='embed' or weights='external' as well",
+                )
+            return self.executable.artifact.data, None
+        specs = self.values.params
+        embedded = self.executable.manifest.weights.kind == "embedded"
+        if weights is None and params is None and embedded and not any(s.donated for s in specs):
+            return self.executable.artifact.data, None  # as it was, with its signature
+        values = choose_values(specs, params, self.values.host())
+        if kind == "embed":
+            return self._embed(values), None
+        return self._save_beside(path, values, previous)
+
+    def _embed(self, values: Sequence[np.ndarray]) -> bytes | memoryview:
+        from nova.artifact.patch import replace_embedded  # imports the linker's names
+
+        artifact = self.executable.artifact
+        old = artifact.manifest.weights
+        if old.kind == "embedded" and len(old.tensors) == len(values):
+            return memoryview(replace_embedded(artifact, list(map(bytes_of, values))))
+        args = artifact.manifest.args
+        indices = [i for i, spec in enumerate(args) if spec.role == "param"]
+        return self.relink(dict(zip(indices, map(bytes_of, values), strict=True)))
+
+    def _save_beside(
+        self, path: Path, values: Sequence[np.ndarray], previous: Path | None
+    ) -> tuple[bytes | memoryview, Path]:
+        from nova.artifact.patch import replace_external
+
+        if path.suffix == SUFFIX:
+            raise WeightsError(
+                f"{SUFFIX} is the file of the weights; the program needs another name",
+                where=str(path),
+            )
+        artifact = self.executable.artifact
+        layout, spec = lay_out_values(artifact.manifest, values)
+        patched = replace_external(artifact, spec)
+        data = self.relink(spec) if patched is None else memoryview(patched)
+        # First the weights: a program without them would be of no use. What was private stays so.
+        beside = name_beside(path, spec.sha256)
+        write_layout(beside, layout, like=previous or path)
+        return data, beside

@@ -1,0 +1,184 @@
+"""A traced run on a device: what its kernels, its copies and the calling thread did, and when.
+
+Comes in: what a run left in a trace (`nova_span` of native/include/nova/device.h), the tables of
+its program and the names of its tensors. Goes out: `DeviceRun`, with spans in three lanes.
+`collect.py` makes them; the summary, the timeline file and the page are written from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nova.artifact.tables import BufferSpec, KernelSpec, Tables
+
+SPAN = np.dtype(
+    [
+        ("kind", "<u4"),
+        ("launch", "<u4"),
+        ("first", "<u4"),
+        ("count", "<u4"),
+        ("bytes", "<u8"),
+        ("start", "<u8"),
+        ("end", "<u8"),
+    ]
+)
+"""`nova_span`; its kinds are numbers of KINDS."""
+
+KINDS = ("kernel", "copy in", "copy out", "copy within", "enqueue", "wait", "stage", "host kernel")
+LANES = ("host", "copies", "kernels")
+"""The calling thread, and what the device copies and computes."""
+
+_COPIES = {"copy in": "to device", "copy out": "to host", "copy within": "on device"}
+_NO_LAUNCH = 0xFFFFFFFF
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that took from `start` to `end` nanoseconds, in one of LANES.
+
+    `tensors` are what a copy of `bytes` moves. `kernels` are those of one launch, or of several in
+    a row on the host, with the number of the first.
+    """
+
+    lane: str
+    kind: str
+    name: str
+    start: int
+    end: int
+    bytes: int = 0
+    tensors: tuple[str, ...] = ()
+    kernels: tuple[KernelSpec, ...] = ()
+    launch: int | None = None
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds."""
+        return self.end - self.start
+
+    @property
+    def flops(self) -> int:
+        """Scalar operations of its kernels."""
+        return sum(kernel.flops for kernel in self.kernels)
+
+    @property
+    def moved(self) -> int:
+        """Bytes that its kernels read and write, or that it copies."""
+        return sum(kernel.bytes for kernel in self.kernels) if self.kernels else self.bytes
+
+    @property
+    def location(self) -> str:
+        """The user's line of its first kernel."""
+        return self.kernels[0].location if self.kernels else ""
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What a viewer shows beside the name and the time."""
+        found: dict[str, Any] = {"kind": self.kind}
+        if self.launch is not None:
+            found["launch"] = self.launch
+        if self.tensors:
+            found["tensors"] = ", ".join(self.tensors)
+        if self.lane == "copies":
+            found["bytes"] = self.bytes
+        if not self.kernels:
+            return found
+        shape = self.kernels[0].device
+        if shape is not None:
+            found["grid"] = "x".join(map(str, shape.grid))
+            found["block"] = "x".join(map(str, shape.block))
+            found["shared"] = shape.shared
+        return {**found, "flops": self.flops, "bytes": self.moved, "line": self.location}
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    """A run of `program` on a device such as "cuda:0"; spans by their start, and `lost` missing."""
+
+    program: str
+    device: str
+    start: int
+    end: int
+    spans: tuple[Span, ...]
+    lost: int = 0
+    kind: str = "measured"
+
+    @property
+    def makespan(self) -> int:
+        """Nanoseconds from the call to the end of all that it has caused."""
+        return self.end - self.start
+
+    @cached_property
+    def lanes(self) -> dict[str, tuple[Span, ...]]:
+        """The spans of each of LANES."""
+        return {lane: tuple(s for s in self.spans if s.lane == lane) for lane in LANES}
+
+    @property
+    def number(self) -> int:
+        """That of the device; the simulator is device 0."""
+        return int(self.device.partition(":")[2] or 0)
+
+    def lane_title(self, lane: str) -> str:
+        """`host`, `device 0 copies` or `device 0 kernels`."""
+        return lane if lane == "host" else f"device {self.number} {lane}"
+
+
+Names = tuple[Sequence[str], Sequence[str]]
+"""What arguments are called, and outputs."""
+
+
+def read_spans(
+    tables: Tables, names: Names, spans: np.ndarray, values: np.ndarray, base: int
+) -> tuple[Span, ...]:
+    """The spans of a run by their start, with times from `base` on."""
+    made = [_read_span(tables, names, span, values, base) for span in spans]
+    return tuple(sorted(made, key=lambda span: (span.start, span.end)))
+
+
+def _read_span(tables: Tables, names: Names, span: Any, values: np.ndarray, base: int) -> Span:
+    kind, number = KINDS[span["kind"]], int(span["launch"])
+    launch = None if number == _NO_LAUNCH else number
+    times = int(span["start"]) - base, int(span["end"]) - base
+    if kind in _COPIES:
+        if launch is None:
+            first = int(span["first"])
+            both = (*names[0], *names[1])
+            moved = tuple(both[v] for v in values[first : first + int(span["count"])])
+        else:
+            buffer = tables.buffers[tables.launches[launch].buffers[0]]
+            moved = (_name_buffer(buffer, names),)
+        name = f"{_COPIES[kind]}: {_listed(moved)}"
+        return Span("copies", kind, name, *times, int(span["bytes"]), moved, launch=launch)
+    if launch is None:
+        return Span("host", kind, kind, *times)
+    count = 1 if kind == "kernel" else int(span["count"])
+    run = tables.launches[launch : launch + count]
+    kernels = tuple(tables.kernels[item.kernel] for item in run)
+    lane = "kernels" if kind == "kernel" else "host"
+    name = _listed([kernel.name for kernel in kernels])
+    return Span(lane, kind, name, *times, kernels=kernels, launch=launch)
+
+
+def _name_buffer(buffer: BufferSpec, names: Names) -> str:
+    if buffer.kind in ("arg", "output"):
+        return names[buffer.kind == "output"][buffer.value]
+    return f"{buffer.kind}[{buffer.value}:{buffer.value + buffer.nbytes}]"
+
+
+def _listed(names: Sequence[str]) -> str:
+    left = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+
+
+def covered(spans: Iterable[Span]) -> int:
+    """Nanoseconds in which any of the spans, given by their start, was going on."""
+    total, until = 0, 0
+    for span in spans:
+        total += max(0, span.end - max(span.start, until))
+        until = max(until, span.end)
+    return total

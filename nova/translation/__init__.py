@@ -1,0 +1,82 @@
+"""`nova.translate`: a program in MLIR, or a compiled one, to a file for one or several targets.
+
+In: a path, text, bytes (text or bytecode) or a `Compiled`; the targets; values of weights; where to
+start and where to stop (`request.py`). Out: a `Translation` (`result.py`): the bytes of the file or
+of the stage asked for, the text of every stage on the way, and what each took. `road.py` does the
+work. This is the library behind the tool `nova-translate`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nova.codegen.stages import SHARED_STAGES, Recorder
+from nova.compiled import Compiled
+from nova.errors import PipelineError
+from nova.frontends.safetensors import read_safetensors
+from nova.frontends.source import Source, read_source
+from nova.translation.request import (
+    EMITS,
+    SCHEDULED,
+    STARTS,
+    check_order,
+    checked_stage,
+    settings_of,
+)
+from nova.translation.result import Translation
+from nova.translation.road import Road
+
+__all__ = ["EMITS", "STARTS", "Translation", "translate"]
+
+
+def translate(
+    source: str | os.PathLike[str] | bytes | Source | Compiled,
+    *,
+    targets: str | Sequence[str] = ("cpu",),
+    entry: str = "main",
+    weights: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    start_from: str | None = None,
+    emit: str | None = None,
+    fast_math: bool | None = None,
+    tune: float | None = None,
+    cubin: bool | None = None,
+    recorder: Recorder | None = None,
+) -> Translation:
+    """Compile a program in MLIR (nova, StableHLO, TOSA or linalg; text or bytecode) to a file.
+
+    `targets` are the machines to compile for, of one architecture: each gets its code in the file.
+    `entry` is the function to start from. `weights` are values of arguments by name, or a
+    safetensors file of them: those arguments become params, which the file carries. `start_from`
+    says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
+    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/devices.md).
+    `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
+    `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
+    has more.
+    """
+    names = [targets] if isinstance(targets, str) else list(targets)
+    settings = settings_of(names, fast_math, tune, cubin)
+    emit = checked_stage(emit or "so", EMITS, "emit")
+    start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
+    if isinstance(source, Compiled):
+        given, start = Source("<compiled>", source.mlir_source.encode()), start or "nova"
+    else:
+        given = source if isinstance(source, Source) else read_source(source)
+    check_order(start, emit, settings)
+    if start in SCHEDULED or emit in SHARED_STAGES:
+        if tune:
+            which = f"{start} has them already" if start in SCHEDULED else f"{emit} has none yet"
+            raise PipelineError(f"tune is given to choose schedules, and {which}")
+        settings = [replace(own, tune=0.0) for own in settings]
+    values = weights if weights is None or isinstance(weights, Mapping) else _read_values(weights)
+    if values is not None and emit != "so":
+        raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
+    road = Road(given, settings, recorder or Recorder(), emit, values or {})
+    return road.travel(start, entry)
+
+
+def _read_values(path: str | os.PathLike[str]) -> dict[str, Any]:
+    return dict(read_safetensors(Path(path)))

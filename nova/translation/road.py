@@ -1,0 +1,180 @@
+"""The road of a translation: from a source to the file, or to the stage that was asked for.
+
+Comes in: a checked request. Goes out: a `Translation`. Called by `nova.translate`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nova.artifact.manifest import WeightsSpec
+from nova.artifact.write import write_artifact
+from nova.codegen.compile import build_module, single_unit
+from nova.codegen.llvm_text import compile_foreign, compile_text
+from nova.codegen.module import module_contents
+from nova.codegen.signature import ProgramSignature, read_signature
+from nova.codegen.stages import (
+    DEVICE_STAGES,
+    MLIR_STAGES,
+    Recorder,
+    copy_module,
+    module_text,
+    run_stages,
+    stages_of,
+)
+from nova.errors import PipelineError
+from nova.frontends.program import import_program
+from nova.frontends.source import Source, parse_source
+from nova.log import Progress, progress
+from nova.mlir.bindings import ir
+from nova.mlir.walk import every_op
+from nova.runtime.weights import bytes_of, choose_values
+from nova.settings import Settings
+from nova.targets import parse_target
+from nova.translation.request import DEVICE_EMITS, HOST_EMITS, KERNELS_ONLY, SCHEDULED
+from nova.translation.result import Translation
+
+
+@dataclass(frozen=True)
+class Road:
+    """One translation from the source to what was asked for."""
+
+    source: Source
+    settings: list[Settings]
+    recorder: Recorder
+    emit: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def travel(self, start: str | None, entry: str) -> Translation:
+        with progress("translating") as bar:
+            bar.advance(start or "import")
+            if start == "ll":
+                return self._emit_code(self.source.text, None, foreign=True)
+            module, stage, signature = self._begin(start, entry)
+            if start is None:
+                self._check_begin(stage)
+            self._tune(module, stage, bar)
+            if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
+                return self._stop_at(module, stage, signature)
+            if self.emit != "so":
+                run_stages(module, self.settings[0], self.recorder, after=stage)
+                text = self._llvm_text(module)
+                return self._emit_code(text, signature, foreign=start in KERNELS_ONLY)
+            assert signature is not None
+            texts_before = dict(self.recorder.texts)
+            program = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
+            if program.images:
+                from nova.codegen.ptx_check import check_images  # loads what only devices need
+
+                check_images(program.images)
+            started = time.perf_counter()
+            source = next(reversed(texts_before))
+            contents = module_contents(signature, program, self.recorder.texts, source, {})
+            data = write_artifact(replace(contents, weights=self._weights(signature)))
+            self.recorder.record_size("artifact", len(data), time.perf_counter() - started)
+            return Translation(data, "so", signature, self.recorder)
+
+    def _tune(self, module: ir.Module, stage: str, bar: Progress) -> None:
+        """Choose schedules for the targets that are to be tuned, by trying them."""
+        for number, own in enumerate(self.settings):
+            if own.tune:
+                from nova.tuning import tune_settings  # only when somebody asks
+
+                self.settings[number] = tune_settings(copy_module(module), stage, own, bar)
+
+    def _begin(self, start: str | None, entry: str) -> tuple[ir.Module, str, Any]:
+        started = time.perf_counter()
+        if start is not None and start != "nova":
+            module = parse_source(self.source)
+            only_kernels = start in KERNELS_ONLY
+            if only_kernels:
+                _check_llvm(module, start)
+            signature = None if only_kernels else read_signature(module)
+            self.recorder.record(start, module_text(module), time.perf_counter() - started)
+            return module, start, signature
+        imported = import_program(self.source, entry, self.values)
+        seconds = time.perf_counter() - started
+        if imported.frontend != "nova":
+            name = "source" if imported.frontend == "linalg" else imported.frontend
+            self.recorder.record(name, imported.text, 0.0)
+        self.recorder.record(imported.stage, module_text(imported.module), seconds)
+        return imported.module, imported.stage, imported.signature
+
+    def _check_begin(self, stage: str) -> None:
+        """Refuse what lies before the stage that an imported program begins at."""
+        for own in self.settings:
+            road = DEVICE_EMITS if parse_target(own.target).is_device else HOST_EMITS
+            if stage not in road:
+                raise PipelineError(
+                    f"the program launches device code, which {own.target} cannot run",
+                    hint="give a target such as cuda:sm_90a, and no others",
+                )
+            if stage in SCHEDULED and own.tune:
+                raise PipelineError("tune is given to choose schedules, and launches have them")
+            if self.emit != "nova" and road.index(self.emit) < road.index(stage):
+                raise PipelineError(f"the program begins at {stage}, and {self.emit} is before it")
+
+    def _weights(self, signature: ProgramSignature) -> dict[int, memoryview] | WeightsSpec:
+        """The values that go into the file, by the index of their param."""
+        if not self.values:
+            return WeightsSpec()
+        params = {i: spec for i, spec in enumerate(signature.args) if spec.role == "param"}
+        nothing = [None] * len(params)
+        arrays = choose_values(list(params.values()), self.values, nothing, self.source.name)
+        return dict(zip(params, map(bytes_of, arrays), strict=True))
+
+    def _stop_at(self, module: ir.Module, stage: str, signature: Any) -> Translation:
+        if self.emit == "nova" and stage != "nova":
+            behind = ", ".join(list(stages_of(self.settings[0]))[1:])
+            raise PipelineError(
+                "the program never is in the nova dialect: it came in another one",
+                hint=f"the stages on its way are {behind}",
+            )
+        if self.emit != stage:
+            run_stages(module, self.settings[0], self.recorder, after=stage, until=self.emit)
+        return Translation(module_text(module).encode(), self.emit, signature, self.recorder)
+
+    def _llvm_text(self, module: ir.Module) -> str:
+        """The LLVM IR of the kernels for the one target."""
+        if not parse_target(self.settings[0].target).is_device:
+            return single_unit(module).text
+        from nova.codegen.ptx import device_ir  # loads what only devices need
+
+        return device_ir(module)
+
+    def _emit_code(self, text: str, signature: Any, foreign: bool) -> Translation:
+        """What was asked for of an LLVM IR text; `foreign` when somebody else wrote it."""
+        self.recorder.record("ll", text, 0.0)
+        if self.emit == "ll":
+            return Translation(text.encode(), "ll", signature, self.recorder)
+        started = time.perf_counter()
+        make = compile_foreign if foreign else compile_text
+        data = make(text, self.settings[0].target, self.emit)
+        seconds = time.perf_counter() - started
+        if self.emit == "obj":
+            self.recorder.record_size("object", len(data), seconds)
+        else:
+            self.recorder.record(self.emit, data.decode(), seconds)
+        return Translation(data, self.emit, signature, self.recorder)
+
+
+def _check_llvm(module: ir.Module, stage: str) -> None:
+    """Refuse ops of an earlier stage, on which MLIR's translation ends the process."""
+    tops = [op.operation for op in module.body.operations]
+    known: tuple[str, ...] = ("llvm.",)
+    if stage == "nvvm":  # what the host does stays as it is in the text of a device's stage
+        known = ("llvm.", "nvvm.", "gpu.module")
+        tops = [op for op in tops if op.name == "gpu.module"]
+        if not tops:
+            raise PipelineError(
+                "no gpu.module: the text is not of the stage nvvm",
+                hint="start from the stage of the text",
+            )
+    for op in (inner for top in tops for inner in every_op(top)):
+        if not op.name.startswith(known):
+            raise PipelineError(
+                f"{op.name} is not of the stage {stage}", hint="start from the stage of the text"
+            )

@@ -1,0 +1,37 @@
+"""Which rows of a sweep every test run goes through, and which `make nightly` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+
+def all_pairs(*axes: Sequence[Any]) -> list[Any]:
+    """Every combination of one value of each axis, as parameters of a test.
+
+    Those few in which any two values of any two axes come together are for every run; the others
+    are marked slow.
+    """
+    sizes = [len(axis) for axis in axes]
+    places = list(product(*map(range, sizes)))
+    rows = list(product(*axes))
+    often = _cover(places)
+    return [
+        row if place in often else pytest.param(*row, marks=pytest.mark.slow)
+        for place, row in zip(places, rows, strict=True)
+    ]
+
+
+def _cover(places: list[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    """Some of the places with all pairs of values in them, each the best one in its turn."""
+    pairs = {place: set(combinations(enumerate(place), 2)) for place in places}
+    missing = set().union(*pairs.values())
+    found = set()
+    while missing:
+        best = max(places, key=lambda place: len(pairs[place] & missing))
+        found.add(best)
+        missing -= pairs[best]
+    return found
