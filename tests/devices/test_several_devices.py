@@ -199,5 +199,5 @@ def test_gpus_by_name(library: Path, tmp_path: Path) -> None:
         "cuda:1 True",
         "cuda:1",
         "DriverMissingError there is no GPU 2: this machine has 2",
-        "DeviceError 'x' is on cuda:1, the program runs on cuda:0",
+        "DeviceError input 'x' is on cuda:1, the program runs on cuda:0",
     ]
