@@ -25,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["NOVA_CACHE_DIR"] = _make_folder(config, "nova-test-cache-")
     if not hasattr(config, "workerinput"):  # one for all processes of the run
         os.environ[c_build.FOLDER] = _make_folder(config, "nova-test-build-")
+    else:  # torch's threads would wait in loops for those of the other workers
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _make_folder(config: pytest.Config, prefix: str) -> str:

@@ -58,7 +58,7 @@ def run_texts(path: Path, target: str, first: int, last: int) -> tuple[Counter[s
     return outcomes, fatal
 
 
-NIGHTLY = [pytest.param(t, 1_000_000, 3000, 1000, marks=pytest.mark.slow) for t in KINDS]
+NIGHTLY = [pytest.param(t, 1_000_000, 1000, 1000, marks=pytest.mark.slow) for t in KINDS]
 
 
 @pytest.mark.parametrize(

@@ -25,47 +25,58 @@ def check(leaves, outputs, rtol, **options):
         np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
 
 
-@settings(max_examples=150, **_SETTINGS)
-@given(graph_strategies.programs())
-def test_random_program_f64(program):
+def generated(examples, body, **options):
+    """`body` as a test over that many programs."""
+    programs = graph_strategies.programs(**options)
+    return settings(max_examples=examples, **_SETTINGS)(given(program=programs)(body))
+
+
+def check_f64(program):
     check(*program, rtol=1e-9)
 
 
-@settings(max_examples=60, **_SETTINGS)
-@given(graph_strategies.programs(dtype=np.float32, max_ops=15))
-def test_random_program_f32(program):
+def check_f32(program):
     check(*program, rtol=2e-3)
 
 
-@settings(max_examples=100, **_SETTINGS)
-@given(graph_strategies.programs(max_ops=25))
-def test_random_program_in_small_tiles(program):
+def check_in_small_tiles(program):
     with nova.knobs.override(serial_work=0, tile_work=40):
         check(*program, rtol=1e-9)
 
 
-@settings(max_examples=60, **_SETTINGS)
-@given(graph_strategies.programs(max_ops=20))
-def test_random_gradients(program):
+def check_gradients(program):
     leaves, outputs = program
     loss = sum((o.sum() for o in outputs[1:]), outputs[0].sum())
     check(leaves, nova.graph.gradients(loss, leaves), rtol=1e-7)
 
 
-@settings(max_examples=40, **_SETTINGS)
-@given(program=graph_strategies.programs(dtype=np.float32, max_ops=15))
-def test_random_program_on_a_device(on_device, program):
+def check_on_a_device(on_device, program):
     check(*program, rtol=2e-3, **on_device)
 
 
-@settings(max_examples=30, **_SETTINGS)
-@given(program=graph_strategies.programs(max_ops=15))
-def test_random_gradients_on_a_device(on_device, program):
+def check_gradients_on_a_device(on_device, program):
     """In kernels of one op each, as far as they can be told apart."""
     leaves, outputs = program
     loss = sum((o.sum() for o in outputs[1:]), outputs[0].sum())
     with nova.knobs.override(serial_work=0):
         check(leaves, nova.graph.gradients(loss, leaves), rtol=1e-7, **on_device)
+
+
+FLOATS = {"dtype": np.float32, "max_ops": 15}
+
+test_random_program_f64 = generated(80, check_f64)
+test_random_program_f32 = generated(40, check_f32, **FLOATS)
+test_random_program_in_small_tiles = generated(60, check_in_small_tiles, max_ops=25)
+test_random_gradients = generated(40, check_gradients, max_ops=20)
+test_random_program_on_a_device = generated(30, check_on_a_device, **FLOATS)
+test_random_gradients_on_a_device = generated(20, check_gradients_on_a_device, max_ops=15)
+
+test_more_programs_f32 = pytest.mark.slow(generated(500, check_f32, **FLOATS))
+test_more_gradients = pytest.mark.slow(generated(500, check_gradients, max_ops=20))
+test_more_programs_on_a_device = pytest.mark.slow(generated(300, check_on_a_device, **FLOATS))
+test_more_gradients_on_a_device = pytest.mark.slow(
+    generated(200, check_gradients_on_a_device, max_ops=15)
+)
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ typedef enum nova_span_kind {
     NOVA_SPAN_ENQUEUE = 4,
     NOVA_SPAN_WAIT = 5,
     NOVA_SPAN_STAGE = 6, /* copies to or from pinned memory, and waits for the device to follow */
-    NOVA_SPAN_HOST = 7,  /* a kernel of the host */
+    NOVA_SPAN_HOST = 7,  /* `count` launches of the host, from `launch` on */
 } nova_span_kind;
 
 #define NOVA_NO_LAUNCH UINT32_MAX

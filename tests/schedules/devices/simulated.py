@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import subprocess
 from collections.abc import Sequence
@@ -12,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.launch import KERNEL
+from nova.codegen.ptxas import find_ptxas
 from nova.runtime.sim import SimMemory, SimModule
-
-PTXAS = shutil.which("ptxas")
 
 
 def run(
@@ -38,9 +36,10 @@ def run(
 
 def assemble(ptx: str, arch: str, folder: Path) -> str:
     """What the assembler says about registers and spills."""
-    assert PTXAS is not None
+    ptxas = find_ptxas()
+    assert ptxas is not None, "the package nvidia-cuda-nvcc is one of those for tests"
     source = folder / "kernel.ptx"
     source.write_text(ptx)
-    command = [PTXAS, "-v", f"-arch={arch}", str(source), "-o", str(folder / "kernel.cubin")]
+    command = [str(ptxas), "-v", f"-arch={arch}", str(source), "-o", str(folder / "kernel.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr

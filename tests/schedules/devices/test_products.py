@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from nightly import all_pairs
-from simulated import PTXAS, assemble, run
+from simulated import assemble, run
 
 import nova
 from benchmarks.gpu.launch import Buffer, launch_ptx
@@ -204,7 +204,6 @@ def test_what_is_done_with_results() -> None:
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-@pytest.mark.skipif(PTXAS is None, reason="no ptxas")
 @pytest.mark.parametrize(
     ("type_", "arch", "size", "layout"),
     all_pairs(
