@@ -204,6 +204,7 @@ class Program:
         convert: Callable[[int, Any, bool], Any],
         input_count: int,
         image: Image | None = None,
+        report: Callable[..., BaseException] | None = None,
     ) -> Program: ...
     @property
     def image(self) -> Image: ...
@@ -235,6 +236,7 @@ class Program:
         out: Any = None,
         stream: Stream | None = None,
         timeout: float | None = None,
+        outputs: str | None = None,
     ) -> Run: ...
 
 class Run:

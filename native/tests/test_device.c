@@ -97,6 +97,76 @@ static void run_device(nova_device *device, nova_device_program *program, float 
     nova_device_give(device, out);
 }
 
+/* A traced run: three kernels in their order between a copy in and a copy out, all within the run. */
+static void run_traced(nova_device *device, nova_device_program *program, bool is_read)
+{
+    static const uint32_t kinds[] = {NOVA_SPAN_COPY_IN, NOVA_SPAN_KERNEL, NOVA_SPAN_KERNEL,
+                                     NOVA_SPAN_KERNEL, NOVA_SPAN_COPY_OUT};
+    float x[SIZE] = {1}, y[SIZE];
+    nova_error error;
+    nova_device_trace *trace;
+    nova_device_timeline timeline, again;
+    const nova_device_value argument = {.host = x}, output = {.host = y};
+    CHECK(nova_device_trace_create(device, &trace, &error) == NOVA_OK);
+    const nova_device_run_options options = {.stream = NOVA_OWN_STREAM, .trace = trace};
+    CHECK(nova_device_program_run(program, &argument, &output, &options, &error) == NOVA_OK);
+    CHECK(y[0] == 6 * x[0]);
+    if (is_read) {
+        nova_device_trace_read(trace, &timeline);
+        nova_device_trace_read(trace, &again);
+        CHECK(timeline.spans == again.spans && timeline.span_count == again.span_count);
+        CHECK(timeline.lost == 0 && timeline.value_count == 2);
+        CHECK(timeline.values[0] == 0 && timeline.values[1] == 1);
+        uint64_t on_device = 0, on_host = 0, last_end = 0;
+        uint32_t launch = 0;
+        for (size_t i = 0; i < timeline.span_count; i++) {
+            const nova_span *span = &timeline.spans[i];
+            CHECK(timeline.start_ns <= span->start_ns && span->start_ns <= span->end_ns);
+            CHECK(span->end_ns <= timeline.end_ns);
+            if (span->kind >= NOVA_SPAN_ENQUEUE) {
+                on_host += span->end_ns - span->start_ns;
+                continue;
+            }
+            CHECK(on_device < 5 && span->kind == kinds[on_device++]);
+            CHECK(span->start_ns >= last_end);
+            last_end = span->end_ns;
+            if (span->kind == NOVA_SPAN_KERNEL)
+                CHECK(span->launch == launch++);
+            else
+                CHECK(span->launch == NOVA_NO_LAUNCH && span->count == 1 && span->bytes >= 4 * SIZE);
+        }
+        CHECK(on_device == 5 && on_host > 0 && on_host <= timeline.end_ns - timeline.start_ns);
+    }
+    nova_device_trace_destroy(trace);
+}
+
+/* A run of values on the device: it does not wait, but for its mark. */
+static void run_marked(nova_device *device, nova_device_program *program)
+{
+    nova_device_block *in, *out;
+    nova_error error;
+    nova_device_trace *trace;
+    nova_device_timeline timeline;
+    void *stream = nova_device_stream(device), *event;
+    CHECK(nova_device_take(device, 4 * SIZE, stream, &in, &error) == NOVA_OK);
+    CHECK(nova_device_take(device, 4 * SIZE, stream, &out, &error) == NOVA_OK);
+    CHECK(nova_device_trace_create(device, &trace, &error) == NOVA_OK);
+    const nova_device_value argument = {.address = in->address}, output = {.address = out->address};
+    for (int waits = 0; waits < 2; waits++) {
+        const nova_device_run_options options = {
+            .stream = stream, .trace = waits ? trace : NULL, .waits = waits};
+        CHECK(nova_device_program_run(program, &argument, &output, &options, &error) == NOVA_OK);
+    }
+    CHECK(nova_device_mark(device, stream, &event, &error) == NOVA_OK);
+    CHECK(nova_device_await(device, event, &error) == NOVA_OK);
+    nova_device_trace_read(trace, &timeline);
+    CHECK(timeline.lost == 0 && timeline.value_count == 0);
+    CHECK(timeline.spans[timeline.span_count - 1].kind == NOVA_SPAN_WAIT);
+    nova_device_trace_destroy(trace);
+    nova_device_give(device, in);
+    nova_device_give(device, out);
+}
+
 typedef struct {
     nova_device *device;
     nova_device_program *program;
@@ -109,6 +179,8 @@ static void *work(void *context)
     for (int i = 0; i < RUNS; i++) {
         run_host(own->program, (float)(own->number * RUNS + i));
         run_device(own->device, own->program, (float)(own->number * RUNS + i));
+        run_traced(own->device, own->program, i % 4 != 0);
+        run_marked(own->device, own->program);
     }
     return NULL;
 }
@@ -128,9 +200,47 @@ static void test_threads(nova_driver *driver)
     }
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    CHECK(nova_device_program_counts(program).runs == 2 * THREADS * RUNS);
+    CHECK(nova_device_program_counts(program).runs == 5 * THREADS * RUNS);
     nova_device_program_destroy(program);
     nova_device_close(device);
+}
+
+/* A trace never fails a run: what it has no events for is lost. */
+static void test_lost(nova_driver *driver)
+{
+    nova_device *device;
+    nova_device_program *program;
+    nova_device_trace *trace;
+    nova_device_timeline timeline;
+    nova_error error;
+    float x[SIZE] = {1}, y[SIZE];
+    const nova_device_value argument = {.host = x}, output = {.host = y};
+    CHECK(nova_device_open(driver, 0, &device, &error) == NOVA_OK);
+    CHECK(make(device, &program, &error) == NOVA_OK);
+    run_host(program, 0);
+    CHECK(nova_device_trace_create(NULL, &trace, &error) == NOVA_INVALID_ARGUMENT);
+    fail("cuEventCreate", 1, 999);
+    CHECK(nova_device_trace_create(device, &trace, &error) == NOVA_DEVICE_CALL);
+    fail("cuEventCreate", 0, 0);
+    CHECK(nova_device_trace_create(device, &trace, &error) == NOVA_OK);
+    const nova_device_run_options options = {.stream = NOVA_OWN_STREAM, .trace = trace};
+    fail("cuEventCreate", 3, 999); /* the first kernel has none for its begin */
+    CHECK(nova_device_program_run(program, &argument, &output, &options, &error) == NOVA_OK);
+    CHECK(y[0] == 6);
+    fail("cuEventCreate", 0, 0);
+    nova_device_trace_read(trace, &timeline);
+    CHECK(timeline.lost == 4);
+    nova_device_trace_destroy(trace);
+    CHECK(nova_device_trace_create(device, &trace, &error) == NOVA_OK);
+    const nova_device_run_options second = {.stream = NOVA_OWN_STREAM, .trace = trace};
+    CHECK(nova_device_program_run(program, &argument, &output, &second, &error) == NOVA_OK);
+    fail("cuEventElapsedTime", 1, 999);
+    nova_device_trace_read(trace, &timeline);
+    CHECK(timeline.lost == 5);
+    nova_device_trace_destroy(trace);
+    nova_device_program_destroy(program);
+    nova_device_close(device);
+    reset();
 }
 
 static void test_fault(nova_driver *driver)
@@ -148,6 +258,10 @@ static void test_fault(nova_driver *driver)
         CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_DEVICE_FAULT);
         CHECK(strstr(error.text, "an illegal memory access") != NULL);
     }
+    nova_device_trace *trace;
+    void *event;
+    CHECK(nova_device_trace_create(device, &trace, &error) == NOVA_DEVICE_FAULT);
+    CHECK(nova_device_mark(device, NULL, &event, &error) == NOVA_DEVICE_FAULT);
     nova_device_program_destroy(program);
     nova_device_close(device);
     reset();
@@ -187,6 +301,7 @@ int main(int count, char **words)
     CHECK(nova_cuda_open(words[1], &driver, &error) == NOVA_OK);
     test_threads(driver);
     test_misuse(driver);
+    test_lost(driver);
     test_fault(driver);
     nova_cuda_close(driver);
     return 0;

@@ -7,14 +7,13 @@ device program that are pinned to the host.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from nova import knobs
 from nova.artifact.elf import prepare_link
 from nova.artifact.elf_runtime import runtime_object
-from nova.artifact.tables import Tables
 from nova.artifact.write import Variant
-from nova.codegen.llvm import Unit, compile_objects
+from nova.codegen.llvm import Objects, Unit
 from nova.codegen.road import Built, Road
 from nova.codegen.stages import module_text, stages_of
 from nova.codegen.tables import read_tables, read_unpacked
@@ -34,36 +33,36 @@ def build_host(
     target = parse_target(settings.target)
     recorder = road.recorder
     suffix = road.suffix(settings) if suffix is None else suffix
-    if after != "loops":
-        road.run(module, settings, after, until="loops", suffix=suffix)
-    found: list[tuple[Tables, bytes, bytes]] = []
-    started = time.perf_counter()
+    way = UnitLowering(module, stages_of(settings)["llvm"](settings))
+    texts: list[str] = []
+    with Objects(target, knobs.get("threads")) as objects:
 
-    def lowered() -> Iterator[Unit]:
-        nonlocal started
+        def begin(units: Iterable[Unit]) -> None:
+            for unit in units:
+                texts.append(unit.text)
+                objects.begin(unit)
+
+        if after != "loops":
+            road.run(
+                module,
+                settings,
+                after,
+                until="loops",
+                suffix=suffix,
+                between=lambda: begin(way.written()),
+            )
         text = module_text(module) if after == "loops" else recorder.texts[f"loops{suffix}"]
-        way = UnitLowering(module, text, stages_of(settings)["llvm"](settings))
-        texts = []
-        for unit in way.shared():
-            texts.append(unit.text)
-            yield unit
+        begin(way.shared(text))
         # Read while LLVM is at work, and before `main` is gone.
-        found.append((*read_tables(module), read_unpacked(module)))
-        for unit in way.kernels():
-            texts.append(unit.text)
-            yield unit
+        tables, constants = read_tables(module)
+        unpacked = read_unpacked(module)
+        begin(way.kernels())
         recorder.record(f"llvm{suffix}", module_text(module), way.lowering)
         recorder.record(f"ll{suffix}", "\n".join(texts), way.translating)
         road.advance(f"object{suffix}")
         started = time.perf_counter()
         prepare_link(runtime_object(target.arch))  # as LLVM is at work for a while
-
-    objects = compile_objects(lowered(), target, knobs.get("threads"))
-    size = sum(map(len, objects))
-    recorder.record_size(f"object{suffix}", size, time.perf_counter() - started)
-    tables, constants, unpacked = found[0]
-    return Built(
-        Variant(
-            target, llvm_cpu(target), tuple(objects), tables, constants, settings.items(), unpacked
-        )
-    )
+        code = tuple(objects.finish())
+    recorder.record_size(f"object{suffix}", sum(map(len, code)), time.perf_counter() - started)
+    options = settings.items()
+    return Built(Variant(target, llvm_cpu(target), code, tables, constants, options, unpacked))

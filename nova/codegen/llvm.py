@@ -8,7 +8,7 @@ the target is known to select, and no calls of functions that the object would n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import PyDLL, c_char_p, string_at
 from dataclasses import dataclass
@@ -103,15 +103,41 @@ def is_portable(intrinsic: str) -> bool:
 
 def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list[bytes]:
     """One object per unit, on up to `workers` threads, which begin while `units` are still made."""
-    initialise()
-    if workers <= 1:
-        return [_Job(unit, target).run() for unit in list(units)]
-    jobs, begun = [], []
-    with ThreadPoolExecutor(workers) as pool:
+    with Objects(target, workers) as objects:
         for unit in units:
-            jobs.append(_Job(unit, target))
-            begun.append(pool.submit(jobs[-1].run))
-        return [future.result() for future in begun]
+            objects.begin(unit)
+        return objects.finish()
+
+
+class Objects:
+    """Units on their way to objects, which go on beside the caller on up to `workers` threads.
+
+    With one worker they wait for `finish`. Leaving the `with` waits for all threads.
+    """
+
+    def __init__(self, target: Target, workers: int):
+        initialise()
+        self._target = target
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self._jobs: list[_Job] = []
+        self._results: list[Callable[[], bytes]] = []
+
+    def begin(self, unit: Unit) -> None:
+        """Take one more unit."""
+        job = _Job(unit, self._target)
+        self._jobs.append(job)  # what LLVM made for it is given back here, not in a thread
+        self._results.append(self._pool.submit(job.run).result if self._pool else job.run)
+
+    def finish(self) -> list[bytes]:
+        """The objects of all units, in their order."""
+        return [result() for result in self._results]
+
+    def __enter__(self) -> Objects:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 def assembly(unit: Unit, target: Target) -> str:

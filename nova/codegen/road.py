@@ -93,8 +93,9 @@ class Road:
         until: str | None = None,
         suffix: str = "",
         observe: Callable[[str, ir.Module], Any] | None = None,
+        between: Callable[[], None] | None = None,
     ) -> None:
-        """The stages behind `after`, each of which `observe` is shown."""
+        """The stages behind `after`, as `run_stages` has them."""
 
         def see(stage: str, module: ir.Module) -> None:
             self.advance(stage + suffix)
@@ -102,5 +103,12 @@ class Road:
                 observe(stage, module)
 
         run_stages(
-            module, settings, self.recorder, after=after, until=until, suffix=suffix, observe=see
+            module,
+            settings,
+            self.recorder,
+            after=after,
+            until=until,
+            suffix=suffix,
+            observe=see,
+            between=between,
         )

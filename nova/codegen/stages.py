@@ -140,17 +140,28 @@ def run_stages(
     until: str | None = None,
     suffix: str = "",
     observe: Callable[[str, ir.Module], Any] | None = None,
+    between: Callable[[], None] | None = None,
 ) -> None:
     """Take `module` from the stage `after` through the MLIR stages up to `until`, in place.
 
     Without `until` that is all of them. `suffix` is put behind the names under which the stages
-    are recorded.
+    are recorded. `observe` is shown the module behind every stage; `between` is called where a
+    pass has made a part of it ready.
     """
     stages = stages_of(settings)
+    elsewhere = 0.0
+
+    def stop() -> None:
+        nonlocal elsewhere
+        if between is not None:
+            stopped = time.perf_counter()
+            between()
+            elsewhere += time.perf_counter() - stopped
+
     for name in stages_between(after, until or list(stages)[-1], settings):
-        started = time.perf_counter()
-        run_verified_once(module, stages[name](settings))
+        started, elsewhere = time.perf_counter(), 0.0
+        run_verified_once(module, stages[name](settings), stop)
         if observe is not None:
             observe(name, module)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started - elsewhere
         recorder.record(name + suffix, module_text(module), seconds)

@@ -1,16 +1,17 @@
 """Kernels to LLVM IR in units that compile side by side: the stages `llvm` and `ll`, unit by unit.
 
-In: a module at the stage `loops`, and its text. Out: units for `nova/codegen/llvm.py`, those that
-take longest first, so that LLVM is at work while the next ones are still being lowered; the module
-is at the stage `llvm` when the last one has been taken. `nova/codegen/compile.py` calls this.
+In: a module at the stage `loops`, or on its way there. Out: units for `nova/codegen/llvm.py`, what
+kernels share first and then those that take longest, so that LLVM is at work while the next ones
+are still being lowered; the module is at the stage `llvm` when the last one has been taken.
+`nova/codegen/host.py` calls this.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nova.codegen.llvm import Unit
@@ -18,6 +19,7 @@ from nova.codegen.normalise import normalise
 from nova.mlir.bindings import ir, llvm
 from nova.passes.base import Pass, run_pipeline, run_verified_once
 from nova.passes.export_kernels import BODY
+from nova.passes.pipelines import tidy_loops
 from nova.passes.strip_host import StripHost
 from nova.records import record
 from nova.schedules.shared import SCALAR_LOOPS, SHARED
@@ -26,6 +28,8 @@ _KERNELS_PER_OBJECT = 3
 # Not the number of threads: the same program gives the same bytes on every machine.
 _MOST_OBJECTS = 8
 _UNROLLED_WORK = 8_000
+# Text of shared functions that is worth a unit of its own.
+_LEAST_SHARED = 16_000
 # How much longer LLVM takes over text that it is to vectorize.
 _VECTORIZED_COST = 4
 _FUNCTION = re.compile(r"^  func\.func (?:private )?@(\w+)\(", re.MULTILINE)
@@ -46,43 +50,97 @@ class _Part:
         return self.size * (_VECTORIZED_COST if self.vectorize else 1)
 
 
-@dataclass
 class UnitLowering:
-    """The way of a module from `loops` to LLVM IR; `passes` lead to `llvm`.
+    """The way of a module's code from `loops` to LLVM IR; `passes` lead to `llvm`.
 
-    `shared` gives the units of the functions that kernels share, `kernels` those of the kernels;
-    to be taken in this order. `main` and what is no code is the caller's until the second begins.
-    `lowering` and `translating` are the seconds that both have taken so far.
+    `written` gives units of functions that kernels share while the module is still on its way to
+    `loops`; it may be called behind each kernel, or not at all. `shared` gives the others of them,
+    `kernels` those of the kernels; to be taken in this order, and with the text of the stage.
+    `main` and what is no code is the caller's until the last begins. `lowering` and `translating`
+    are the seconds that both have taken so far.
     """
 
-    module: ir.Module
-    text: str
-    passes: Sequence[Pass]
-    lowering: float = 0.0
-    translating: float = 0.0
-    _texts: dict[str, str] = field(init=False)
-    _declared: dict[str, dict[str, Any]] = field(init=False)
+    def __init__(self, module: ir.Module, passes: Sequence[Pass]):
+        self.module = module
+        self.passes = passes
+        self.lowering = 0.0
+        self.translating = 0.0
+        self._texts: dict[str, str] = {}
+        self._declared: dict[str, dict[str, Any]] = {}
+        self._lowered: list[ir.Module] = []  # what `written` made, to be put into the module
 
-    def __post_init__(self) -> None:
-        self._texts = _function_texts(self.text)
-        self._declared = {_name(op): _declaration(op) for op in self._functions(SHARED)}
+    def written(self) -> Iterator[Unit]:
+        """Units of shared functions that were not there the last time, where they are many.
 
-    def shared(self) -> Iterator[Unit]:
-        """Units of what kernels share."""
-        yield from self._lower(self._divide_kinds(self._functions(SHARED)))
+        They are lowered as they will be at `loops`: a copy is tidied as that stage will do it.
+        """
+        new = [op for op in self._functions(SHARED) if _name(op) not in self._declared]
+        if not new:
+            return
+        started = time.perf_counter()
+        cut = self._cut(new, list(self._declared))
+        self._declare_shared(new)
+        run_pipeline(cut, tidy_loops(), verify=False)
+        self._texts |= _function_texts(cut.operation.get_asm(assume_verified=True))
+        self.lowering += time.perf_counter() - started
+        for part in self._together(_functions(cut, SHARED)[: len(new)]):
+            unit, lowered = self._unit(part)
+            self._lowered.append(lowered)
+            yield unit
+
+    def shared(self, text: str) -> Iterator[Unit]:
+        """Units of what kernels share; `text` is that of the module."""
+        self._texts = _function_texts(text)
+        self._declare_shared(self._functions(SHARED))
+        while self._lowered:
+            self._put_back(self._lowered.pop())
+        # As `written` would have had them: units do not depend on where a compile starts.
+        left = {_name(op): op for op in self._functions(SHARED)}
+        for kernel in self._functions("nova.kernel"):
+            names = self._reached(kernel, left)
+            for part in self._together([left.pop(name) for name in left.copy() if name in names]):
+                yield self._replaced(part)
 
     def kernels(self) -> Iterator[Unit]:
-        """Units of kernels: one of the tiny ones, others of those with scalar loops or without."""
+        """Units of kernels: one of the tiny ones, others of those with scalar loops or without.
+
+        Shared functions that are too few for a unit of their own come along.
+        """
         run_pipeline(self.module, [StripHost()], verify=False)
         kernels = self._functions("nova.kernel")
         tiny = [op for op in kernels if _work(op) <= _UNROLLED_WORK]
-        rest = [op for op in kernels if _work(op) > _UNROLLED_WORK]
+        rest = [op for op in kernels if _work(op) > _UNROLLED_WORK] + self._functions(SHARED)
         parts = [_Part(tiny, sum(map(self._size, tiny)), unroll=True)] if tiny else []
-        yield from self._lower(parts + self._divide_kinds(rest))
+        parts += self._divide_kinds(rest)
+        # A long one at the end would keep one thread busy alone.
+        for part in sorted(parts, key=lambda part: -part.cost):
+            yield self._replaced(part)
 
     def _functions(self, attribute: str) -> list[Any]:
-        operations = [op.operation for op in self.module.body.operations]
-        return [op for op in operations if attribute in op.attributes]
+        return _functions(self.module, attribute)
+
+    # --- dividing -------------------------------------------------------------------------------
+
+    def _together(self, functions: list[Any]) -> list[_Part]:
+        """Functions that became ready together, as parts; none where they are small."""
+        scalar = [op for op in functions if SCALAR_LOOPS in op.attributes]
+        vector = [op for op in functions if SCALAR_LOOPS not in op.attributes]
+        parts = [
+            _Part(members, sum(map(self._size, members)), vectorize=members is scalar)
+            for members in (scalar, vector)
+        ]
+        return [part for part in parts if part.size >= _LEAST_SHARED]
+
+    def _reached(self, kernel: Any, left: Mapping[str, Any]) -> set[str]:
+        """The functions among `left` that a kernel calls, directly or not."""
+        found: set[str] = set()
+        waiting = [self._text(kernel)]
+        while waiting:
+            for name in self._called(waiting.pop()) - found:
+                if name in left:
+                    found.add(name)
+                    waiting.append(self._text(left[name]))
+        return found
 
     def _divide_kinds(self, functions: list[Any]) -> list[_Part]:
         scalar = [op for op in functions if SCALAR_LOOPS in op.attributes]
@@ -107,54 +165,75 @@ class UnitLowering:
         # Names with other letters, in a text that a person wrote, are not found in it.
         return self._texts.get(_name(function)) or function.get_asm(assume_verified=True)
 
-    def _lower(self, parts: list[_Part]) -> Iterator[Unit]:
-        # A long one at the end would keep one thread busy alone.
-        for part in sorted(parts, key=lambda part: -part.cost):
-            yield self._unit(part)
+    def _called(self, text: str) -> set[str]:
+        return set(_CALL.findall(text))
 
-    def _unit(self, part: _Part) -> Unit:
+    # --- lowering -------------------------------------------------------------------------------
+
+    def _replaced(self, part: _Part) -> Unit:
+        """The unit of functions of the module, where the lowered ones take their places."""
+        unit, lowered = self._unit(part)
+        started = time.perf_counter()
+        self._put_back(lowered)
+        self.lowering += time.perf_counter() - started
+        return unit
+
+    def _unit(self, part: _Part) -> tuple[Unit, ir.Module]:
+        """A unit, and its functions at the stage `llvm`."""
         started = time.perf_counter()
         own = {_name(op) for op in part.functions}
         text = "\n".join(map(self._text, part.functions))
-        called = set(_CALL.findall(text))
-        elsewhere = sorted(called - own)
-        with self.module.context, ir.Location.unknown():
-            cut = ir.Module.create()
-            with ir.InsertionPoint(cut.body):
-                for op in part.functions:
-                    op.clone()
-                for name in elsewhere:
-                    self._declare(name)
+        elsewhere = sorted(self._called(text) - own)
+        cut = self._cut(part.functions, elsewhere)
         run_verified_once(cut, [step for step in self.passes if step.concerns(text)])
-        self._put_back(part, cut)
         lowered = time.perf_counter()
         self.lowering += lowered - started
         code = unit_text(cut)
         self.translating += time.perf_counter() - lowered
-        return Unit(code, part.unroll, tuple(elsewhere), part.vectorize)
+        return Unit(code, part.unroll, tuple(elsewhere), part.vectorize), cut
 
-    def _declare(self, name: str) -> None:
-        """The declaration of a function that another unit has, at the insertion point."""
-        ir.Operation.create("func.func", attributes=self._declared[name], regions=1)
+    def _cut(self, functions: Sequence[Any], declared: Sequence[str]) -> ir.Module:
+        """A module with copies of functions, and declarations of those that they call."""
+        with self.module.context, ir.Location.unknown():
+            cut = ir.Module.create()
+            with ir.InsertionPoint(cut.body):
+                for op in functions:
+                    op.clone()
+                for name in declared:
+                    attributes = self._declared[name]
+                    ir.Operation.create("func.func", attributes=attributes, regions=1)
+        return cut
 
-    def _put_back(self, part: _Part, cut: ir.Module) -> None:
-        """Lowered functions take the places of those they were; declarations are of no use."""
-        made = [op.operation for op in cut.body.operations if op.operation.regions[0].blocks]
-        place = {_name(op): op for op in part.functions}
-        before = part.functions[0]
+    def _declare_shared(self, functions: Sequence[Any]) -> None:
+        self._declared |= {_name(op): _declaration(op) for op in functions}
+
+    def _put_back(self, lowered: ir.Module) -> None:
+        """Lowered functions take the places of what they were; declarations are of no use."""
+        made = [op.operation for op in lowered.body.operations if op.operation.regions[0].blocks]
+        names = {_name(op).removesuffix(BODY) for op in made}
+        code = self._functions("nova.kernel") + self._functions(SHARED)
+        place = {name: op for op in code if (name := _name(op)) in names}
+        before = next(iter(place.values()))
         for op in made:
             before = place.get(_name(op).removesuffix(BODY), before)
             with ir.InsertionPoint(before):
                 op.clone()
-        for op in part.functions:
+        for op in place.values():
             op.erase()
+
+
+def _functions(module: ir.Module, attribute: str) -> list[Any]:
+    """The functions with an attribute that have not been lowered yet."""
+    operations = [op.operation for op in module.body.operations]
+    return [op for op in operations if op.name == "func.func" and attribute in op.attributes]
 
 
 def _function_texts(text: str) -> dict[str, str]:
     """The text of each function; to count and search it is much faster than to walk the ops."""
     found = list(_FUNCTION.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)]
-    return {m[1]: text[m.start() : end] for m, end in zip(found, ends, strict=True)}
+    # The last one has the end of the module behind it.
+    return {m[1]: text[m.start() : end].rstrip("} \n") for m, end in zip(found, ends, strict=True)}
 
 
 def _declaration(function: Any) -> dict[str, Any]:

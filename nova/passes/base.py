@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from nova.errors import NovaError, PassError, PipelineError
@@ -33,6 +33,11 @@ class Pass(ABC):
     @abstractmethod
     def run(self, module: ir.Module) -> None:
         """Change `module` in place."""
+
+    def steps(self, module: ir.Module) -> Iterator[None]:
+        """Run, and stop wherever a part of the module is ready for what comes behind the pass."""
+        self.run(module)
+        return iter(())
 
     def concerns(self, text: str) -> bool:
         """Whether the pass may find something to do in a module with this text.
@@ -117,19 +122,21 @@ def run_pipeline(
     timing: dict[str, float] | None = None,
     verify: bool = True,
     on_diagnostic: Callable[[Diagnostic], None] | None = None,
+    between: Callable[[], None] | None = None,
 ) -> None:
     """Run `passes` over `module` in order, in place.
 
     `after_each` sees the module after every pass. `timing` gains the seconds per pass text.
     `on_diagnostic` is given everything MLIR emitted, also warnings of passes that succeed.
-    With `verify`, a module that a pass left invalid is blamed on that pass.
+    With `verify`, a module that a pass left invalid is blamed on that pass. `between` is called at
+    every stop of a pass (`Pass.steps`).
     Each `UpstreamPass` has its own PassManager: that costs about 30 us, and tells which one failed.
     """
     for step in passes:
         started = time.perf_counter()
         with capture_diagnostics(module.context) as said:
             try:
-                _run_one(step, module, said, verify)
+                _run_one(step, module, said, verify, between)
             finally:
                 if on_diagnostic:
                     for diagnostic in said:
@@ -140,25 +147,35 @@ def run_pipeline(
             after_each(step, module)
 
 
-def run_verified_once(module: ir.Module, passes: Sequence[Pass]) -> None:
+def run_verified_once(
+    module: ir.Module, passes: Sequence[Pass], between: Callable[[], None] | None = None
+) -> None:
     """Run `passes` over `module` and verify what the last of them leaves.
 
     To verify after each takes longer than the passes themselves. `run_pipeline`, which `nova-opt`
     uses, does that, and says which one is to blame.
     """
-    run_pipeline(module, passes, verify=False)
+    run_pipeline(module, passes, verify=False, between=between)
     names = ", ".join(str(step) for step in passes)
     with capture_diagnostics(module.context) as said:
         _verify(module, said, f"one of the passes `{names}`")
 
 
-def _run_one(step: Pass, module: ir.Module, said: list[Diagnostic], verify: bool) -> None:
+def _run_one(
+    step: Pass,
+    module: ir.Module,
+    said: list[Diagnostic],
+    verify: bool,
+    between: Callable[[], None] | None,
+) -> None:
     if isinstance(step, UpstreamPass) and not verify:
         step = dataclasses.replace(step, verify=False)
     try:
         # Without a context and a location in scope every builder call in a pass would need both.
         with module.context, module.operation.location:
-            step.run(module)
+            for _ in step.steps(module):
+                if between is not None:
+                    between()
     except NovaError as error:
         error.add_note(f"in pass `{step}`")
         raise

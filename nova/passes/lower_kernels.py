@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from nova.errors import LoweringError
@@ -36,6 +37,11 @@ class LowerKernels(Pass):
     tile_work: int = 65_536
 
     def run(self, module: ir.Module) -> None:
+        for _ in self.steps(module):
+            pass
+
+    def steps(self, module: ir.Module) -> Iterator[None]:
+        """Stop behind every kernel: the functions that it shares with others are written then."""
         target = parse_target(self.target)
         main = main_function(module)
         require_buffers(module)
@@ -46,6 +52,7 @@ class LowerKernels(Pass):
         tiles: dict[str, int] = {}
         for kernel in kernels(module):
             tiles[kernel.name.value] = _lower(kernel, target, self.tile_work)
+            yield
         for op in list(main.entry_block.operations):
             if op.operation.name == "func.call":
                 with ir.InsertionPoint(op.operation), op.location:

@@ -28,7 +28,7 @@ from nova.errors import (
 )
 from nova.graph.location import user_location
 
-_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE, _TIMEOUT, _PLACE = -1, -2, -3, -4, -5, -6
+_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE, _PLACE = -1, -2, -3, -4, -5
 
 
 def make_converter(
@@ -57,11 +57,6 @@ def make_converter(
                     f"{title} shares memory with an array of a submitted run that has not ended, "
                     "and one of the two is written",
                     hint="wait for its future, or submit both to one nova.NovaStream",
-                )
-            if index == _TIMEOUT:
-                raise AttributeValueError(
-                    "a run on a device cannot be stopped: it has no timeout",
-                    hint="leave timeout= out",
                 )
             if index == _PLACE:
                 raise AttributeValueError(

@@ -24,6 +24,7 @@ from nova.log import enabled, log
 from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
+from nova.runtime.failures import report_on_device
 from nova.runtime.weights import ParamValues
 
 
@@ -58,6 +59,7 @@ class DeviceExecutable(Executable):
             make_device_converter(args, outputs, device),
             sum(a.role == "input" for a in args),
             load_image(artifact, self.variant) if pinned else None,
+            report_on_device,
         )
         self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
 

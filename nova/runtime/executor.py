@@ -114,8 +114,15 @@ class LoggedProgram:
         self._log(started)
         return result
 
-    def submit(self, arrays: Sequence[Any], out: Any, stream: Any, timeout: float | None) -> Any:
-        run = self._program.submit(arrays, out, stream, timeout)
+    def submit(
+        self,
+        arrays: Sequence[Any],
+        out: Any,
+        stream: Any,
+        timeout: float | None,
+        outputs: str | None = None,
+    ) -> Any:
+        run = self._program.submit(arrays, out, stream, timeout, outputs)
         log("run", f"{self._name}: {self._size}, submitted")
         return run
 

@@ -73,6 +73,31 @@ def make_reporter(artifact: Artifact, variant: int) -> Report:
     return report
 
 
+def report_on_device(
+    status: int,
+    task: int,
+    running: None,
+    states: None,
+    number: int,
+    cause: BaseException | None,
+) -> BaseException:
+    """The same for a submitted run on a device, where it is not the device that failed."""
+    if task == _DROPPED:
+        error: NovaError = RunCancelled("a run before it in its stream did not succeed")
+    elif status == _native.TIMEOUT:
+        error = RunTimeoutError(
+            "the run took longer than its timeout",
+            hint="nothing stops a device: it goes on, and its arrays are in use until it has ended",
+        )
+    elif status == _native.CANCELLED:
+        error = RunCancelled("the run was cancelled before the device was given it")
+    else:
+        error = RunError(f"the run could not start (status {status})")
+    error = error.located(str(user_location()))
+    error.__cause__ = cause
+    return error
+
+
 def describe_task(tables: Tables, number: int) -> str:
     """Kernel, tiles and the user's line of a task."""
     if tables.tasks and number < len(tables.tasks):

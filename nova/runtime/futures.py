@@ -36,7 +36,10 @@ class RunFuture:
         """
         error = self.exception(timeout)
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del self, error  # the run has the error, whose traceback has this frame
         value = self._run.outcome()[0]
         return value if self._finish is None else self._finish(value)
 
@@ -56,7 +59,10 @@ class RunFuture:
         return bool(self._run.done())
 
     def cancel(self) -> bool:
-        """Ask the run to stop between two tasks; False when it has ended already."""
+        """Ask the run to stop between two tasks; False when it has ended already.
+
+        Also False for a run that a device has been given: nobody can take that back.
+        """
         return bool(self._run.cancel())
 
     def cancelled(self) -> bool:
@@ -138,13 +144,22 @@ class EndedRun:
 
 
 def submit(
-    program: Any, arrays: Sequence[Any], out: Any, stream: Any, timeout: float | None
+    program: Any,
+    arrays: Sequence[Any],
+    out: Any,
+    stream: Any,
+    timeout: float | None,
+    outputs: str | None = None,
 ) -> RunFuture:
-    """Start a run of a program, behind those of `stream` (a native one, or None)."""
+    """Start a run of a program, behind those of `stream` (a native one, or None).
+
+    `outputs` is where a device leaves results that nobody brings memory for.
+    """
     if not _server:
         _start_server()
+    place = () if outputs is None else (outputs,)
     try:
-        return RunFuture(program.submit(arrays, out, stream, timeout))
+        return RunFuture(program.submit(arrays, out, stream, timeout, *place))
     except RuntimeError as error:
         if isinstance(error, NovaError):
             raise

@@ -87,16 +87,29 @@ class Model:
         Without `params` the values are used that the program carries. `out` gives arrays to write
         results into. Updated params are changed in place. After `timeout` seconds the run is
         stopped between two tasks, with RunTimeoutError. On a device results are where the inputs
-        are, unless `outputs` says "host" or "device".
+        are, unless `outputs` says "host" or "device"; a run whose time is over goes on there, and
+        has its arrays until it has ended.
         """
         if unknown:
             raise unknown_keyword("run()", unknown, _RUN_OPTIONS)
         if params is None:
             params = self._carried() if self._has_params else ()
+        if timeout is not None and self.is_on_device:
+            return self._run_within(timeout, inputs, params, out, outputs)
         if outputs is None:
             return self._program.run(inputs, params, out, timeout)
         check_place(outputs)
         return self._program.run(inputs, params, out, timeout, outputs=outputs)
+
+    def _run_within(
+        self, timeout: float, inputs: Any, params: Any, out: Any, outputs: str | None
+    ) -> Any:
+        """Nobody can stop a device: the run is submitted, and waited for as long as it may take."""
+        if not all(isinstance(arrays, list | tuple) for arrays in (inputs, params)):
+            return self._program.run(inputs, params, out)  # which raises
+        if outputs is not None:
+            check_place(outputs)
+        return submit(self._program, [*inputs, *params], out, None, timeout, outputs).result()
 
     def submit(
         self,
@@ -104,34 +117,33 @@ class Model:
         out: Any = None,
         stream: NovaStream | None = None,
         timeout: float | None = None,
+        outputs: str | None = None,
         **unknown: Any,
     ) -> RunFuture:
         """Start a run and return at once; arrays as in a call.
 
         The arrays are kept alive until the run has ended, and must not be changed before. Runs of
         one stream (this or that of a `with` block) run one after the other; others overlap, and an
-        array that one of them writes cannot be used by another (ArrayInUseError).
+        array that one of them writes cannot be used by another (ArrayInUseError). On a device
+        `outputs` says where results are, as in `run`, and a run that was enqueued cannot be
+        stopped.
         """
         if unknown:
-            raise unknown_keyword("submit()", unknown, ("out", "stream", "timeout"))
+            raise unknown_keyword("submit()", unknown, ("out", "stream", "timeout", "outputs"))
+        if outputs is not None:
+            check_place(outputs)
         if self.simulation is not None:
             raise AttributeValueError(
                 "a program with run_mode='sim' runs on the calling thread: it cannot be submitted",
                 where=str(user_location()),
                 hint="call it, or compile it without run_mode",
             )
-        if self.is_on_device:
-            raise AttributeValueError(
-                "a program on a device cannot be submitted: its runs overlap by themselves",
-                where=str(user_location()),
-                hint="call it with arrays on the device, or outputs='device': it returns at once",
-            )
         if self._has_params and len(arrays) == self._input_count:
             arrays += self._carried()
         stream = stream if stream is not None else current_stream()
         if stream is None:
-            return submit(self._program, arrays, out, None, timeout)
-        return stream.note(submit(self._program, arrays, out, stream._native, timeout))
+            return submit(self._program, arrays, out, None, timeout, outputs)
+        return stream.note(submit(self._program, arrays, out, stream._native, timeout, outputs))
 
     def __call__(
         self, *arrays: Any, out: Any = None, outputs: str | None = None, **unknown: Any

@@ -24,18 +24,18 @@ TARGETS = ("x86_64", "cuda:sm_80", "cuda:sm_90a")
 def test_they_are_made_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Device code is not there before objects are begun: each waits for the other here."""
     begun = threading.Event()
-    compile_ptx, compile_objects = device.compile_ptx, driver.compile_objects
+    compile_ptx, begin = device.compile_ptx, driver.Objects.begin
 
     def ptx(*arguments: Any) -> str:
         assert begun.wait(60), "the host half waits for the device half"
         return compile_ptx(*arguments)
 
-    def objects(*arguments: Any) -> list[bytes]:
+    def objects(*arguments: Any) -> None:
         begun.set()
-        return compile_objects(*arguments)
+        begin(*arguments)
 
     monkeypatch.setattr(device, "compile_ptx", ptx)
-    monkeypatch.setattr(driver, "compile_objects", objects)
+    monkeypatch.setattr(driver.Objects, "begin", objects)
     with nova.knobs.override(threads=2):
         assert nova.translate(PROGRAM, targets=TARGETS).data
 

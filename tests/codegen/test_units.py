@@ -61,9 +61,22 @@ def at_loops(plan: Plan, target: str) -> ir.Module:
 
 def lower(module: ir.Module, target: str) -> list[Unit]:
     """All units of a module at `loops`, which is at `llvm` behind this."""
-    passes = MLIR_STAGES["llvm"](current_settings(target=target))
-    way = UnitLowering(module, module_text(module), passes)
-    return [*way.shared(), *way.kernels()]
+    way = UnitLowering(module, MLIR_STAGES["llvm"](current_settings(target=target)))
+    return [*way.shared(module_text(module)), *way.kernels()]
+
+
+def lower_early(plan: Plan, target: str) -> tuple[ir.Module, list[Unit], int]:
+    """The same from a plan: units are taken as soon as they can be, of which there are so many."""
+    recorder, settings = Recorder(), current_settings(target=target)
+    module = start_from_plan(plan, recorder)
+    way = UnitLowering(module, MLIR_STAGES["llvm"](settings))
+    units: list[Unit] = []
+    run_stages(
+        module, settings, recorder, until="loops", between=lambda: units.extend(way.written())
+    )
+    early = len(units)
+    units += [*way.shared(recorder.texts["loops"]), *way.kernels()]
+    return module, units, early
 
 
 def units_of(plan: Plan, target: str) -> list[Unit]:
@@ -77,6 +90,17 @@ def test_lowering_in_units_leaves_the_module_that_the_stage_makes(target):
     run_stages(whole, current_settings(target=target), Recorder(), after="loops")
     lower(module, target)
     assert module_text(module) == module_text(whole)
+
+
+@pytest.mark.parametrize("plan", [network, lookup])
+@pytest.mark.parametrize("target", ["cpu", "x86_64-v3", "x86_64"])
+def test_units_are_the_same_wherever_a_compile_starts(plan, target):
+    module = at_loops(plan(), target)
+    units = lower(module, target)
+    early_module, early_units, early = lower_early(plan(), target)
+    assert early >= (1 if plan is network else 0)
+    assert early_units == units
+    assert module_text(early_module) == module_text(module)
 
 
 def test_kernels_with_odd_names_are_lowered():

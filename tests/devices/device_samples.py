@@ -6,6 +6,9 @@ The kernels are functions of that file; see `fake_cuda.c` for what they do.
 from __future__ import annotations
 
 import ctypes
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,6 +78,19 @@ class FakeCuda:
     @property
     def history(self) -> list[str]:
         return self.library.fake_history().decode().split()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody who waits for the device gets to an end in the block; programs of other tests,
+        which would, are freed before it."""
+        gc.collect()
+        gc.disable()
+        self.library.fake_hold(1)
+        try:
+            yield
+        finally:
+            self.library.fake_hold(0)
+            gc.enable()
 
     def device(self, ordinal: int = 0) -> _native.Device:
         return devices.make_device(devices.open_cuda(self.path), ordinal)

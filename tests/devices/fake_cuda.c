@@ -33,6 +33,9 @@ static atomic_int sticky, depth;
 static size_t total = (size_t)1 << 30, used;
 static atomic_ullong next_handle = 16;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards calls, history and blocks */
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER; /* guards the next two */
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static int held;
 
 static int note_inside(const char *name)
 {
@@ -99,6 +102,21 @@ API void fake_reset(void)
     total = (size_t)1 << 30;
 }
 API void fake_devices(int count, int x, int y) { devices = count, major = x, minor = y; }
+/* From 1 to 0, nobody who waits for the device gets to an end. */
+API void fake_hold(int is_held)
+{
+    pthread_mutex_lock(&holding);
+    held = is_held;
+    pthread_cond_broadcast(&let_go);
+    pthread_mutex_unlock(&holding);
+}
+static void wait_for_device(void)
+{
+    pthread_mutex_lock(&holding);
+    while (held)
+        pthread_cond_wait(&let_go, &holding);
+    pthread_mutex_unlock(&holding);
+}
 API void fake_version(int number) { version = number; }
 API void fake_memory(size_t bytes) { total = bytes; }
 API size_t fake_used(void) { return used; }
@@ -117,6 +135,8 @@ API long fake_count(const char *name)
             return calls[i].count;
     return 0;
 }
+/* From the end of what is held on, a kernel has failed. */
+API void fake_fault(int result) { sticky = result; }
 /* The n-th call from now on, and all behind it, give `result`. */
 API void fake_fail(char *name, long n, int result)
 {
@@ -325,7 +345,12 @@ static int handle(void **made)
 }
 API int cuStreamCreate(void **stream, unsigned flags) { (void)flags; CALL("cuStreamCreate"); return handle(stream); }
 API int cuStreamDestroy_v2(void *stream) { (void)stream; CALL("cuStreamDestroy"); return OK; }
-API int cuStreamSynchronize(void *stream) { WORK("cuStreamSynchronize", stream); return OK; }
+API int cuStreamSynchronize(void *stream)
+{
+    CALL("cuStreamSynchronize");
+    wait_for_device();
+    return is_foreign(stream) ? INVALID_HANDLE : sticky;
+}
 API int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
 {
     (void)event, (void)flags;
@@ -347,7 +372,12 @@ API int cuEventRecord(void *event, void *stream)
     *moment_of(event) = 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
     return is_foreign(event) ? INVALID_HANDLE : OK;
 }
-API int cuEventSynchronize(void *event) { WORK("cuEventSynchronize", event); return OK; }
+API int cuEventSynchronize(void *event)
+{
+    CALL("cuEventSynchronize");
+    wait_for_device();
+    return is_foreign(event) ? INVALID_HANDLE : sticky;
+}
 API int cuEventElapsedTime(float *time, void *from, void *to)
 {
     CALL("cuEventElapsedTime");

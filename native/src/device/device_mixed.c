@@ -14,8 +14,10 @@ static nova_status take_mirror(nova_device_run *r)
     if (!r->execution->mirror_is_busy)
         return NOVA_OK;
     r->execution->mirror_is_busy = false;
-    return nova_run_check(r, driver->event_synchronize(driver, r->execution->mirror_free),
-                          "the run before cannot be waited for");
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
+    int result = driver->event_synchronize(driver, r->execution->mirror_free);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
+    return nova_run_check(r, result, "the run before cannot be waited for");
 }
 
 /* The array of the caller that a copy would bring back from the device; NULL where that is on the device only, or not what
@@ -101,7 +103,7 @@ nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
     const nova_island *island = &r->program->mixture.islands[step->number];
     nova_status status = NOVA_OK;
     if (island->waits != NOVA_NO_STEP && island->waits >= r->arrived) {
-        nova_trace_host(r->trace, NOVA_SPAN_WAIT, NOVA_NO_LAUNCH);
+        nova_trace_host(r->trace, NOVA_SPAN_WAIT);
         int result = driver->event_synchronize(driver, r->execution->copies[island->waits]);
         status = nova_run_check(r, result, "the device cannot be waited for");
         r->arrived = island->waits + 1;
@@ -113,9 +115,11 @@ nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
         status = bring_arrays(r, step);
     if (status != NOVA_OK)
         return status;
-    nova_trace_host(r->trace, NOVA_SPAN_HOST, r->program->launches[step->first]);
-    status = nova_program_run(island->program, island->constants, NULL, r->execution->mirror, r->error);
-    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE, NOVA_NO_LAUNCH);
+    nova_trace_island(r->trace, r->program->launches[step->first],
+                      r->program->launches[step->first + step->count - 1] + 1);
+    status = nova_program_run_by(island->program, island->constants, NULL, r->execution->mirror,
+                                 r->options->workers, r->options->policy, r->error);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     return status;
 }
 

@@ -171,7 +171,7 @@ static nova_status await_run(nova_device_run *r)
 {
     void *event;
     nova_status status = nova_device_mark_inside(r->device, r->stream, &event, r->error);
-    nova_trace_host(r->trace, NOVA_SPAN_WAIT, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     if (status == NOVA_OK)
         status = nova_device_await_inside(r->device, event, r->error);
     return status;
@@ -189,6 +189,7 @@ nova_status nova_device_program_run(nova_device_program *program,
              .device = program->device,
              .arguments = arguments,
              .outputs = outputs,
+             .options = options,
              .trace = options->trace,
              .error = error,
              .counts = {.runs = 1}};

@@ -25,7 +25,7 @@ struct nova_device_trace {
     size_t value_count, value_room;
     bool has_begun;        /* whether the last span is one that waits for its end */
     nova_span_kind host;   /* what the thread has been doing */
-    uint32_t host_launch;
+    uint32_t host_launch, host_count;
     uint64_t host_since;
     uint64_t lost;
     nova_span *spans;      /* when it is read */
@@ -149,18 +149,21 @@ static void end_host(nova_device_trace *trace, uint64_t now)
 {
     recorded made = {.span = {.kind = trace->host,
                               .launch = trace->host_launch,
+                              .count = trace->host_count,
                               .start_ns = trace->host_since,
                               .end_ns = now}};
     if (now > trace->host_since || trace->host == NOVA_SPAN_HOST)
         (void)add(trace, made);
 }
 
-void nova_trace_set_host(nova_device_trace *trace, nova_span_kind kind, uint32_t launch)
+void nova_trace_set_host(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
+                         uint32_t count)
 {
     uint64_t now = nova_clock_ns();
     end_host(trace, now);
     trace->host = kind;
     trace->host_launch = launch;
+    trace->host_count = count;
     trace->host_since = now;
 }
 

@@ -10,7 +10,8 @@ void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind kind, uint32
                            uint64_t bytes, void *stream);
 void nova_trace_end_span(nova_device_trace *trace, void *stream);
 void nova_trace_add_value(nova_device_trace *trace, size_t slot);
-void nova_trace_set_host(nova_device_trace *trace, nova_span_kind kind, uint32_t launch);
+void nova_trace_set_host(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
+                         uint32_t count);
 void nova_trace_stop_run(nova_device_trace *trace);
 
 /* Around what is enqueued on a stream: the begin and the end of a kernel or copy. */
@@ -35,10 +36,17 @@ static inline void nova_trace_value(nova_device_trace *trace, size_t slot)
 }
 
 /* Says what the calling thread does from now on. */
-static inline void nova_trace_host(nova_device_trace *trace, nova_span_kind kind, uint32_t launch)
+static inline void nova_trace_host(nova_device_trace *trace, nova_span_kind kind)
 {
     if (trace != NULL)
-        nova_trace_set_host(trace, kind, launch);
+        nova_trace_set_host(trace, kind, NOVA_NO_LAUNCH, 0);
+}
+
+/* That is the launches [first, end) of the tables, all of the host. */
+static inline void nova_trace_island(nova_device_trace *trace, uint32_t first, uint32_t end)
+{
+    if (trace != NULL)
+        nova_trace_set_host(trace, NOVA_SPAN_HOST, first, end - first);
 }
 
 /* The calling thread is done with the run; the device may not be. */

@@ -11,9 +11,9 @@ nova_status nova_run_free_pinned(nova_device_run *r)
     if (!execution->pinned_is_busy)
         return NOVA_OK;
     execution->pinned_is_busy = false;
-    nova_trace_host(r->trace, NOVA_SPAN_WAIT, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     int result = r->device->driver->event_synchronize(r->device->driver, execution->copied);
-    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     return nova_run_check(r, result, "the arguments of the run before cannot be waited for");
 }
 
@@ -67,7 +67,7 @@ static nova_status copy_in_large(nova_device_run *r)
         status = nova_stage_take(device, &stage, r->error);
     if (status != NOVA_OK)
         return status;
-    nova_trace_host(r->trace, NOVA_SPAN_STAGE, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_STAGE);
     for (size_t i = 0; status == NOVA_OK && i < r->program->argument_count; i++) {
         if (!is_host_argument(r, i))
             continue;
@@ -76,7 +76,7 @@ static nova_status copy_in_large(nova_device_run *r)
                                (uint64_t)r->program->nbytes[i], device->in, r->error);
         nova_trace_end(r->trace, device->in);
     }
-    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     nova_stage_give(device, stage);
     if (status == NOVA_OK)
         status = nova_device_order_inside(device, device->in, r->stream, r->error);
@@ -136,10 +136,10 @@ static nova_status copy_out_small(nova_device_run *r)
                                   execution->home->address + r->results, r->size - r->results,
                                   r->stream);
     nova_trace_end(r->trace, r->stream);
-    nova_trace_host(r->trace, NOVA_SPAN_WAIT, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     if (result == 0)
         result = driver->stream_synchronize(driver, r->stream);
-    nova_trace_host(r->trace, NOVA_SPAN_STAGE, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_STAGE);
     nova_status status = nova_run_check(r, result, "the results cannot be copied from the device");
     for (size_t i = 0; status == NOVA_OK && i < count; i++) {
         void *host = host_result(r, i);
@@ -159,7 +159,7 @@ static nova_status copy_out_large(nova_device_run *r)
     if (status != NOVA_OK)
         return status;
     size_t count = r->program->argument_count + r->program->output_count;
-    nova_trace_host(r->trace, NOVA_SPAN_STAGE, NOVA_NO_LAUNCH);
+    nova_trace_host(r->trace, NOVA_SPAN_STAGE);
     for (size_t i = 0; status == NOVA_OK && i < count; i++) {
         void *host = host_result(r, i);
         if (host == NULL)

@@ -127,7 +127,16 @@ bool call_complete(ProgramObject *self, Call *call, PyObject *out)
            (self->device == NULL || device_place(self, call)) && add_outputs(self, call, out);
 }
 
-bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out)
+bool call_place(ProgramObject *self, PyObject *outputs, Place *place)
+{
+    *place = WITH_INPUTS;
+    if (outputs == Py_None || self->device != NULL)
+        return read_place(outputs, place);
+    ask_to_raise(self, -5, 0, true, "a program for a CPU has its results on the host");
+    return false;
+}
+
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out, Place place)
 {
     Py_ssize_t count = PyTuple_Check(arrays) ? PyTuple_Size(arrays) : PyList_Size(arrays);
     if (count != self->arg_count) {
@@ -137,6 +146,7 @@ bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *o
     }
     if (!call_begin(call, self->arg_count + self->output_count))
         return false;
+    call->place = place;
     if (add_sequence(self, call, arrays, count) && call_complete(self, call, out))
         return true;
     call_end(call);

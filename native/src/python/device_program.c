@@ -42,14 +42,14 @@ static bool load(ProgramObject *self, const Signature *signature, nova_device_co
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"device", "tables",  "kind",    "arch",        "code", "constants",
-                            "args",   "outputs", "convert", "input_count", "image", NULL};
-    PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL;
+                            "args",   "outputs", "convert", "input_count", "image", "report", NULL};
+    PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
     Py_ssize_t input_count;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|O:on_device", names, device_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OO:on_device", names, device_type,
                                      &device, &tables, &kind, &arch, &code, &constants, &arg_rows,
-                                     &output_rows, &convert, &input_count, &host))
+                                     &output_rows, &convert, &input_count, &host, &report))
         return NULL;
     if (host == Py_None)
         host = NULL;
@@ -59,7 +59,7 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         PyBuffer_Release(&constants);
         return NULL;
     }
-    ProgramObject *self = program_allocate((PyTypeObject *)type, convert, Py_None);
+    ProgramObject *self = program_allocate((PyTypeObject *)type, convert, report);
     bool made = false;
     if (self != NULL) {
         Py_INCREF(device);

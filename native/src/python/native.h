@@ -212,8 +212,11 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* Collects and checks the arrays of a run: those of the tuple or list `arrays`, in order, and `out`
- * (NULL: all outputs are made). False with an exception, and nothing to end. */
-bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out);
+ * (NULL: all outputs are made, where `place` says). False with an exception, and nothing to end. */
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out, Place place);
+
+/* Where outputs= says that results are made, which only a device can choose; false with an exception. */
+bool call_place(ProgramObject *self, PyObject *outputs, Place *place);
 
 /* The result for the caller: one array or a tuple. The call still has to be ended. */
 PyObject *call_result(ProgramObject *self, Call *call);
@@ -243,6 +246,7 @@ bool read_timeout(PyObject *object, uint64_t *timeout_ns);
 
 /* Threads and policy of a run that this thread starts; settings.c. */
 void apply_settings(const nova_execution *execution, nova_run_options *options);
+void apply_device_settings(nova_device_run_options *options);
 PyObject *module_configure(PyObject *module, PyObject *args);
 PyObject *module_override(PyObject *module, PyObject *args);
 
@@ -258,7 +262,7 @@ PyObject *module_drain(PyObject *module, PyObject *unused);
 PyObject *module_reap(PyObject *module, PyObject *unused);
 bool init_runs(void);
 
-/* program.submit(arrays, out=None, stream=None, timeout=None) */
+/* program.submit(arrays, out=None, stream=None, timeout=None, outputs=None) */
 PyObject *program_submit(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* program.run(inputs, params=(), out=None, timeout=None) */

@@ -7,7 +7,7 @@ static bool execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
         return host_execute(self, call, timeout_ns);
     if (timeout_ns == 0)
         return device_execute(self, call);
-    ask_to_raise(self, -5, 0, false, "a run on a device cannot be stopped");
+    PyErr_SetString(PyExc_TypeError, "a run on a device with a timeout has to be submitted");
     return false;
 }
 
@@ -152,11 +152,7 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
     if (values[3] != NULL && !read_timeout(values[3], &timeout_ns))
         return NULL;
     Place place = WITH_INPUTS;
-    if (values[4] != NULL && self->device == NULL && values[4] != Py_None) {
-        ask_to_raise(self, -6, 0, true, "a program for a CPU has its results on the host");
-        return NULL;
-    }
-    if (values[4] != NULL && !read_place(values[4], &place))
+    if (values[4] != NULL && !call_place(self, values[4], &place))
         return NULL;
     Py_ssize_t input_count = count_items(self, values[0], "inputs");
     Py_ssize_t param_count = input_count < 0 ? -1 : count_items(self, values[1], "params");

@@ -233,7 +233,7 @@ static PyMethodDef program_methods[] = {
     {"set_order", program_set_order, METH_O,
      "set_order(order)\n--\n\nHas all runs take the tasks in this order, on the calling thread."},
     {"submit", (PyCFunction)(void (*)(void))program_submit, METH_VARARGS | METH_KEYWORDS,
-     "submit(arrays, out=None, stream=None, timeout=None)\n--\n\nStarts a run: a Run."},
+     "submit(arrays, out=None, stream=None, timeout=None, outputs=None)\n--\n\nStarts a run: a Run."},
     {0},
 };
 

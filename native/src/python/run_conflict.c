@@ -38,7 +38,8 @@ bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream)
 {
     runs_reap();
     for (Run *run = runs_in_flight; run != NULL; run = run->after) {
-        if ((stream != NULL && (PyObject *)run->stream == stream) || run_state(run) >= FINISHED)
+        bool is_behind = stream != NULL && (PyObject *)run->stream == stream && !run_lingers(run);
+        if (is_behind || run_is_over(run))
             continue;
         Py_ssize_t index = call_conflict(self, call, run->program, &run->call);
         if (index >= 0) {

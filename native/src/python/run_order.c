@@ -6,6 +6,7 @@
 Run *runs_in_flight; /* the oldest */
 Run *newest_run;
 Run *finished_runs;
+Run *spent_runs;
 pthread_mutex_t runs_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t run_changed;
 pthread_cond_t run_noticed;
@@ -21,6 +22,8 @@ static nova_status start(Run *run)
         return NOVA_CANCELLED;
     ProgramObject *program = run->program;
     nova_status status = NOVA_OK;
+    if (program->device != NULL)
+        return device_run_start(run);
     if (program->pool != NULL)
         status = nova_pool_take(program->pool, &run->workspace);
     if (status == NOVA_OK)
@@ -40,6 +43,8 @@ static Run *end(Run *run, nova_status status)
 {
     nova_pool_give(run->program->pool, run->workspace);
     run->workspace = NULL;
+    if (run->dropped && status == NOVA_OK) /* enqueued behind one that has failed since */
+        status = NOVA_CANCELLED;
     run->status = status;
     run->state = FINISHED;
     if (run->waiters > 0)
@@ -50,25 +55,51 @@ static Run *end(Run *run, nova_status status)
         run->listed = true;
         pthread_cond_signal(&run_noticed);
     }
+    if (run->program->device != NULL)
+        device_run_stop_clock(run);
     Stream *stream = run->stream;
     if (stream == NULL)
         return NULL;
-    stream->first = run->next;
-    if (stream->first == NULL)
-        stream->last = NULL;
+    Run **link = &stream->first, *before = NULL; /* one whose time is over may be behind others */
+    while (*link != run) {
+        before = *link;
+        link = &before->next;
+    }
+    *link = run->next;
+    if (stream->last == run)
+        stream->last = before;
     if (status != NOVA_OK)
-        for (Run *later = stream->first; later != NULL; later = later->next)
+        for (Run *later = run->next; later != NULL; later = later->next)
             later->dropped = true;
     return stream->first;
 }
 
 void runs_start(Run *run)
 {
-    while (run != NULL) {
-        nova_status status = start(run);
-        if (status == NOVA_OK)
+    while (run != NULL && (run->state == QUEUED || run->is_early)) {
+        nova_status status = run->is_early ? run->status : start(run);
+        if (status == NOVA_OK && !run->is_early)
             return;
         run = end(run, status);
+    }
+}
+
+void runs_end(Run *run, nova_status status)
+{
+    if (run->lingers && run->state >= FINISHED) { /* its time was over before */
+        run->lingers = false;
+        if (run->state == REAPED) {
+            run->next_spent = spent_runs;
+            spent_runs = run;
+            pthread_cond_signal(&run_noticed);
+        }
+        pthread_cond_broadcast(&run_changed);
+    } else if (!run->lingers && run->stream != NULL && run->stream->first != run) {
+        run->is_early = true;
+        run->status = status;
+        device_run_stop_clock(run); /* only a device begins with one before those before it have ended */
+    } else {
+        runs_start(end(run, status));
     }
 }
 
@@ -76,7 +107,7 @@ void runs_start(Run *run)
 static void on_done(void *context, nova_status status)
 {
     pthread_mutex_lock(&runs_lock);
-    runs_start(end(((nova_execution *)context)->owner, status));
+    runs_end(((nova_execution *)context)->owner, status);
     pthread_mutex_unlock(&runs_lock);
 }
 
@@ -109,12 +140,18 @@ static void after_fork(void)
 static void in_child(void)
 {
     (void)init_conditions();
-    finished_runs = NULL;
+    device_runs_in_child();
+    finished_runs = spent_runs = NULL;
     for (Run *run = runs_in_flight; run != NULL; run = run->after) {
         if (run->stream != NULL)
             run->stream->first = run->stream->last = NULL;
         run->waiters = 0;
         run->listed = false;
+        if (run->lingers && run->state == REAPED) {
+            run->next_spent = spent_runs;
+            spent_runs = run;
+        }
+        run->lingers = false;
         if (run->state < FINISHED) {
             run->status = NOVA_CANCELLED;
             run->state = FINISHED;

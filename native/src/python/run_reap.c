@@ -75,12 +75,25 @@ static bool take_finished(Run *run, bool *ended)
     return taken;
 }
 
-/* Whether it has ended. Makes the result of one that has, and lets go of its arrays. */
-static bool reap_one(Run *run)
+bool run_is_over(Run *run)
 {
-    bool ended;
-    if (!take_finished(run, &ended))
-        return ended;
+    pthread_mutex_lock(&runs_lock);
+    bool over = run->state >= FINISHED && !run->lingers;
+    pthread_mutex_unlock(&runs_lock);
+    return over;
+}
+
+bool run_lingers(Run *run)
+{
+    pthread_mutex_lock(&runs_lock);
+    bool lingers = run->lingers;
+    pthread_mutex_unlock(&runs_lock);
+    return lingers;
+}
+
+/* The result or the error of a run on this machine's cores. */
+static void conclude(Run *run)
+{
     nova_run_result outcome = {.task = NOVA_NO_TASK};
     /* The thread that ended it may be about to leave the instance. */
     if (run->started)
@@ -93,23 +106,17 @@ static bool reap_one(Run *run)
     else
         run->error = make_run_error(run->program, run->execution, &outcome,
                                     run->dropped ? run->stream->error : NULL, run->dropped);
-    if (run->result == NULL && run->error == NULL) {
-        PyObject *type, *traceback; /* no memory for either: that is the error then */
-        PyErr_Fetch(&type, &run->error, &traceback);
-        PyErr_NormalizeException(&type, &run->error, &traceback);
-        Py_XDECREF(type);
-        Py_XDECREF(traceback);
-    }
     if (run->workspace != NULL) { /* of the parent of this process */
         nova_pool_give(run->program->pool, run->workspace);
         run->workspace = NULL;
     }
     nova_execution_give(run->execution);
     run->execution = NULL;
-    if (run->error != NULL && run->stream != NULL && run->stream->error == NULL) {
-        Py_INCREF(run->error);
-        run->stream->error = run->error;
-    }
+}
+
+/* Takes a run out of those in flight, and lets go of its arrays. */
+static void release(Run *run)
+{
     if (run->before != NULL)
         run->before->after = run->after;
     else
@@ -118,7 +125,40 @@ static bool reap_one(Run *run)
         run->after->before = run->before;
     else
         newest_run = run->before;
+    if (run->program->device != NULL)
+        device_run_release(run);
     call_end(&run->call); /* not before it is out of the list: what it frees may look there */
+}
+
+/* Whether it has ended. Makes the result of one that has, and lets go of its arrays, unless it lingers. */
+static bool reap_one(Run *run)
+{
+    bool ended;
+    if (!take_finished(run, &ended))
+        return ended;
+    if (run->program->device != NULL)
+        device_run_conclude(run);
+    else
+        conclude(run);
+    if (run->result == NULL && run->error == NULL) {
+        PyObject *type, *traceback; /* no memory for either: that is the error then */
+        PyErr_Fetch(&type, &run->error, &traceback);
+        PyErr_NormalizeException(&type, &run->error, &traceback);
+        Py_XDECREF(type);
+        Py_XDECREF(traceback);
+    }
+    if (run->error != NULL && run->stream != NULL && run->stream->error == NULL) {
+        Py_INCREF(run->error);
+        run->stream->error = run->error;
+    }
+    pthread_mutex_lock(&runs_lock);
+    bool lingers = run->lingers;
+    if (lingers)
+        run->state = REAPED; /* what is left is done when it has ended */
+    pthread_mutex_unlock(&runs_lock);
+    if (lingers)
+        return true;
+    release(run);
     pthread_mutex_lock(&runs_lock);
     run->state = REAPED;
     pthread_mutex_unlock(&runs_lock);
@@ -126,18 +166,35 @@ static bool reap_one(Run *run)
     return true;
 }
 
-/* Whether a run before it in its stream is not reaped yet, maybe by another thread right now. */
-static bool is_behind(const Run *run)
+void runs_release_spent(void)
 {
-    if (run->stream != NULL)
-        for (const Run *other = run->before; other != NULL; other = other->before)
-            if (other->stream == run->stream)
+    for (;;) {
+        pthread_mutex_lock(&runs_lock);
+        Run *run = spent_runs;
+        if (run != NULL)
+            spent_runs = run->next_spent;
+        pthread_mutex_unlock(&runs_lock);
+        if (run == NULL)
+            return;
+        release(run);
+        Py_DECREF((PyObject *)run);
+    }
+}
+
+/* Whether a run before it in its stream is not reaped yet, maybe by another thread right now. One whose time on a
+ * device is over does not wait for those that the device has before it. */
+static bool is_behind(Run *run)
+{
+    if (run->stream != NULL && !run_lingers(run))
+        for (Run *other = run->before; other != NULL; other = other->before)
+            if (other->stream == run->stream && run_state(other) != REAPED)
                 return true;
     return false;
 }
 
 void runs_reap(void)
 {
+    runs_release_spent();
     /* A report is Python: other threads may reap while it runs. So look from the start after each, and
      * leave what comes behind a run that is being reaped to who reaps that: its error comes first. */
     for (Run *run = runs_in_flight; run != NULL;) {
@@ -152,6 +209,11 @@ void runs_reap(void)
 
 bool run_reap(Run *run)
 {
+    if (run->program->device != NULL) {
+        pthread_mutex_lock(&runs_lock);
+        (void)device_runs_expire();
+        pthread_mutex_unlock(&runs_lock);
+    }
     if (run->stream == NULL)
         return reap_one(run);
     if (run_state(run) == FINISHED)

@@ -15,18 +15,65 @@ static Run *make_run(ProgramObject *program, Stream *stream)
     return run;
 }
 
+/* What a run needs before it can start; false with an exception. */
+static bool prepare(Run *run)
+{
+    ProgramObject *program = run->program;
+    if (program->device != NULL)
+        return device_run_prepare(run);
+    nova_status status =
+        nova_execution_take(program->program, trace_capacity(program), &run->execution);
+    if (status != NOVA_OK) {
+        raise_status(status, "the run cannot be prepared");
+        return false;
+    }
+    run->execution->owner = run;
+    run->options.trace = run->execution->trace_capacity > 0;
+    apply_settings(run->execution, &run->options);
+    return true;
+}
+
+/* Puts a run among those in flight, with a reference until it is reaped, and starts it if it can be. */
+static void fly(Run *run)
+{
+    Py_INCREF((PyObject *)run);
+    run->before = newest_run;
+    if (newest_run != NULL)
+        newest_run->after = run;
+    else
+        runs_in_flight = run;
+    newest_run = run;
+
+    pthread_mutex_lock(&runs_lock);
+    run->state = QUEUED;
+    Stream *queue = run->stream;
+    bool is_first = queue == NULL || queue->last == NULL;
+    if (!is_first)
+        queue->last->next = run;
+    else if (queue != NULL)
+        queue->first = run;
+    if (queue != NULL)
+        queue->last = run;
+    bool at_once = run->program->device != NULL && device_run_may_start(run);
+    if (at_once) {
+        run->state = RUNNING;
+        run->is_enqueued = run->begun = true;
+    } else if (is_first) {
+        runs_start(run);
+    }
+    pthread_mutex_unlock(&runs_lock);
+    if (at_once)
+        device_run_enqueue(run);
+}
+
 PyObject *program_submit(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"arrays", "out", "stream", "timeout", NULL};
+    static char *names[] = {"arrays", "out", "stream", "timeout", "outputs", NULL};
     ProgramObject *self = (ProgramObject *)object;
-    PyObject *arrays, *out = Py_None, *stream = Py_None, *timeout = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOO:submit", names, &arrays, &out, &stream,
-                                     &timeout))
+    PyObject *arrays, *out = Py_None, *stream = Py_None, *timeout = Py_None, *outputs = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOOO:submit", names, &arrays, &out, &stream,
+                                     &timeout, &outputs))
         return NULL;
-    if (self->device != NULL) {
-        PyErr_SetString(PyExc_TypeError, "a program for a device is called, not submitted");
-        return NULL;
-    }
     if (!PyTuple_Check(arrays) && !PyList_Check(arrays)) {
         PyErr_SetString(PyExc_TypeError, "submit() takes a list or tuple of arrays");
         return NULL;
@@ -39,52 +86,26 @@ PyObject *program_submit(PyObject *object, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_RuntimeError, "the interpreter exits: no run can be submitted");
         return NULL;
     }
+    Place place;
+    if (!call_place(self, outputs, &place))
+        return NULL;
     PyObject *order = stream != Py_None ? stream : NULL;
     Run *run = make_run(self, (Stream *)order);
     if (run == NULL)
         return NULL;
     if (!read_timeout(timeout, &run->options.timeout_ns) ||
-        !call_collect(self, &run->call, arrays, out != Py_None ? out : NULL)) {
+        !call_collect(self, &run->call, arrays, out != Py_None ? out : NULL, place)) {
         Py_DECREF((PyObject *)run);
         return NULL;
     }
-    if (runs_in_flight != NULL && !check_in_flight(self, &run->call, order)) {
+    if ((runs_in_flight != NULL && !check_in_flight(self, &run->call, order)) || !prepare(run)) {
+        PyMem_Free(run->values);
+        run->values = NULL;
         call_end(&run->call);
         Py_DECREF((PyObject *)run);
         return NULL;
     }
-    nova_status status =
-        nova_execution_take(self->program, trace_capacity(self), &run->execution);
-    if (status != NOVA_OK) {
-        raise_status(status, "the run cannot be prepared");
-        call_end(&run->call);
-        Py_DECREF((PyObject *)run);
-        return NULL;
-    }
-    run->execution->owner = run;
-    run->options.trace = run->execution->trace_capacity > 0;
-    apply_settings(run->execution, &run->options);
-    /* In flight, with a reference until it is reaped. */
-    Py_INCREF((PyObject *)run);
-    run->before = newest_run;
-    if (newest_run != NULL)
-        newest_run->after = run;
-    else
-        runs_in_flight = run;
-    newest_run = run;
-
-    pthread_mutex_lock(&runs_lock);
-    run->state = QUEUED;
-    Stream *queue = run->stream;
-    if (queue != NULL && queue->last != NULL) {
-        queue->last->next = run;
-        queue->last = run;
-    } else {
-        if (queue != NULL)
-            queue->first = queue->last = run;
-        runs_start(run);
-    }
-    pthread_mutex_unlock(&runs_lock);
+    fly(run);
     return (PyObject *)run;
 }
 
@@ -107,10 +128,11 @@ static PyObject *run_cancel(Run *self, PyObject *unused)
 {
     (void)unused;
     pthread_mutex_lock(&runs_lock);
-    bool going = self->state < FINISHED;
+    bool on_device = self->program->device != NULL;
+    bool going = self->state < FINISHED && !(on_device && self->begun);
     if (going)
         self->cancelled = true;
-    if (self->state == RUNNING)
+    if (self->state == RUNNING && !on_device)
         nova_instance_cancel(self->execution->instance);
     pthread_mutex_unlock(&runs_lock);
     return PyBool_FromLong(going);
@@ -177,7 +199,7 @@ static PyMethodDef run_methods[] = {
      "wait(timeout)\n--\n\nWaits up to so many seconds (None: without limit); whether it ended."},
     {"done", (PyCFunction)run_done, METH_NOARGS, "done()\n--\n\nWhether it ended."},
     {"cancel", (PyCFunction)run_cancel, METH_NOARGS,
-     "cancel()\n--\n\nAsks it to stop between two tasks; False when it has ended."},
+     "cancel()\n--\n\nAsks it to stop between two tasks; False when it has ended, or a device has it."},
     {"watch", (PyCFunction)run_watch, METH_NOARGS,
      "watch()\n--\n\nHas await_finished() return it when it ends; False when it has ended."},
     {"outcome", (PyCFunction)run_outcome, METH_NOARGS,

@@ -42,10 +42,19 @@ static void wait_a_moment(Run *run, uint64_t ns)
     pthread_mutex_lock(&runs_lock);
     run->waiters++;
     int result = 0;
-    while (run->state < FINISHED && result != ETIMEDOUT)
+    while ((run->state < FINISHED || run->lingers) && result != ETIMEDOUT)
         result = pthread_cond_timedwait(&run_changed, &runs_lock, &until);
     run->waiters--;
     pthread_mutex_unlock(&runs_lock);
+}
+
+/* When the time of a run on a device is over, which ends it; 0: never, or it has not begun. */
+static uint64_t run_deadline(Run *run)
+{
+    pthread_mutex_lock(&runs_lock);
+    uint64_t deadline = run->deadline_ns;
+    pthread_mutex_unlock(&runs_lock);
+    return deadline;
 }
 
 int run_wait_for(Run *run, uint64_t timeout_ns)
@@ -59,6 +68,9 @@ int run_wait_for(Run *run, uint64_t timeout_ns)
         if (now >= until)
             return 0;
         uint64_t ns = until - now < slice ? until - now : slice;
+        uint64_t deadline = run_deadline(run);
+        if (deadline > now && deadline - now < ns)
+            ns = deadline - now;
         Py_BEGIN_ALLOW_THREADS
         if (run_state(run) >= FINISHED) /* another thread reaps it, or one before it: that is quick */
             (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
@@ -88,6 +100,13 @@ PyObject *module_drain(PyObject *module, PyObject *unused)
         Run *run = runs_in_flight;
         Py_INCREF((PyObject *)run);
         int result = run_wait_for(run, UINT64_MAX);
+        while (result > 0 && !run_is_over(run)) {
+            Py_BEGIN_ALLOW_THREADS
+            wait_a_moment(run, SLICE_MS * UINT64_C(1000000));
+            Py_END_ALLOW_THREADS
+            result = PyErr_CheckSignals() < 0 ? -1 : 1;
+        }
+        runs_reap();
         Py_DECREF((PyObject *)run);
         if (result < 0)
             return NULL;
@@ -101,10 +120,19 @@ PyObject *module_await_finished(PyObject *module, PyObject *unused)
     (void)unused;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&runs_lock);
-    while (finished_runs == NULL)
-        pthread_cond_wait(&run_noticed, &runs_lock);
+    for (;;) {
+        uint64_t nearest = device_runs_expire(), now = nova_clock_ns();
+        if (finished_runs != NULL || spent_runs != NULL)
+            break;
+        struct timespec until = soon(nearest > now ? nearest - now : 0);
+        if (nearest == UINT64_MAX)
+            pthread_cond_wait(&run_noticed, &runs_lock);
+        else
+            (void)pthread_cond_timedwait(&run_noticed, &runs_lock, &until);
+    }
     pthread_mutex_unlock(&runs_lock);
     Py_END_ALLOW_THREADS
+    runs_release_spent();
     PyObject *found = PyList_New(0);
     if (found == NULL)
         return NULL;

@@ -27,23 +27,23 @@ def describe_graph(
         key = (span.name, span.kind)
         if key not in kernels:
             kernels[key] = first_kernel + len(described)
-            line = span.kernel.location if span.kernel is not None else ""
-            described.append({"name": span.name, "core": _core(span), "grid": 1, "location": line})
+            about = {"name": span.name, "core": _core(span), "grid": 1, "location": span.location}
+            described.append(about)
         numbers.append(kernels[key])
     count = len(run.spans)
     return {
         "kernel": numbers,
         "begin": [0] * count,
         "end": [1] * count,
-        "flops": [span.kernel.flops if span.kernel is not None else 0 for span in run.spans],
-        "bytes": [span.kernel.bytes if span.kernel else span.bytes for span in run.spans],
+        "flops": [span.flops for span in run.spans],
+        "bytes": [span.moved for span in run.spans],
         "successors": [[] for _ in run.spans],
         "details": [list(span.details.items()) for span in run.spans],
     }, described
 
 
 def _core(span: Span) -> str:
-    return "copy" if span.lane == "copies" else span.kind if span.kernel is None else span.lane
+    return "copy" if span.lane == "copies" else span.lane if span.kernels else span.kind
 
 
 def describe_device_run(run: DeviceRun, graph: int) -> dict[str, Any]:

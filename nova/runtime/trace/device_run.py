@@ -42,7 +42,8 @@ _MOST_NAMED = 4
 class Span:
     """Something that took from `start` to `end` nanoseconds, in one of LANES.
 
-    `tensors` are what a copy of `bytes` moves. A `kernel` has the launch of its table as well.
+    `tensors` are what a copy of `bytes` moves. `kernels` are those of one launch, or of several in
+    a row on the host, with the number of the first.
     """
 
     lane: str
@@ -52,13 +53,28 @@ class Span:
     end: int
     bytes: int = 0
     tensors: tuple[str, ...] = ()
-    kernel: KernelSpec | None = None
+    kernels: tuple[KernelSpec, ...] = ()
     launch: int | None = None
 
     @property
     def duration(self) -> int:
         """Nanoseconds."""
         return self.end - self.start
+
+    @property
+    def flops(self) -> int:
+        """Scalar operations of its kernels."""
+        return sum(kernel.flops for kernel in self.kernels)
+
+    @property
+    def moved(self) -> int:
+        """Bytes that its kernels read and write, or that it copies."""
+        return sum(kernel.bytes for kernel in self.kernels) if self.kernels else self.bytes
+
+    @property
+    def location(self) -> str:
+        """The user's line of its first kernel."""
+        return self.kernels[0].location if self.kernels else ""
 
     @property
     def details(self) -> dict[str, Any]:
@@ -70,15 +86,14 @@ class Span:
             found["tensors"] = ", ".join(self.tensors)
         if self.lane == "copies":
             found["bytes"] = self.bytes
-        if self.kernel is None:
+        if not self.kernels:
             return found
-        if self.kernel.device is not None:
-            shape = self.kernel.device
+        shape = self.kernels[0].device
+        if shape is not None:
             found["grid"] = "x".join(map(str, shape.grid))
             found["block"] = "x".join(map(str, shape.block))
             found["shared"] = shape.shared
-        found |= {"flops": self.kernel.flops, "bytes": self.kernel.bytes}
-        return {**found, "line": self.kernel.location}
+        return {**found, "flops": self.flops, "bytes": self.moved, "line": self.location}
 
 
 @dataclass(frozen=True)
@@ -141,9 +156,12 @@ def _read_span(tables: Tables, names: Names, span: Any, values: np.ndarray, base
         return Span("copies", kind, name, *times, int(span["bytes"]), moved, launch=launch)
     if launch is None:
         return Span("host", kind, kind, *times)
-    kernel = tables.kernels[tables.launches[launch].kernel]
+    count = 1 if kind == "kernel" else int(span["count"])
+    run = tables.launches[launch : launch + count]
+    kernels = tuple(tables.kernels[item.kernel] for item in run)
     lane = "kernels" if kind == "kernel" else "host"
-    return Span(lane, kind, kernel.name, *times, kernel=kernel, launch=launch)
+    name = _listed([kernel.name for kernel in kernels])
+    return Span(lane, kind, name, *times, kernels=kernels, launch=launch)
 
 
 def _name_buffer(buffer: BufferSpec, names: Names) -> str:

@@ -157,22 +157,20 @@ def _launch_times(runs: Sequence[DeviceRun]) -> tuple[LaunchTime, ...]:
     found: dict[tuple[str, str], list[Span]] = {}
     for run in runs:
         for span in run.spans:
-            if span.kernel is not None:
-                found.setdefault((run.program, span.kernel.name), []).append(span)
+            if span.kernels:
+                found.setdefault((run.program, span.name), []).append(span)
     rows = []
     for (program, name), spans in found.items():
-        kernel = spans[0].kernel
-        assert kernel is not None
         rows.append(
             LaunchTime(
                 program,
                 name,
-                kernel.core,
-                kernel.location,
+                spans[0].kernels[0].core,
+                spans[0].location,
                 len(spans),
                 sum(span.duration for span in spans),
-                kernel.flops * len(spans),
-                kernel.bytes * len(spans),
+                sum(span.flops for span in spans),
+                sum(span.moved for span in spans),
             )
         )
     return tuple(sorted(rows, key=lambda row: -row.time))

@@ -107,9 +107,16 @@ class AttentionPlan:
     def is_forward(self) -> bool:
         return "out" in self.results or "logsumexp" in self.results
 
+    @property
+    def held(self) -> int:
+        """Registers of a thread for its rows of q as factors of tensor cores."""
+        return self.rows // self.warps[0] * self.extent("e") * BITS[self.element] // 32 // 32
+
     def shared_of(self, role: str) -> int:
         other = "j" if role == "i" else "i"
         kept = 2 if role == "j" else 1
+        if self.is_forward and self.kind == "tensor":
+            kept = 0  # weights stay in registers
         return self.pair(role) + self.stages * self.pair(other) + kept * self.weights
 
     @property
@@ -149,8 +156,12 @@ def plan_attention(
                 break
     most = _MOST_SUMS_64 if element == "f64" else _MOST_SUMS
     light = [plan for plan in found if plan.sums <= most] or found[-1:]
-    # Half as many rows where all blocks would not give every multiprocessor one.
-    full = [plan for plan in light if plan.blocks >= processors] or light[1:2] or light
+    full = [plan for plan in light if plan.blocks >= processors]
+    if not full:
+        # Half as many rows where all blocks would not give every multiprocessor one; but in plain
+        # products not with half as many threads, which would have twice as much to copy.
+        smaller = [p for p in light[1:2] if kind == "tensor" or p.threads == light[0].threads]
+        full = smaller or light
     return full[0] if full else None
 
 

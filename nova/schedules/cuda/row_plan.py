@@ -30,6 +30,9 @@ _HELD = 64
 """Elements that a thread may hold in registers, of all rows that live at once."""
 _PART = 32
 """Elements of one row that a thread may have: the code of each is written out."""
+_FEW, _WIDE = 2, 512
+"""Vectors of a row that a thread should have, and the threads up to which that is so: few vectors
+leave room for more warps, which wait in turn; of more threads all wait for the last."""
 BUSY = 132 * 1024
 """Threads that keep a large device busy: below that, more of them share a row."""
 
@@ -93,10 +96,13 @@ def plan_rows(
     vectors = -(-length // width)
     part = min(_PART, max(width, _HELD // max(1, held)))
     most = _MOST // 2 if any(find_ops(nest.generic.op, *_LONG) for nest in nests) else _MOST
+    own = max(1, part // width)
     team = 1
-    while team < most and vectors > team * max(1, part // width):
+    while (team < _WIDE and vectors > team * min(_FEW, own)) or (
+        team < most and vectors > team * own
+    ):
         team *= 2
-    if vectors > team * max(1, part // width):
+    if vectors > team * own:
         return None
     while team < min(vectors, most) and rows * team < BUSY:
         team *= 2
