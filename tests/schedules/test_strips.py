@@ -87,6 +87,24 @@ def test_update_of_a_weight(shape: tuple[int, int]) -> None:
         assert all(np.array_equal(p, q) for p, q in zip(*results, strict=True))
 
 
+@pytest.mark.parametrize("target", ["cpu", "x86_64-v3"])
+@pytest.mark.parametrize("rows", [512, 500])
+def test_a_tile_stays_within_its_rows(target: str, rows: int) -> None:
+    """Tiles that end inside of a strip: in whatever order they run, none touches another's rows."""
+    x, a, b = _array(rows, 512, seed=1), _array(512, 512, seed=2), _array(512, 512, seed=3)
+    X, A, B = (nova.tensor(v, name=n) for v, n in zip((x, a, b), "XAB", strict=True))
+    h = nova.relu(X @ A) * 2.0
+    assert _strips(nova.compile(h, inputs=[X, A], target=target))
+    y = nova.softmax(h @ B)
+    results = [
+        nova.compile(
+            y, inputs=[X, A, B], target=target, run_mode="sim", sim_cores=8, sim_seed=seed
+        ).run([x, a, b])
+        for seed in range(8)
+    ]
+    assert all(np.array_equal(result, results[0]) for result in results)
+
+
 def test_constant_weights_are_read_where_they_are_packed() -> None:
     x, w = _array(300, 512, seed=1), _array(512, 600, seed=2)
     X = nova.tensor(x, name="X")
