@@ -241,7 +241,7 @@ class _Block:
             return
         zeros = None if spec.accumulate else self._zeros()
         word = t.form.word_type(spec.acc_type)
-        packed_a = entry_alloca(t.a_size, word)
+        packed_a = None if t.in_place else entry_alloca(t.a_size, word)
         packed_b = None if spec.packed else entry_alloca(t.b_size, word)
 
         def k_block(n: Index, columns: Index, number: Index) -> None:
@@ -253,10 +253,12 @@ class _Block:
             elif not t.copying:
                 self._pack(b, t.nr, words, packed_b)
             with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
-                self._pack(
-                    self._block_of_a(m, rows, k, depth), t.mr, words, packed_a, rows_of_a=True
-                )
+                a = self._block_of_a(m, rows, k, depth)
                 c, old = self._places(m, n, zeros, number)
+                if packed_a is None:
+                    self.kernel.multiply_rows(a, right, c, old, columns, right_at)
+                    return
+                self._pack(a, t.mr, words, packed_a, rows_of_a=True)
                 if t.copying:
                     self.kernel.multiply_copying(packed_a, b, right, c, old, rows)
                 else:
