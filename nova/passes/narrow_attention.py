@@ -47,11 +47,10 @@ def _narrow(op: Any) -> None:
     ]
     count = len(op.operands) - len(types)
     inputs = list(op.operands)[:count]
-    empty = [tensor.empty(list(type_.shape), type_.element_type) for type_ in types]
     generic = ir.Operation.create(
-        "linalg.generic",
+        op.name,
         types,
-        [*inputs, *empty],
+        [*inputs, *(tensor.empty(list(type_.shape), type_.element_type) for type_ in types)],
         attributes={name: op.attributes[name] for name in op.attributes},
         regions=1,
     )
