@@ -199,7 +199,8 @@ static void run_inline(const nova_program *program, void *const *arguments, void
 }
 
 static nova_status run_tasks(nova_program *program, void *const *arguments, void *const *outputs,
-                             void *workspace, nova_error *error)
+                             void *workspace, unsigned workers, nova_policy policy,
+                             nova_error *error)
 {
     nova_execution *execution;
     nova_status status = nova_execution_take(program, 0, &execution);
@@ -207,7 +208,8 @@ static nova_status run_tasks(nova_program *program, void *const *arguments, void
         return nova_fail(error, status, "", "the run cannot be prepared: %s",
                          nova_status_text(status));
     nova_program_bind(program, arguments, outputs, workspace, execution->pointers);
-    const nova_run_options options = {.workers = nova_execution_workers(execution, 0)};
+    const nova_run_options options = {.workers = nova_execution_workers(execution, workers),
+                                      .policy = policy};
     nova_run_result result = {.task = NOVA_NO_TASK};
     result.status =
         nova_instance_run(execution->instance, nova_execution_task, execution, &options, &result);
@@ -221,10 +223,17 @@ static nova_status run_tasks(nova_program *program, void *const *arguments, void
 nova_status nova_program_run(nova_program *program, void *const *arguments, void *const *outputs,
                              void *workspace, nova_error *error)
 {
+    return nova_program_run_by(program, arguments, outputs, workspace, 0, NOVA_LOCALITY, error);
+}
+
+nova_status nova_program_run_by(nova_program *program, void *const *arguments,
+                                void *const *outputs, void *workspace, unsigned workers,
+                                nova_policy policy, nova_error *error)
+{
     if (!nova_program_accepts(program, arguments, outputs, workspace))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if (!program->is_inline)
-        return run_tasks(program, arguments, outputs, workspace, error);
+        return run_tasks(program, arguments, outputs, workspace, workers, policy, error);
     run_inline(program, arguments, outputs, workspace);
     return NOVA_OK;
 }

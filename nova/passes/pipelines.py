@@ -30,6 +30,7 @@ from nova.passes.lower_kernels import LowerKernels
 from nova.passes.lower_scatter import LowerScatter
 from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
+from nova.passes.narrow_attention import NarrowAttention
 from nova.passes.pack_constants import PackConstants
 from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
@@ -138,7 +139,7 @@ def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
 
 def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
     """The same for a device, where every product is a kernel over rows and columns."""
-    return [SplitReductions(), FormKernels(serial_work, row_operand=-1)]
+    return [NarrowAttention(), SplitReductions(), FormKernels(serial_work, row_operand=-1)]
 
 
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:

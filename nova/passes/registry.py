@@ -35,6 +35,7 @@ PASS_MODULES: dict[str, str] = {
     "lower-scatter": "nova.passes.lower_scatter",
     "lower-sort": "nova.passes.lower_sort",
     "make-signless": "nova.passes.make_signless",
+    "narrow-attention": "nova.passes.narrow_attention",
     "pack-constants": "nova.passes.pack_constants",
     "place-scratch": "nova.passes.place_scratch",
     "plan-tasks": "nova.passes.plan_tasks",

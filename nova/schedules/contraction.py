@@ -70,6 +70,10 @@ _STRIP_BYTES, _MOST_PANELS, _MOST_K_BLOCKS = 128 << 10, 1 << 20, 4
 """Of a strip of C, so that it stays in L2 beside what is done with it; of the columns of B that are
 packed for a tile; and of the blocks of k, each of which is emitted by itself."""
 
+_LEAST_ROWS, _LEAST_DEPTH = 192, 128
+"""Of a tile that is worth strips: for fewer rows, columns are better packed while they are used,
+and shallow products lose nothing in small tiles, which many cores share better."""
+
 
 def flops(spec: Contraction) -> int:
     """Floating-point operations of the whole contraction."""
@@ -140,7 +144,7 @@ def strips_of(target: Target, spec: Contraction, rows: int, columns: int) -> int
     Rows and columns are those of C after `with_unit_columns`.
     """
     inner = with_unit_columns(spec)
-    if is_direct(target, inner) or spec.k == 0:
+    if is_direct(target, inner) or spec.k < _LEAST_DEPTH or rows < _LEAST_ROWS:
         return None
     tiling, size = choose_tiling(target, inner), BITS[spec.acc_type] // 8
     if tiling.form is not ELEMENTS or tiling.k_blocks > _MOST_K_BLOCKS:
@@ -237,7 +241,7 @@ class _Block:
             return
         zeros = None if spec.accumulate else self._zeros()
         word = t.form.word_type(spec.acc_type)
-        packed_a = entry_alloca(t.a_size, word)
+        packed_a = None if t.in_place else entry_alloca(t.a_size, word)
         packed_b = None if spec.packed else entry_alloca(t.b_size, word)
 
         def k_block(n: Index, columns: Index, number: Index) -> None:
@@ -249,10 +253,12 @@ class _Block:
             elif not t.copying:
                 self._pack(b, t.nr, words, packed_b)
             with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
-                self._pack(
-                    self._block_of_a(m, rows, k, depth), t.mr, words, packed_a, rows_of_a=True
-                )
+                a = self._block_of_a(m, rows, k, depth)
                 c, old = self._places(m, n, zeros, number)
+                if packed_a is None:
+                    self.kernel.multiply_rows(a, right, c, old, columns, right_at)
+                    return
+                self._pack(a, t.mr, words, packed_a, rows_of_a=True)
                 if t.copying:
                     self.kernel.multiply_copying(packed_a, b, right, c, old, rows)
                 else:

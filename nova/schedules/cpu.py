@@ -265,10 +265,9 @@ class KernelSchedule:
             with ir.InsertionPoint(nested.body):
                 row = nested.induction_variable
                 end = arith.addi(row, index(strips.together))
-                if (
-                    strips.tile[strips.loop] % strips.together
-                    or self.grid[strips.loop] % strips.together
-                ):
+                # A strip may end with its tile or with the grid, before it is whole.
+                sizes = (t[strips.loop] for t in (strips.tile, self.tile, self.grid))
+                if any(size % strips.together for size in sizes):
                     end = arith.minui(end, high)
                 for op in strips.rest:
                     with op.location:

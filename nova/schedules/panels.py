@@ -25,6 +25,7 @@ from nova.schedules.words import (
     compare,
     index,
     loop,
+    minimum,
     mul,
     splat,
     sub,
@@ -108,6 +109,27 @@ class MicroKernel:
         buffers = (a, b, c.buffer, old.buffer)
         call_shared(name, buffers, numbers, 2, body)
 
+    def multiply_rows(
+        self, a: Block, b: ir.Value, c: Place, old: Place, columns: Index, b_offset: Index
+    ) -> None:
+        """The same for an A that is read where it lies: its rows are contiguous."""
+        unit = c.column_stride == 1
+
+        def body(*values: ir.Value) -> None:
+            left, right, into, before, *numbers = values
+            c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at, at, row = numbers
+            written = Place(into, c_at, c_row, 1 if unit else c_column)
+            read = Place(before, old_at, old_row, old_column)
+            block = Block(left, a.type, at, row, 1, m, k)
+            _Body(self, left, right, written, read, unit, None, block).emit(m, n, k, b_at)
+
+        sizes = (a.lanes, columns, a.depth, b_offset, a.offset, a.lane_stride)
+        layout = "" if unit else "_strided"
+        name = f"nova_multiply_rows{layout}_{self.acc_type}_{self.mr}x{self.nr}"
+        buffers = (a.source, b, c.buffer, old.buffer)
+        numbers = [index(n) for n in (*c.numbers, *old.numbers, *sizes)]
+        call_shared(name, buffers, numbers, 2, body)
+
     def multiply_copying(
         self, a: ir.Value, b: Block, panel: ir.Value, c: Place, old: Place, rows: Index
     ) -> None:
@@ -147,6 +169,19 @@ class _Panel:
 
 
 @record
+class _Left:
+    """Where the rows of A of a tile begin, and how far apart the steps of k are there."""
+
+    starts: list[Index]
+    stride: int
+
+    def at(self, k: ir.Value, step: int) -> list[Index]:
+        """The elements of step k + `step`."""
+        along = mul(k, self.stride)
+        return [add(start, add(along, step * self.stride)) for start in self.starts]
+
+
+@record
 class _Body:
     """The body of one multiplying function."""
 
@@ -158,6 +193,8 @@ class _Body:
     unit: bool
     source: Block | None
     """Where B is copied from, into `b`, which then is one column panel; None: B is packed."""
+    rows: Block | None = None
+    """Where the rows of A are; None: A is packed."""
 
     @property
     def kind(self) -> ir.VectorType:
@@ -189,12 +226,23 @@ class _Body:
         start = self.c.at(p.i, p.j)
         self._prefetch(start, mr)
         if whole is None or self.source is None:
-            tile = self._multiply(mr, mul(p.i, p.depth), p.b_at, p.depth)
+            tile = self._multiply(self._left(p, mr), p.b_at, p.depth)
         else:
             copies = arith.andi(whole, compare(arith.CmpIPredicate.eq, p.i, 0))
-            tile = self._multiply_or_copy(copies, p.i, self.source.at(p.j, 0), p.depth)
+            tile = self._multiply_or_copy(
+                copies, self._left(p, mr), self.source.at(p.j, 0), p.depth
+            )
         places = (self.c, start), (self.old, self.old.at(p.i, p.j))
         store_tile(tile, self.kernel.nv, scratch, *places, p.rows, p.columns, unit=self.unit)
+
+    def _left(self, p: _Panel, mr: int) -> _Left:
+        """The rows of A of a tile; those past the last one are the last one again."""
+        if self.rows is None:
+            start = mul(p.i, p.depth)
+            return _Left([add(start, r) for r in range(mr)], self.kernel.mr)
+        first, last = self.rows.at(p.i, 0), sub(p.rows, 1)
+        steps = [mul(minimum(last, r), self.rows.lane_stride) for r in range(1, mr)]
+        return _Left([first, *(add(first, step) for step in steps)], 1)
 
     def _pack_edge(self, rest: Block) -> ir.Value:
         """Whether the next panel of B is whole; one that is not is packed before it is used."""
@@ -207,36 +255,36 @@ class _Body:
         return whole
 
     def _multiply_or_copy(
-        self, copies: ir.Value, i: Index, source: Index, depth: Index
+        self, copies: ir.Value, left: _Left, source: Index, depth: Index
     ) -> list[ir.Value]:
-        """The product of row panel i and the column panel, which is copied first if `copies`."""
+        """The product of a row panel and the column panel, which is copied first if `copies`."""
         kinds = [self.kind] * (self.kernel.mr * self.kernel.nv)
         op = scf.IfOp(copies, kinds, has_else=True)
         for block, at in ((op.then_block, source), (op.else_block, None)):
             with ir.InsertionPoint(block):
-                scf.YieldOp(self._multiply(self.kernel.mr, mul(i, depth), 0, depth, at))
+                scf.YieldOp(self._multiply(left, 0, depth, at))
         return list(op.results)
 
     def _multiply(
-        self, mr: int, a_at: Index, b_at: Index, depth: Index, source: Index | None = None
+        self, left: _Left, b_at: Index, depth: Index, source: Index | None = None
     ) -> list[ir.Value]:
-        """The product of the first `mr` rows of a row panel and one column panel, row by row.
+        """The product of rows of A and one column panel, row by row.
 
         From `source` on, the column panel is copied to where it is read otherwise.
         """
         zero = splat(self.kind, 0.0)
-        sums = [zero] * (mr * self.kernel.nv)
+        sums = [zero] * (len(left.starts) * self.kernel.nv)
         steps = self.kernel.unrolled
         if steps == 1:
-            return self._steps(sums, a_at, b_at, 0, depth, 1, source)
+            return self._steps(sums, left, b_at, 0, depth, 1, source)
         whole = arith.andi(index(depth), index(-steps))
-        sums = self._steps(sums, a_at, b_at, 0, whole, steps, source)
-        return self._steps(sums, a_at, b_at, whole, depth, 1, source)
+        sums = self._steps(sums, left, b_at, 0, whole, steps, source)
+        return self._steps(sums, left, b_at, whole, depth, 1, source)
 
     def _steps(
         self,
         sums: list[ir.Value],
-        a_at: Index,
+        left: _Left,
         b_at: Index,
         first: Index,
         end: Index,
@@ -250,12 +298,11 @@ class _Body:
             sums = list(op.inner_iter_args)
             for step in range(steps):
                 b_row = add(b_at, add(mul(k, kernel.nr), step * kernel.nr))
-                a_row = add(a_at, add(mul(k, kernel.mr), step * kernel.mr))
                 if source is None:
                     right = self._load_row(self.b, b_row)
                 else:
                     right = self._copy_row(source, add(k, step), b_row)
-                sums = self._step(sums, a_row, right)
+                sums = self._step(sums, left.at(k, step), right)
             scf.YieldOp(sums)
         return list(op.results)
 
@@ -280,11 +327,13 @@ class _Body:
             vector.store(value, self.b, [index(add(into, v * kernel.vl))])
         return row
 
-    def _step(self, sums: list[ir.Value], a_row: Index, right: list[ir.Value]) -> list[ir.Value]:
+    def _step(
+        self, sums: list[ir.Value], places: list[Index], right: list[ir.Value]
+    ) -> list[ir.Value]:
         kernel = self.kernel
         result = []
-        for i in range(len(sums) // kernel.nv):
-            scalar = memref.load(self.a, [index(add(a_row, i))])
+        for i, place in enumerate(places):
+            scalar = memref.load(self.a, [index(place)])
             left = vector.broadcast(kernel.word, scalar)
             for v in range(kernel.nv):
                 result.append(self._multiply_add(left, right[v], sums[i * kernel.nv + v]))

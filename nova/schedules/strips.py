@@ -9,11 +9,11 @@ and for every strip its rows of A are packed, multiplied, and the ops behind the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import buffer_root
+from nova.records import record
 from nova.schedules.contraction import strips_of
 from nova.schedules.nest import Nest
 from nova.schedules.products import Product
@@ -25,7 +25,7 @@ _TOGETHER = 16 << 10
 """Bytes of rows that all ops behind a product see before they go on: less than the L1 cache."""
 
 
-@dataclass(frozen=True)
+@record
 class Strips:
     """How a tile is cut: `tile` is a strip's part of the grid, `loop` the one that it cuts.
 

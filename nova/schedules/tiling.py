@@ -33,6 +33,12 @@ _SMALL_TILE, _LARGE_TILE = 2_000_000, 100_000_000
 """Multiply-adds of a task: one is cut in two to have two of at least half the first number, and in
 four to have four of at least half the second."""
 
+_SHORT_ROW = 256
+"""Columns of a task below which packing its rows of A takes too long: only two cores get less."""
+
+_MOST_IN_PLACE = 128
+"""Rows of A up to which they are not packed where B is packed beforehand."""
+
 TileCost = Callable[[tuple[int, int], int, int, int], float]
 """Of a tile (rows, vectors) for m rows and n columns of C, in vectors of so many elements."""
 
@@ -84,6 +90,8 @@ class Tiling:
     copying: bool
     """Whether all rows of a task are packed at once, and columns of B while the first use them."""
     form: Form = ELEMENTS
+    in_place: bool = False
+    """Whether rows of A are read where they lie."""
 
     @property
     def nr(self) -> int:
@@ -134,7 +142,7 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
         mr, nv = choices.mr or mr, choices.nv or nv
         _check_registers(target, mr, nv)
     # A column panel takes most of L1, next to one row panel that streams through.
-    depth = min(max(target.l1_bytes * 7 // 10 // (nv * vl * size), 256), 384)
+    depth = min(max(target.l1_bytes * 3 // 4 // (nv * vl * size), 256), 384)
     depth = _TILE_WORDS if tiles else depth
     depth = -(-choices.kc // form.per_word) if choices.kc else depth
     cuts, most_cuts = -(-spec.k // form.per_cut), max(1, depth // form.words_per_cut)
@@ -160,7 +168,14 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
     copying = pieces == 1 and _is_copied_in_use(spec)
-    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form)
+    in_place = _is_read_in_place(spec, form)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form, in_place)
+
+
+def _is_read_in_place(spec: Contraction, form: Form) -> bool:
+    """Whether packing A does not pay, which tasks side by side would do for the same rows."""
+    along_k = spec.a_strides[1] == 1 and spec.a_type == spec.acc_type
+    return spec.packed and along_k and form is ELEMENTS and spec.m <= _MOST_IN_PLACE
 
 
 def _is_copied_in_use(spec: Contraction) -> bool:
@@ -173,7 +188,7 @@ def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
 
     A task packs its rows of A and its columns of B once, so tiles are large enough to keep the
     copying at a few percent. A product of few tiles is cut for two cores if it is worth two tasks,
-    and for four where a quarter still is large.
+    and for four where a quarter still is large and not too narrow.
     """
     rows, columns = _even(spec.m, _MOST_ROWS, mr), _even(spec.n, _MOST_COLUMNS, nr)
 
@@ -185,7 +200,7 @@ def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
             half_rows, half_columns = round_up(rows // 2, mr), round_up(columns // 2, nr)
             if rows >= columns and half_rows < rows:
                 rows = half_rows
-            elif half_columns < columns:
+            elif half_columns < columns and (wanted == 2 or half_columns >= _SHORT_ROW):
                 columns = half_columns
             else:
                 break

@@ -141,13 +141,13 @@ def test_a_steady_state_allocates_nothing(fake: FakeCuda, model: Model) -> None:
 def test_islands_run_on_several_threads(host: bytes, device: _native.Device) -> None:
     """The kernel writes which stack it ran on: y = 2 (6 x + stack + x)."""
     model = model_of(mixed_contents(host, first="stacks"), device)
-    with nova.knobs.override(threads=2):
-        seen: set[int] = set()
-        for _ in range(20):
-            seen |= set((model(0 * x) / 2).astype(int).tolist())
-            if len(seen) > 1:
-                break
-    assert len(seen) > 1
+
+    def stacks(threads: int) -> set[int]:
+        with nova.knobs.override(threads=threads):
+            return {int(stack) for _ in range(20) for stack in model(0 * x) / 2}
+
+    assert len(stacks(1)) == 1
+    assert len(stacks(2)) > 1
 
 
 def test_results_do_not_depend_on_threads(simulated: Model) -> None:

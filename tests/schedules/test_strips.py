@@ -18,12 +18,13 @@ from nova.targets import parse_target
 
 TARGETS = ["cpu", "x86_64-v3", "x86_64"]
 SIZES = [
-    (130, 512, 40),  # strips of few rows
-    (127, 258, 300),
+    (191, 512, 128),  # too few rows for strips, and just enough
+    (192, 512, 128),
+    (385, 512, 127),  # not deep enough
     (251, 255, 257),
-    (259, 256, 359),  # two blocks of k
-    (400, 80, 1100),  # four of them
-    (1030, 17, 64),
+    (259, 256, 385),  # two blocks of k
+    (400, 80, 1100),  # three of them
+    (1030, 17, 200),
 ]
 
 
@@ -86,6 +87,24 @@ def test_update_of_a_weight(shape: tuple[int, int]) -> None:
         assert all(np.array_equal(p, q) for p, q in zip(*results, strict=True))
 
 
+@pytest.mark.parametrize("target", ["cpu", "x86_64-v3"])
+@pytest.mark.parametrize("rows", [512, 500])
+def test_a_tile_stays_within_its_rows(target: str, rows: int) -> None:
+    """Tiles that end inside of a strip: in whatever order they run, none touches another's rows."""
+    x, a, b = _array(rows, 512, seed=1), _array(512, 512, seed=2), _array(512, 512, seed=3)
+    X, A, B = (nova.tensor(v, name=n) for v, n in zip((x, a, b), "XAB", strict=True))
+    h = nova.relu(X @ A) * 2.0
+    assert _strips(nova.compile(h, inputs=[X, A], target=target))
+    y = nova.softmax(h @ B)
+    results = [
+        nova.compile(
+            y, inputs=[X, A, B], target=target, run_mode="sim", sim_cores=8, sim_seed=seed
+        ).run([x, a, b])
+        for seed in range(8)
+    ]
+    assert all(np.array_equal(result, results[0]) for result in results)
+
+
 def test_constant_weights_are_read_where_they_are_packed() -> None:
     x, w = _array(300, 512, seed=1), _array(512, 600, seed=2)
     X = nova.tensor(x, name="X")
@@ -107,6 +126,7 @@ def test_what_has_strips() -> None:
 
     assert rows(512, 1024, 256, 512) == 60
     assert rows(512, 256, 512, 256) == 108
+    assert rows(191, 256, 512, 256) is rows(512, 256, 127, 256) is None
     assert rows(512, 1024, 1024, 512) is None  # two MiB of packed columns
     assert rows(512, 1024, 1024, 512, packed=True) == 60
     assert rows(512, 16, 4096, 16) is None  # a dozen blocks of k

@@ -17,6 +17,7 @@
 #include "nova/error.h"
 #include "nova/file.h"
 #include "nova/image.h"
+#include "nova/scheduler.h"
 #include "nova/status.h"
 #include "nova/tables.h"
 #include "nova/tensor.h"
@@ -113,7 +114,8 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
 /* Waits for its runs first. NULL is fine. */
 void nova_device_program_destroy(nova_device_program *program);
 
-/* Whether kernels of the host are between those of the device, which the calling thread runs. Thread-safe. */
+/* Whether kernels of the host are between those of the device, which the calling thread and those of the pool run.
+ * Thread-safe. */
 bool nova_device_program_is_mixed(const nova_device_program *program);
 
 /* What a run did and when; see below. */
@@ -123,6 +125,8 @@ typedef struct nova_device_run_options {
     void *stream;             /* NOVA_OWN_STREAM: one of its own */
     nova_device_trace *trace; /* gets what the run does; NULL: nobody looks */
     bool waits;               /* return when all of it has ended, wherever its values are */
+    unsigned workers;         /* at most so many threads for kernels of the host; 0: those of the pool */
+    nova_policy policy;       /* which of their tasks goes first */
 } nova_device_run_options;
 
 /* Options for a run on a stream, and no more. */

@@ -62,4 +62,9 @@ void nova_program_describe(const nova_program *program, uint32_t task, char *tex
 nova_status nova_program_run(nova_program *program, void *const *arguments, void *const *outputs,
                              void *workspace, nova_error *error);
 
+/* The same with at most `workers` threads (0: those of the pool), which take tasks by `policy`. */
+nova_status nova_program_run_by(nova_program *program, void *const *arguments,
+                                void *const *outputs, void *workspace, unsigned workers,
+                                nova_policy policy, nova_error *error);
+
 #endif

@@ -117,7 +117,8 @@ nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
         return status;
     nova_trace_island(r->trace, r->program->launches[step->first],
                       r->program->launches[step->first + step->count - 1] + 1);
-    status = nova_program_run(island->program, island->constants, NULL, r->execution->mirror, r->error);
+    status = nova_program_run_by(island->program, island->constants, NULL, r->execution->mirror,
+                                 r->options->workers, r->options->policy, r->error);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     return status;
 }

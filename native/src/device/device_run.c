@@ -189,6 +189,7 @@ nova_status nova_device_program_run(nova_device_program *program,
              .device = program->device,
              .arguments = arguments,
              .outputs = outputs,
+             .options = options,
              .trace = options->trace,
              .error = error,
              .counts = {.runs = 1}};

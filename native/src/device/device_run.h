@@ -17,6 +17,7 @@ typedef struct nova_device_run {
     const nova_device_value *arguments;
     const nova_device_value *outputs;
     void *stream;
+    const nova_device_run_options *options;
     nova_device_trace *trace; /* NULL: nobody looks */
     nova_error *error;
     /* Of the home: arguments are in [0, inputs_end), what is copied back in [results, size). */

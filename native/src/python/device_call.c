@@ -124,6 +124,7 @@ bool device_execute(ProgramObject *self, Call *call)
     if (ready) {
         options.stream = call->stream;
         options.trace = device_trace_begin(self);
+        apply_device_settings(&options);
         Py_BEGIN_ALLOW_THREADS
         status = nova_device_program_run(self->on_device, values, values + self->arg_count, &options,
                                          &error);

@@ -10,11 +10,26 @@ static nova_policy process_policy = NOVA_LOCALITY;
 static _Thread_local unsigned own_threads;
 static _Thread_local int own_policy = -1;
 
+static unsigned threads(void)
+{
+    return own_threads > 0 ? own_threads : process_threads;
+}
+
+static nova_policy policy(void)
+{
+    return own_policy >= 0 ? (nova_policy)own_policy : process_policy;
+}
+
 void apply_settings(const nova_execution *execution, nova_run_options *options)
 {
-    options->workers =
-        nova_execution_workers(execution, own_threads > 0 ? own_threads : process_threads);
-    options->policy = own_policy >= 0 ? (nova_policy)own_policy : process_policy;
+    options->workers = nova_execution_workers(execution, threads());
+    options->policy = policy();
+}
+
+void apply_device_settings(nova_device_run_options *options)
+{
+    options->workers = threads();
+    options->policy = policy();
 }
 
 static bool check(int threads, int least_threads, int policy, int least_policy)

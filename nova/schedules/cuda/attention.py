@@ -10,6 +10,7 @@ last row may see.
 
 from __future__ import annotations
 
+from functools import reduce
 from math import inf
 
 from nova.mlir.bindings import arith, ir, math, scf
@@ -17,14 +18,21 @@ from nova.schedules.cuda.attention_block import AttentionBlock
 from nova.schedules.cuda.instructions import (
     GLOBAL,
     at,
+    barrier,
+    commit_copies,
     divide_up,
     global_base,
     modulo,
     store,
+    wait_for_copies,
     warp_barrier,
 )
+from nova.schedules.cuda.products_tensor import Fragments, TensorCore
 from nova.schedules.cuda.threads import shuffle_xor
 from nova.schedules.words import BITS, Index, add, compare, minimum, mul
+
+_MOST_HELD = 32
+"""Registers of a thread that may hold its part of q."""
 
 
 def emit_forward(block: AttentionBlock, number: Index) -> None:
@@ -37,55 +45,65 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
     kept = ring + plan.stages * (k.nbytes + v.nbytes)
     scores, values = block.core(q, k), block.core(weights, v.turned)
     block.stager("q").copy(block.shared, first, 0)
+    commit_copies()
     rows = len(scores.rows())
-    zero = block.number(0.0)
+    zero, unit = block.number(0.0), block.number(block.factor)
     start = [block.number(-inf)] * rows + [zero] * rows + values.zeros()
+    held: list[Fragments] = []
+
+    def begin() -> None:
+        """What tensor cores need of q in every turn stays in registers, where that is not much."""
+        if isinstance(scores, TensorCore) and plan.held <= _MOST_HELD:
+            wait_for_copies(1)
+            barrier()
+            held.extend(scores.hold(block.shared))
+
+    def multiply(buffer: Index) -> list[ir.Value]:
+        right = at(block.shared, buffer, ring)
+        if isinstance(scores, TensorCore) and held:
+            return scores.stage_held(held, right, scores.zeros())
+        return scores.stage(block.shared, right, scores.zeros())
+
+    def add_values(buffer: Index, made: list[ir.Value], out: list[ir.Value]) -> list[ir.Value]:
+        right = at(block.shared, buffer, ring + k.nbytes)
+        if isinstance(scores, TensorCore) and isinstance(values, TensorCore):
+            return values.stage_held(scores.as_left(made), right, out)
+        # A warp reads only the weights that it wrote itself.
+        warp_barrier()
+        block.keep(scores, made, kept)
+        warp_barrier()
+        return values.stage(at(block.shared, kept), right, out)
 
     def body(key: Index, buffer: Index, carried: list[ir.Value]) -> list[ir.Value]:
         tops, sums, out = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
-        products = scores.stage(block.shared, at(block.shared, buffer, ring), scores.zeros())
-        columns, places = scores.columns(), scores.rows()
-        made, new_tops, new_sums, fades = list(products), [], [], []
-        for i, place in enumerate(places):
-            numbers = [scores.number(i, j) for j in range(len(columns))]
-            row = add(first, place)
-            found = [
-                block.score(products[n], row, add(key, column))
-                for n, column in zip(numbers, columns, strict=True)
-            ]
-            top = tops[i]
-            for score in found:
-                # NaN is not the largest here: it is still there when the weights are computed.
-                top = _larger(score, top)
+        found = block.scores(scores, multiply(buffer), first, key)
+        columns = range(len(scores.columns()))
+        made, new_tops, new_sums = list(found), [], []
+        for i in range(rows):
+            numbers = [scores.number(i, j) for j in columns]
+            top = reduce(_larger, (found[n] for n in numbers), tops[i])
             distance = scores.row_lanes // 2
             while distance:
                 top = _larger(shuffle_xor(top, distance), top)
                 distance //= 2
             nothing = arith.cmpf(arith.CmpFPredicate.OEQ, top, block.number(-inf))
-            shift = arith.select(nothing, zero, top)
-            fade = block.power(arith.subf(tops[i], shift))
+            shift = arith.mulf(arith.select(nothing, zero, top), unit)
+            fade = block.weight(tops[i], shift)
             total = arith.mulf(sums[i], fade)
-            for n, score in zip(numbers, found, strict=True):
-                made[n] = block.power(arith.subf(score, shift))
+            for n in numbers:
+                made[n] = block.weight(found[n], shift)
                 total = arith.addf(total, made[n])
-            new_tops.append(top)
-            new_sums.append(total)
-            fades.append(fade)
-        # A warp reads only the weights that it wrote itself.
-        warp_barrier()
-        block.keep(scores, made, kept)
-        warp_barrier()
-        for i in range(rows):
             for j in range(len(values.columns())):
                 n = values.number(i, j)
-                out[n] = arith.mulf(out[n], fades[i])
-        out = values.stage(at(block.shared, kept), at(block.shared, buffer, ring + k.nbytes), out)
-        return [*new_tops, *new_sums, *out]
+                out[n] = arith.mulf(out[n], fade)
+            new_tops.append(top)
+            new_sums.append(total)
+        return [*new_tops, *new_sums, *add_values(buffer, made, out)]
 
     count: Index = -(-plan.sizes.j // plan.keys)
     if attention.kind.causal:
         count = minimum(count, divide_up(add(first, plan.rows), plan.keys))
-    done = block.passing("kv", (ring, ring + k.nbytes), (0, count), plan.keys, start, body)
+    done = block.passing("kv", (ring, ring + k.nbytes), (0, count), plan.keys, start, body, begin)
     tops, sums, out = done[:rows], done[rows : 2 * rows], done[2 * rows :]
     totals = [_summed(value, scores.row_lanes) for value in sums]
     one = block.number(1.0)
@@ -101,7 +119,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
         lane = modulo(block.thread, scores.row_lanes)
         for i, place in enumerate(scores.rows()):
             row = add(first, place)
-            known = arith.mulf(tops[i], block.number(1.0 / block.unit))
+            known = arith.mulf(tops[i], block.number(block.factor / block.unit))
             value = arith.addf(known, math.log(arith.select(empty[i], one, totals[i])))
             value = arith.select(empty[i], block.number(inf), value)
             mine = compare(arith.CmpIPredicate.eq, lane, 0)
@@ -115,8 +133,8 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
 
 
 def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
-    """The larger one; b where a is NaN."""
-    return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, a, b), a, b)
+    """The larger one; NaN where one is, and then all weights of the row are."""
+    return arith.maximumf(a, b)
 
 
 def _summed(value: ir.Value, lanes: int) -> ir.Value:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import e, gcd, inf, log2
+from math import gcd
 
 from nova.mlir.attention import AXES
-from nova.mlir.bindings import arith, ir, math, scf, vector
-from nova.schedules.attention_tiles import Attention, Matrix
-from nova.schedules.cuda.attention_plan import AttentionPlan
+from nova.mlir.bindings import arith, ir, scf, vector
+from nova.schedules.attention_tiles import Matrix
+from nova.schedules.cuda.attention_scores import AttentionScores
 from nova.schedules.cuda.instructions import (
     GLOBAL,
     SHARED,
@@ -21,7 +21,6 @@ from nova.schedules.cuda.instructions import (
     barrier,
     commit_copies,
     divide,
-    exponential2,
     global_base,
     load,
     modulo,
@@ -42,9 +41,7 @@ from nova.schedules.words import (
     compare,
     element_type,
     index,
-    minimum,
     mul,
-    splat,
     vector_type,
 )
 
@@ -52,12 +49,9 @@ _LESS = arith.CmpIPredicate.slt
 
 
 @dataclass(frozen=True)
-class AttentionBlock:
-    """A block at one point of the batch; `matrices` are the operands and results there."""
+class AttentionBlock(AttentionScores):
+    """A block of threads at one point of the batch."""
 
-    plan: AttentionPlan
-    attention: Attention
-    matrices: dict[str, Matrix]
     thread: ir.Value
     shared: ir.Value
 
@@ -96,13 +90,14 @@ class AttentionBlock:
         size: int,
         carried: Sequence[ir.Value],
         body: Callable[[Index, Index, list[ir.Value]], list[ir.Value]],
+        begin: Callable[[], None] = lambda: None,
     ) -> list[ir.Value]:
         """A loop over blocks of `size` rows of some operands, which are in tiles there.
 
         `places` are offsets of the tiles in a buffer of the ring, which begins at the first.
         `body` gets the number of the first row, where the ring's buffer is from the first one on,
         and the carried values, and gives those of the next turn. What was copied before is there
-        in the first turn, too.
+        in the first turn, too; `begin` is called when the first copies are on their way.
         """
         stagers = [self.stager(name) for name in names]
         length = sum(self.tile(name).nbytes for name in names)
@@ -118,6 +113,7 @@ class AttentionBlock:
                 copy(blocks[0], 0)
                 scf.YieldOp([])
         commit_copies()
+        begin()
         low, high = (index(b) for b in blocks)
         loop = scf.ForOp(low, high, index(1), [index(0), *carried])
         with ir.InsertionPoint(loop.body):
@@ -143,56 +139,6 @@ class AttentionBlock:
             scf.YieldOp([other, *made])
         wait_for_copies(0)
         return list(loop.results)[1:]
-
-    # --- scores and weights ---------------------------------------------------------------------
-
-    @property
-    def unit(self) -> float:
-        """What scores are multiplied with so that `power` makes weights of them."""
-        return log2(e) if self.attention.type == "f32" else 1.0
-
-    def power(self, value: ir.Value) -> ir.Value:
-        return exponential2(value) if self.attention.type == "f32" else math.exp(value)
-
-    def number(self, value: float) -> ir.Value:
-        return splat(element_type(self.attention.type), value)
-
-    def score(self, product: ir.Value, row: Index, key: Index) -> ir.Value:
-        """A score in units of `power`, with the mask; -inf for a key that the row does not see."""
-        factor = self.attention.kind.scale * self.unit
-        score = arith.mulf(product, self.number(factor))
-        if "mask" in self.matrices:
-            score = self._masked(score, row, key)
-        for hidden in self._hidden(row, key):
-            score = arith.select(hidden, self.number(-inf), score)
-        return score
-
-    def _hidden(self, row: Index, key: Index) -> list[ir.Value]:
-        sizes, plan = self.plan.sizes, self.plan
-        found = []
-        if sizes.j % plan.keys:
-            found.append(compare(arith.CmpIPredicate.sge, key, sizes.j))
-        if sizes.i % plan.rows:
-            found.append(compare(arith.CmpIPredicate.sge, row, sizes.i))
-        if self.attention.kind.causal:
-            found.append(compare(arith.CmpIPredicate.sgt, key, row))
-        return found
-
-    def _masked(self, score: ir.Value, row: Index, key: Index) -> ir.Value:
-        mask, sizes = self.matrices["mask"], self.plan.sizes
-        row, key = minimum(row, sizes.i - 1), minimum(key, sizes.j - 1)
-        stored = mask.buffer.type.element_type
-        size = BITS.get(mask.type, 8) // 8
-        address = add(global_base(mask.buffer), mul(mask.at(row, key), size))
-        value = load(stored, address, GLOBAL, size)
-        if mask.type not in BITS:
-            hidden = arith.cmpi(arith.CmpIPredicate.eq, value, splat(stored, 0))
-            return arith.select(hidden, self.number(-inf), score)
-        wide = element_type(self.attention.type)
-        if BITS[mask.type] != BITS[self.attention.type]:
-            narrower = BITS[mask.type] < BITS[self.attention.type]
-            value = (arith.extf if narrower else arith.truncf)(wide, value)
-        return arith.addf(score, arith.mulf(value, self.number(self.unit)))
 
     def keep(self, core: Core, values: list[ir.Value], place: Index) -> None:
         """Write what a thread has of a block of weights into their tile at an offset."""
@@ -221,7 +167,7 @@ class AttentionBlock:
         rows, features = (self.attention.size(role) for role in AXES[name])
         width = self._width(f"to_{name}", features, core.together)
         columns = core.columns()
-        size = BITS[self.attention.type] // 8
+        size = BITS[matrix.type] // 8
         for number, place in enumerate(core.rows()):
             row = add(first, place)
             scale = factor(number) if factor else None
@@ -231,7 +177,7 @@ class AttentionBlock:
                     some = [values[core.number(number, start + i)] for i in range(width)]
                     if scale is not None:
                         some = [arith.mulf(value, scale) for value in some]
-                    whole = vector.from_elements(vector_type(self.attention.type, width), some)
+                    whole = self._stored(some, matrix.type)
                     address = at(
                         global_base(matrix.buffer), mul(matrix.at(row, columns[start]), size)
                     )
@@ -240,6 +186,14 @@ class AttentionBlock:
                         store(whole, address, GLOBAL, size * width)
                         scf.YieldOp([])
                 scf.YieldOp([])
+
+    def _stored(self, values: Sequence[ir.Value], type_: str) -> ir.Value:
+        """Neighbours as they are stored, rounded to a type."""
+        if type_ != self.attention.type:
+            if len(values) == 2 and type_ in ("bf16", "f16"):
+                return narrow_pair(values[0], values[1], type_)
+            values = [arith.truncf(element_type(type_), value) for value in values]
+        return vector.from_elements(vector_type(type_, len(values)), values)
 
     def _width(self, name: str, features: int, together: int) -> int:
         """Neighbours that can be stored at once."""

@@ -93,8 +93,8 @@ def _weights(
 ) -> tuple[list[ir.Value], list[ir.Value]]:
     """p and d of a block of rows and keys; zeros where a row does not see a key."""
     sizes, type_ = block.plan.sizes, block.attention.type
-    p, d = list(products), list(slopes)
-    columns = core.columns()
+    scores = block.scores(core, products, first, key)
+    p, d = list(scores), list(slopes)
     for i, place in enumerate(core.rows()):
         row = add(first, place)
         # A row that only fills up the tile has the statistics of the last one.
@@ -103,9 +103,8 @@ def _weights(
             read_number(block.matrices[name], known, type_) for name in ("logsumexp", "delta")
         )
         shift = arith.mulf(shift, block.number(block.unit))
-        for j, column in enumerate(columns):
+        for j in range(len(core.columns())):
             n = core.number(i, j)
-            score = block.score(products[n], row, add(key, column))
-            p[n] = block.power(arith.subf(score, shift))
+            p[n] = block.weight(scores[n], shift)
             d[n] = arith.mulf(p[n], arith.subf(slopes[n], delta))
     return p, d

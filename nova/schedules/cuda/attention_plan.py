@@ -23,6 +23,9 @@ _TENSOR_TYPES = ("bf16", "f16")
 _MOST_SUMS, _MOST_SUMS_64 = 144, 96
 """Of the registers of a thread, so many may hold sums; with f64, all else takes two each, too."""
 
+_CACHE = 16 << 20
+"""Bytes of the second cache that blocks which run at a time should need."""
+
 
 @dataclass(frozen=True)
 class AttentionSizes:
@@ -94,6 +97,14 @@ class AttentionPlan:
         return sum(self.blocks_of(role) for role in self.roles)
 
     @property
+    def points_together(self) -> int:
+        """Points of the batch whose keys and values stay in the second cache together."""
+        sizes = self.sizes
+        each = max(1, sizes.j * (sizes.e + sizes.f) * BITS[self.element] // 8)
+        most = max(1, _CACHE // each)
+        return next(n for n in range(min(most, sizes.batch), 0, -1) if sizes.batch % n == 0)
+
+    @property
     def weights(self) -> int:
         """Bytes of one block of weights."""
         return self.tile("i", "j").nbytes
@@ -107,9 +118,16 @@ class AttentionPlan:
     def is_forward(self) -> bool:
         return "out" in self.results or "logsumexp" in self.results
 
+    @property
+    def held(self) -> int:
+        """Registers of a thread for its rows of q as factors of tensor cores."""
+        return self.rows // self.warps[0] * self.extent("e") * BITS[self.element] // 32 // 32
+
     def shared_of(self, role: str) -> int:
         other = "j" if role == "i" else "i"
         kept = 2 if role == "j" else 1
+        if self.is_forward and self.kind == "tensor":
+            kept = 0  # weights stay in registers
         return self.pair(role) + self.stages * self.pair(other) + kept * self.weights
 
     @property
@@ -149,8 +167,12 @@ def plan_attention(
                 break
     most = _MOST_SUMS_64 if element == "f64" else _MOST_SUMS
     light = [plan for plan in found if plan.sums <= most] or found[-1:]
-    # Half as many rows where all blocks would not give every multiprocessor one.
-    full = [plan for plan in light if plan.blocks >= processors] or light[1:2] or light
+    full = [plan for plan in light if plan.blocks >= processors]
+    if not full:
+        # Half as many rows where all blocks would not give every multiprocessor one; but in plain
+        # products not with half as many threads, which would have twice as much to copy.
+        smaller = [p for p in light[1:2] if kind == "tensor" or p.threads == light[0].threads]
+        full = smaller or light
     return full[0] if full else None
 
 

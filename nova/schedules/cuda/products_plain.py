@@ -22,8 +22,8 @@ from nova.schedules.words import Index, add, element_type, index, mul, splat, ve
 LANES = (4, 8)
 """Threads of a warp along rows and along columns."""
 
-_AT_ONCE = 16
-"""Steps whose code is written out: of more, the assembler would hold too many factors at once."""
+_AT_ONCE = 64
+"""Bytes of k whose steps are written out: of more, the assembler would hold too many factors."""
 
 
 @dataclass(frozen=True)
@@ -129,15 +129,15 @@ class PlainCore:
 
     def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the products of a stage whose tiles are at these addresses."""
-        steps = self.tiles.steps
-        if steps <= _AT_ONCE:
+        steps, some = self.tiles.steps, _AT_ONCE // self.tiles.left.element
+        if steps <= some:
             return self._some(left, right, sums, steps)
-        loop = scf.ForOp(index(0), index(steps), index(_AT_ONCE), list(sums))
+        loop = scf.ForOp(index(0), index(steps), index(some), list(sums))
         with ir.InsertionPoint(loop.body):
             of_rows, of_columns = self.strips
             left = add(left, mul(loop.induction_variable, of_rows.apart))
             right = add(right, mul(loop.induction_variable, of_columns.apart))
-            scf.YieldOp(self._some(left, right, list(loop.inner_iter_args), _AT_ONCE))
+            scf.YieldOp(self._some(left, right, list(loop.inner_iter_args), some))
         return list(loop.results)
 
     def _some(self, left: Index, right: Index, sums: list[ir.Value], steps: int) -> list[ir.Value]:

@@ -10,6 +10,7 @@ is four numbers a lane: rows lane / 4 and that + 8, columns 2 (lane % 4) and tha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nova.mlir.bindings import arith, ir
@@ -21,6 +22,7 @@ from nova.schedules.cuda.instructions import (
     load_matrices,
     modulo,
     multiply,
+    narrow_pair,
     round_tf32,
 )
 from nova.schedules.cuda.products_tiles import CHUNK, SharedTile, TileProduct
@@ -28,6 +30,9 @@ from nova.schedules.words import Index, add, mul, splat
 
 _STEP = 32
 """Bytes of k."""
+
+Fragments = list[list[ir.Value]]
+"""The registers of each fragment of a tile, at one step."""
 
 
 @dataclass(frozen=True)
@@ -148,16 +153,44 @@ class TensorCore:
 
     def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the products of a stage whose tiles are at these addresses."""
+        return self._multiply(lambda step: self._left(left, step), right, sums)
+
+    def stage_held(
+        self, left: Sequence[Fragments], right: Index, sums: list[ir.Value]
+    ) -> list[ir.Value]:
+        """The same where the left tile is in registers: its fragments of every step."""
+        return self._multiply(lambda step: left[step], right, sums)
+
+    def hold(self, left: Index) -> list[Fragments]:
+        """A left tile in registers, for `stage_held`."""
+        return [self._left(left, step) for step in range(self._steps)]
+
+    def as_left(self, sums: list[ir.Value]) -> list[Fragments]:
+        """Sums of this product as the left tile of another, rounded to the type of the factors.
+
+        A lane has the same places of two neighbouring accumulators as of a fragment.
+        """
+        rows, columns = self._fragments
+        pairs = [
+            narrow_pair(sums[i], sums[i + 1], self.tiles.element) for i in range(0, len(sums), 2)
+        ]
+        return [
+            [pairs[4 * (row * columns + step) :][:4] for row in range(rows)]
+            for step in range(columns)
+        ]
+
+    def _left(self, start: Index, step: int) -> Fragments:
+        return [self.readers[0].read(start, number, step) for number in range(self._fragments[0])]
+
+    def _multiply(
+        self, left: Callable[[int], Fragments], right: Index, sums: list[ir.Value]
+    ) -> list[ir.Value]:
         sums = list(sums)
         rows, columns = self._fragments
-        starts = (left, right)
 
-        def fragments(step: int) -> tuple[list[list[ir.Value]], list[list[ir.Value]]]:
-            a, b = (
-                [reader.read(start, number, step) for number in range(count)]
-                for reader, start, count in zip(self.readers, starts, (rows, columns), strict=True)
-            )
-            return a, b
+        def fragments(step: int) -> tuple[Fragments, Fragments]:
+            a = left(step)
+            return a, [self.readers[1].read(right, number, step) for number in range(columns)]
 
         ahead = fragments(0)
         for step in range(self._steps):

@@ -30,6 +30,9 @@ _HELD = 64
 """Elements that a thread may hold in registers, of all rows that live at once."""
 _PART = 32
 """Elements of one row that a thread may have: the code of each is written out."""
+_FEW, _WIDE = 2, 512
+"""Vectors of a row that a thread should have, and the threads up to which that is so: few vectors
+leave room for more warps, which wait in turn; of more threads all wait for the last."""
 BUSY = 132 * 1024
 """Threads that keep a large device busy: below that, more of them share a row."""
 
@@ -49,6 +52,8 @@ class RowPlan:
     per_block: int
     last_writes: Mapping[tuple[Any, int], bool]
     """Whether what an op writes to its output number i is to be stored: by (op, i)."""
+    resident: int = 0
+    """Blocks that a multiprocessor shall hold; 0 for as many as it happens to."""
 
     @property
     def threads(self) -> int:
@@ -93,10 +98,13 @@ def plan_rows(
     vectors = -(-length // width)
     part = min(_PART, max(width, _HELD // max(1, held)))
     most = _MOST // 2 if any(find_ops(nest.generic.op, *_LONG) for nest in nests) else _MOST
+    own = max(1, part // width)
     team = 1
-    while team < most and vectors > team * max(1, part // width):
+    while (team < _WIDE and vectors > team * min(_FEW, own)) or (
+        team < most and vectors > team * own
+    ):
         team *= 2
-    if vectors > team * max(1, part // width):
+    if vectors > team * own:
         return None
     while team < min(vectors, most) and rows * team < BUSY:
         team *= 2
@@ -104,7 +112,10 @@ def plan_rows(
     while per_block * team > WARP and rows % per_block:
         per_block //= 2
     chunks = -(-vectors // team)
-    return RowPlan(rows, length, width, team, chunks, per_block, last_writes(nests, rank, stored))
+    # Two blocks with long rows have registers to load all of them at once, and more would not.
+    resident = 2 if team == _WIDE and chunks > _FEW and held * chunks * width <= _PART else 0
+    writes = last_writes(nests, rank, stored)
+    return RowPlan(rows, length, width, team, chunks, per_block, writes, resident)
 
 
 def _by_columns(nests: Sequence[Nest], rank: int) -> bool:

@@ -21,7 +21,7 @@ from nova.schedules.cuda.threads import (
     SharedMemory,
     is_equal,
     is_less,
-    reduce_block,
+    reduce_block_once,
     reduce_lanes,
     split,
     when,
@@ -45,7 +45,7 @@ class RowCode:
         self.shared = shared
         # What a thread has of a chunk of a row, and the numbers of the row: chunk 0.
         self.known: dict[tuple[Key, int], list[Any]] = {}
-        self.partials: dict[str, Any] = {}
+        self.partials: dict[tuple[Any, int], Any] = {}
         team = index(plan.team)
         self.member = place.thread if plan.per_block == 1 else arith.remui(place.thread, team)
         row = place.block
@@ -60,18 +60,19 @@ class RowCode:
         self.guards = [self._guard(chunk, start) for chunk, start in enumerate(starts)]
 
     def reserve(self, nests: Sequence[Nest]) -> None:
-        """Room for the partial results of all warps, at the top of the launch."""
+        """Room for the partial results of all warps, at the top of the launch.
+
+        Each reduction has its own, so that none has to wait for the readers of the one before.
+        """
         if self.plan.team <= WARP:
             return
         for nest in nests:
             if all(loop.parallel for loop in nest.loops):
                 continue
             first = nest.generic.num_inputs
-            for argument in list(nest.generic.block.arguments)[first:]:
-                key = str(argument.type)
-                if key not in self.partials:
-                    room = self.shared.allocate(self.place.warps, argument.type)
-                    self.partials[key] = room
+            for i, argument in enumerate(list(nest.generic.block.arguments)[first:]):
+                room = self.shared.allocate(self.place.warps, argument.type)
+                self.partials[nest.generic.op, i] = room
 
     def emit(self, nest: Nest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
         """One op."""
@@ -155,20 +156,21 @@ class RowCode:
 
             totals = self._guarded(self.guards[chunk], make, kinds, width, totals)
         made = []
-        for name, values, unit in zip(names, totals, neutral, strict=True):
+        for i, (name, values) in enumerate(zip(names, totals, strict=True)):
             combine = combiner(name)
-            made.append(self._reduced(_tree(values, combine), combine, unit))
+            room = self.partials.get((elements.generic.op, i))
+            made.append(self._reduced(_tree(values, combine), combine, room))
 
         where, _ = self._at(nest, None)
         initial = self._outputs(elements, where, None)
         together = zip(names, initial, made, strict=True)
         self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
 
-    def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], unit: Any) -> Any:
+    def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], room: Any) -> Any:
         """Combined over the threads of the row, in each of them."""
         if self.plan.team <= WARP:
             return reduce_lanes([value], combine, self.plan.team)[0]
-        return reduce_block(self.place, value, combine, unit, self.partials[str(value.type)])
+        return reduce_block_once(self.place, value, combine, room)
 
     # --- values -----------------------------------------------------------------------------------
 

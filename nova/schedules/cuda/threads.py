@@ -202,11 +202,25 @@ def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, part
     (own,) = reduce_warp([value], combine)
     if place.warps == 1:
         return own
-    lane = place.lane()
     barrier()
+    return _exchange(place, own, combine, identity, partial)
+
+
+def reduce_block_once(place: Place, value: Any, combine: Combine, partial: Any) -> Any:
+    """The same for a block of 2, 4, ... 32 warps, and a new `partial`: one barrier."""
+    (own,) = reduce_warp([value], combine)
+    return _exchange(place, own, combine, None, partial)
+
+
+def _exchange(place: Place, own: Any, combine: Combine, identity: Any, partial: Any) -> Any:
+    """The values of all warps combined; without an `identity` there are a power of two of them."""
+    lane = place.lane()
     with when(is_equal(lane, index(0))):
         memref.store(own, partial, [place.warp()])
     barrier()
+    if identity is None:
+        loaded = memref.load(partial, [arith.remui(lane, index(place.warps))])
+        return reduce_lanes([loaded], combine, place.warps)[0]
     inside = is_less(lane, index(place.warps))
     slot = arith.select(inside, lane, index(0))
     loaded = memref.load(partial, [slot])
