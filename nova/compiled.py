@@ -62,6 +62,11 @@ class Compiled(Model):
             return program
         return _checker[0](self._executable, program, self.plan, check)
 
+    @property
+    def has_plan(self) -> bool:
+        """Whether it was compiled from a graph, and its file has the text of it."""
+        return self._given_plan is not None or "plan" in super().stages
+
     @cached_property
     def plan(self) -> Plan:
         """The frozen linear program; that of a file is parsed when it is first looked at."""

@@ -276,15 +276,16 @@ class TrainStep:
         loss = self._trace(batch)
         updates = self._updates(loss)
         params = (*self._params, *self._leaves.values())
-        compiled = compile(
-            loss,
-            inputs=batch,
-            params=params,
-            updates=updates,
-            target=self._target,
-            tune=self._tune,
-            run_mode=self._run_mode,
-        )
+        with _named_as_state(self.model):
+            compiled = compile(
+                loss,
+                inputs=batch,
+                params=params,
+                updates=updates,
+                target=self._target,
+                tune=self._tune,
+                run_mode=self._run_mode,
+            )
         device = compiled.native_device
         if device is not None and self._resident is None:
             self._resident = Resident(device)
@@ -366,13 +367,23 @@ def _select(condition: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
 
 
 def _all_params(model: Module, optimizer: Optimizer) -> list[Tensor]:
-    """The model's parameters, named for the plan, and what else the optimizer has."""
+    """The model's parameters, and what else the optimizer has."""
     found: dict[int, Tensor] = {}
-    for name, param in model.named_parameters():
-        param.name = param.name or f"model.{name}"
+    for param in model.parameters():
         found[id(param)] = param
     found.update((id(e.param), e.param) for e in optimizer.entries if id(e.param) not in found)
     return list(found.values())
+
+
+@contextmanager
+def _named_as_state(model: Module) -> Iterator[None]:
+    """Inside, the model's parameters are called `model.<name>`, as in the step's `state_dict`."""
+    for name, param in model.named_parameters():
+        param.name_after(f"model.{name}")
+    try:
+        yield
+    finally:
+        model.parameters()  # which names them
 
 
 def _reached(loss: Tensor) -> set[int]:

@@ -56,7 +56,10 @@ LAYERS: dict[str, set[str]] = {
     "tuning": {"mlir", "schedules", "passes", "artifact", "codegen", "runtime"},
     "compiled": {"graph.location", "plan", "artifact", "codegen", "runtime"},
     "compiler": {"graph", "plan", "artifact", "codegen", "runtime", "tuning", "compiled"},
-    "translation": {"artifact", "codegen", "mlir", "frontends", "runtime", "tuning", "compiled"},
+    "translation": {
+        *("artifact", "codegen", "mlir", "frontends", "runtime", "tuning", "compiled"),
+        "graph.location",  # `save` is called by users, and its errors name their line
+    },
     "jit": {"graph", "plan", "runtime.device_arrays", "compiled", "compiler"},
     "loading": {"graph.location", "plan", "artifact", "runtime", "compiled", "compiler"},
     "__init__": {"graph", "compiled", "compiler", "jit", "loading"},

@@ -58,7 +58,11 @@ class Module:
         return (module for _, module in self.named_modules())
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Dotted names and parameters, each once under its first name."""
+        """Dotted names and parameters, each once under its first name.
+
+        Programs call them that as well, unless they were made with a name: the names of
+        `state_dict`, by which weights are found again.
+        """
         return _first_names(self._all_parameters())
 
     def parameters(self) -> list[Parameter]:
@@ -67,7 +71,10 @@ class Module:
 
     def _all_parameters(self) -> list[tuple[str, Parameter]]:
         """Every name; a tied parameter is there once per name."""
-        return [(n, p) for n, p in _walk(self) if isinstance(p, Parameter)]
+        found = [(n, p) for n, p in _walk(self) if isinstance(p, Parameter)]
+        for name, parameter in _first_names(found):
+            parameter.name_after(name)
+        return found
 
     # --- modes ----------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ class Parameter(Tensor):
     While it is trained on a device, its values are there, and `data` fetches them when it is read.
     """
 
-    __slots__ = ("_array", "_fetch")
+    __slots__ = ("_array", "_derived", "_fetch")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Parameter(Tensor):
         except NovaError as error:
             raise error.located(str(user_location())) from None
         self._fetch: Callable[[], None] | None = None
+        self._derived: str | None = None
         super().__init__(type_, data=array, requires_grad=requires_grad, name=name)
 
     @property
@@ -53,6 +54,11 @@ class Parameter(Tensor):
     @data.setter
     def data(self, array: np.ndarray) -> None:
         self._array = array
+
+    def name_after(self, path: str) -> None:
+        """Take the name that a module has for it, unless somebody gave it one of its own."""
+        if self.name is None or self.name == self._derived:
+            self.name = self._derived = path
 
     def follow(self, fetch: Callable[[], None]) -> None:
         """Call `fetch` before the array is looked at: it copies newer values into it."""

@@ -224,6 +224,11 @@ class Model:
         return self._values.named()
 
     @property
+    def carried(self) -> ParamValues:
+        """The values of params, those that are missing too, in the order of the signature."""
+        return self._values
+
+    @property
     def artifact(self) -> Artifact:
         """The file that the program runs from, opened; the tools describe it."""
         return self._executable.artifact
@@ -289,7 +294,7 @@ class Model:
         """
         try:
             self._check_code()
-            saver = Saver(self._executable, self._values, self._relink)
+            saver = Saver(self._executable.artifact, self._values, self._relink)
             saver.save(path, weights, params, key)
         except NovaError as error:
             raise error.located(str(user_location())) from None

@@ -1,7 +1,8 @@
 """Saving a program as a file, with or without the values of its params.
 
-In: a program that is loaded, the values it carries, and what was asked for. Out: the file, and the
-file of weights beside it where they are to be external. Called by `Model.save`.
+In: the file of a program, the values it carries, and what was asked for. Out: the file, and the
+file of weights beside it where they are to be external. Called by `Model.save` and
+`Translation.save`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from nova.artifact.files import check_path
-from nova.artifact.format import save_artifact
+from nova.artifact.format import Artifact, save_artifact
 from nova.artifact.manifest import WeightsSpec
 from nova.artifact.trust import sign_artifact
 from nova.errors import ArtifactError, AttributeValueError, WeightsError
 from nova.frontends.safetensors import write_layout
-from nova.runtime.executor import Executable
 from nova.runtime.weights import (
     SUFFIX,
     ParamValues,
@@ -40,7 +40,7 @@ Weights = Mapping[int, memoryview] | WeightsSpec
 class Saver:
     """A program and the values it carries; `relink` makes its file anew, with weights in it."""
 
-    executable: Executable
+    artifact: Artifact
     values: ParamValues
     relink: Callable[[Weights], bytes]
 
@@ -78,11 +78,11 @@ class Saver:
                     "values of params are given, but not where to put them",
                     hint="pass weights='embed' or weights='external' as well",
                 )
-            return self.executable.artifact.data, None
+            return self.artifact.data, None
         specs = self.values.params
-        embedded = self.executable.manifest.weights.kind == "embedded"
+        embedded = self.artifact.manifest.weights.kind == "embedded"
         if weights is None and params is None and embedded and not any(s.donated for s in specs):
-            return self.executable.artifact.data, None  # as it was, with its signature
+            return self.artifact.data, None  # as it was, with its signature
         values = choose_values(specs, params, self.values.host())
         if kind == "embed":
             return self._embed(values), None
@@ -91,7 +91,7 @@ class Saver:
     def _embed(self, values: Sequence[np.ndarray]) -> bytes | memoryview:
         from nova.artifact.patch import replace_embedded  # imports the linker's names
 
-        artifact = self.executable.artifact
+        artifact = self.artifact
         old = artifact.manifest.weights
         if old.kind == "embedded" and len(old.tensors) == len(values):
             return memoryview(replace_embedded(artifact, list(map(bytes_of, values))))
@@ -109,7 +109,7 @@ class Saver:
                 f"{SUFFIX} is the file of the weights; the program needs another name",
                 where=str(path),
             )
-        artifact = self.executable.artifact
+        artifact = self.artifact
         layout, spec = lay_out_values(artifact.manifest, values)
         patched = replace_external(artifact, spec)
         data = self.relink(spec) if patched is None else memoryview(patched)

@@ -29,6 +29,8 @@ from nova.runtime.arrays import take_argument
 SUFFIX = ".safetensors"
 # How much of its SHA-256 is in the name of a file with weights.
 _DIGITS = 12
+# What stands before the names of a model's parameters in a training step.
+_MODEL = "model."
 # The length of a safetensors header, which stands before it.
 _PREFIX = 8
 
@@ -216,12 +218,14 @@ def choose_values(
                 where=where,
             )
         given = dict(zip(names, given, strict=True))
+    given = fit_names(given, names)
     unknown = [name for name in given if name not in names]
     if unknown:
         raise WeightsError(
             f"the program has no param {_listed(unknown)}",
             where=where,
-            hint=f"it has {_listed(names) if names else 'none'}",
+            hint=f"it has {_listed(names) if names else 'none'}"
+            + ("; params=[...] gives values in that order" if len(given) == len(names) else ""),
         )
     found = [given.get(spec.name, array) for spec, array in zip(params, own, strict=True)]
     missing = [name for name, value in zip(names, found, strict=True) if value is None]
@@ -232,6 +236,23 @@ def choose_values(
             hint="pass params=, a list in the order of the signature or a dict by name",
         )
     return [take_argument(_plain(spec), value) for spec, value in zip(params, found, strict=True)]
+
+
+def fit_names(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The values under the names that the program has for them.
+
+    A training step calls the parameters of its model `model.<name>`, the model itself does not. A
+    state dict has a tied parameter under every name, the program under its first.
+    """
+    known = set(names)
+    fitted: dict[str, Any] = {}
+    for name, value in given.items():
+        other = name.removeprefix(_MODEL) if name.startswith(_MODEL) else _MODEL + name
+        fitted[other if name not in known and other in known and other not in given else name] = (
+            value
+        )
+    tied = {id(value) for name, value in fitted.items() if name in known}
+    return {n: value for n, value in fitted.items() if n in known or id(value) not in tied}
 
 
 def lay_out_values(manifest: Manifest, values: Sequence[np.ndarray]) -> tuple[Layout, WeightsSpec]:

@@ -19,6 +19,8 @@ from nova.compiled import Compiled
 from nova.errors import PipelineError
 from nova.frontends.safetensors import read_safetensors
 from nova.frontends.source import Source, read_source
+from nova.runtime.weights import fit_names
+from nova.translation.program import source_of
 from nova.translation.request import (
     EMITS,
     SCHEDULED,
@@ -61,8 +63,10 @@ def translate(
     settings = settings_of(names, fast_math, tune, cubin)
     emit = checked_stage(emit or "so", EMITS, "emit")
     start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
+    carried = None
     if isinstance(source, Compiled):
-        given, start = Source("<compiled>", source.mlir_source.encode()), start or "nova"
+        given, start = source_of(source, start)
+        carried = source.carried
     else:
         given = source if isinstance(source, Source) else read_source(source)
     check_order(start, emit, settings)
@@ -74,7 +78,9 @@ def translate(
     values = weights if weights is None or isinstance(weights, Mapping) else _read_values(weights)
     if values is not None and emit != "so":
         raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
-    road = Road(given, settings, recorder or Recorder(), emit, values or {})
+    if values and carried is not None:
+        values = fit_names(values, [spec.name for spec in carried.params])
+    road = Road(given, settings, recorder or Recorder(), emit, values or {}, carried)
     return road.travel(start, entry)
 
 

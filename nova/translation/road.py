@@ -31,7 +31,8 @@ from nova.frontends.source import Source, parse_source
 from nova.log import Progress, progress
 from nova.mlir.bindings import ir
 from nova.mlir.walk import every_op
-from nova.runtime.weights import bytes_of, choose_values
+from nova.runtime.saving import Weights
+from nova.runtime.weights import ParamValues, bytes_of, choose_values
 from nova.settings import Settings
 from nova.targets import parse_target
 from nova.translation.request import DEVICE_EMITS, HOST_EMITS, KERNELS_ONLY, SCHEDULED
@@ -47,6 +48,7 @@ class Road:
     recorder: Recorder
     emit: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    carried: ParamValues | None = None  # by the program that is translated, where it is compiled
 
     def travel(self, start: str | None, entry: str) -> Translation:
         with progress("translating") as bar:
@@ -73,9 +75,10 @@ class Road:
             started = time.perf_counter()
             source = next(reversed(texts_before))
             contents = module_contents(signature, program, self.recorder.texts, source, {})
-            data = write_artifact(replace(contents, weights=self._weights(signature)))
+            weights, values = self._weights(signature)
+            data = write_artifact(replace(contents, weights=weights))
             self.recorder.record_size("artifact", len(data), time.perf_counter() - started)
-            return Translation(data, "so", signature, self.recorder)
+            return Translation(data, "so", signature, self.recorder, values, contents)
 
     def _tune(self, module: ir.Module, stage: str, bar: Progress) -> None:
         """Choose schedules for the targets that are to be tuned, by trying them."""
@@ -117,14 +120,21 @@ class Road:
             if self.emit != "nova" and road.index(self.emit) < road.index(stage):
                 raise PipelineError(f"the program begins at {stage}, and {self.emit} is before it")
 
-    def _weights(self, signature: ProgramSignature) -> dict[int, memoryview] | WeightsSpec:
-        """The values that go into the file, by the index of their param."""
-        if not self.values:
-            return WeightsSpec()
+    def _weights(self, signature: ProgramSignature) -> tuple[Weights, ParamValues | None]:
+        """The values that go into the file, by the index of their param; and those that do not.
+
+        Inputs that became params stand before the params that the program had.
+        """
         params = {i: spec for i, spec in enumerate(signature.args) if spec.role == "param"}
-        nothing = [None] * len(params)
-        arrays = choose_values(list(params.values()), self.values, nothing, self.source.name)
-        return dict(zip(params, map(bytes_of, arrays), strict=True))
+        specs = list(params.values())
+        own: list[Any] = [] if self.carried is None else list(self.carried.host())
+        own = [None] * (len(specs) - len(own)) + own
+        if not self.values and (self.carried is None or self.carried.kind != "embedded"):
+            if self.carried is None or not self.carried.is_complete:
+                return WeightsSpec(), None
+            return WeightsSpec(), ParamValues(specs, own, self.carried.kind)
+        arrays = choose_values(specs, self.values, own, self.source.name)
+        return dict(zip(params, map(bytes_of, arrays), strict=True)), None
 
     def _stop_at(self, module: ir.Module, stage: str, signature: Any) -> Translation:
         if self.emit == "nova" and stage != "nova":

@@ -265,8 +265,9 @@ def test_a_compiled_program_with_its_values() -> None:
     model = nova.translate(program, targets="x86_64", weights=program.params).load()
     np.testing.assert_allclose(model.forward(X), X @ W, rtol=2e-6)
     assert model.target == "x86_64"
+    np.testing.assert_allclose(nova.translate(program).load().forward(X), X @ W, rtol=2e-6)
     with pytest.raises(WeightsError, match="no value for 'w'"):
-        nova.translate(program).load().forward(X)
+        nova.translate(program.mlir_source).load().forward(X)
 
 
 def test_values_that_do_not_fit(tmp_path: Path) -> None:

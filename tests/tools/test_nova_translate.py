@@ -187,7 +187,7 @@ def test_a_folder_is_no_output(
     source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(source), "-o", str(tmp_path)]) == 1
-    assert f"{tmp_path}: cannot write the file: Is a directory" in capfd.readouterr().err
+    assert f"{tmp_path}: cannot write the file: it is a folder" in capfd.readouterr().err
     with pytest.raises(ArtifactError, match="Is a directory"):
         nova.translate(PROGRAM, emit="linalg").save(tmp_path)
     with pytest.raises(ImportedProgramError, match="no NUL character"):

@@ -1,0 +1,124 @@
+"""`nova.translate` of programs that are compiled or loaded: their values, names and lines stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nova
+from nova import nn, optim
+from nova.compiled import Compiled
+from nova.errors import PipelineError, WeightsError
+from nova.targets import parse_target
+
+HOST = parse_target("cpu").arch
+X = np.linspace(-1, 1, 12, dtype="f4").reshape(4, 3)
+Y = np.ones((4, 1), "f4")
+
+
+def make_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 1))
+
+
+def compiled(model: nn.Module) -> Compiled:
+    x = nova.tensor(X, name="x")
+    return nova.compile(model(x), inputs=[x], params=model.parameters())
+
+
+def test_one_file_for_cpu_and_gpu_with_trained_weights(tmp_path: Path) -> None:
+    program = compiled(make_model())
+    made = nova.translate(program, targets=[HOST, "cuda:sm_80"])
+    wanted = program(X)
+    np.testing.assert_allclose(made.load().forward(X), wanted, rtol=1e-6)
+    for kind in ("embed", "external"):
+        made.save(tmp_path / f"{kind}.nova", weights=kind)
+        for device in ("cpu", "sim"):
+            model = nova.load(tmp_path / f"{kind}.nova", device=device)
+            np.testing.assert_allclose(model.forward(X), wanted, rtol=1e-5)
+    # What was loaded with weights inside keeps them there; other values may be given.
+    again = nova.translate(nova.load(tmp_path / "embed.nova"), targets="cuda:sm_80")
+    again.save(tmp_path / "again.nova")
+    np.testing.assert_allclose(
+        nova.load(tmp_path / "again.nova", device="sim").forward(X), wanted, rtol=1e-5
+    )
+    made.save(tmp_path / "plain.nova")
+    with pytest.raises(WeightsError, match=r"no value for '0\.weight'"):
+        nova.load(tmp_path / "plain.nova").forward(X)
+    zeros = {name: np.zeros_like(array) for name, array in program.params.items()}
+    made.save(tmp_path / "zeros.nova", weights="embed", params=zeros)
+    assert not nova.load(tmp_path / "zeros.nova").forward(X).any()
+
+
+def test_only_a_file_has_weights(tmp_path: Path) -> None:
+    made = nova.translate(compiled(make_model()), emit="linalg")
+    with pytest.raises(PipelineError, match="no program to keep weights"):
+        made.save(tmp_path / "a.mlir", weights="embed")
+
+
+def test_names_are_those_of_the_state_dict(tmp_path: Path) -> None:
+    model = make_model()
+    before = compiled(model)
+    before.save(tmp_path / "x.nova")
+    step = nova.train_step(
+        model, lambda m, x, y: nova.mse_loss(m(x), y), optim.SGD(model.parameters(), lr=0.1)
+    )
+    model[0].parameters()  # a part looked at alone changes nothing
+    step(X, Y)
+    after = compiled(model)
+    assert list(before.params) == list(after.params) == list(model.state_dict())
+    assert "model.0.weight" in step.compiled.params
+    model.save(tmp_path / "m.safetensors")
+    loaded = nova.load(tmp_path / "x.nova", weights=tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(loaded.forward(X), after(X))
+    for weights in (model.state_dict(), tmp_path / "m.safetensors", step.compiled.params):
+        if isinstance(weights, dict):
+            weights = {n: a for n, a in weights.items() if n.endswith(("weight", "bias"))}
+        other = nova.translate(compiled(make_model()), weights=weights)
+        np.testing.assert_array_equal(other.load().forward(X), after(X))
+
+
+def test_a_given_name_stays() -> None:
+    layer = nn.Linear(3, 1)
+    layer.weight = nn.Parameter(np.ones((1, 3), "f4"), name="mine")
+    assert list(compiled(layer).params) == ["mine", "bias"]
+    layer.bias.name = "also"
+    assert list(compiled(layer).params) == ["mine", "also"]
+
+
+def test_tied_parameters_of_a_state_dict() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    assert "1.weight" in model.state_dict()
+    made = nova.translate(compiled(model), weights=model.state_dict())
+    np.testing.assert_array_equal(made.load().forward(X), compiled(model)(X))
+
+
+def test_lines_of_the_program_stay() -> None:
+    program = compiled(make_model())
+    for one in (program, nova.translate(program).load()):
+        assert {kernel.location.split(":")[0] for kernel in one.kernels} == {__file__}
+
+
+def test_the_text_of_a_translation_is_one_line() -> None:
+    made = nova.translate(compiled(make_model()), targets=[HOST, "cuda:sm_80"])
+    assert repr(made).startswith(f"<Translation to a file for {HOST}, cuda:sm_80, 4 params, ")
+    assert len(repr(made)) < 100
+    assert repr(nova.translate("func.func @main() { return }", emit="linalg")).endswith(" bytes>")
+
+
+def test_a_program_that_was_imported_is_translated_again(tmp_path: Path) -> None:
+    text = """
+func.func @main(%x: tensor<4xf32> {nova.name = "x"}) -> tensor<4xf32> {
+  %0 = stablehlo.add %x, %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+    nova.translate(text).save(tmp_path / "a.nova")
+    loaded = nova.load(tmp_path / "a.nova")
+    np.testing.assert_array_equal(
+        nova.translate(loaded).load()(X[0:1, [0, 1, 2, 0]][0]), X[0, [0, 1, 2, 0]] * 2
+    )
+    with pytest.raises(PipelineError, match="no text of that stage"):
+        nova.translate(loaded, start_from="nova")
