@@ -86,10 +86,13 @@ class MicroKernel:
         columns: Index,
         depth: Index,
         b_offset: Index = 0,
+        *,
+        far: bool = False,
     ) -> None:
         """C = old + A*B for packed A (`rows`) and B (`columns`), both `depth` steps deep.
 
-        The panels of B begin at `b_offset` of its buffer.
+        The panels of B begin at `b_offset` of its buffer. Where they are `far`, not in L2, each is
+        fetched while the one before is used.
 
         `old` is C itself, or a row of `nr` elements with both strides 0. The strides are known: if
         the columns of C are contiguous, whole vectors are stored.
@@ -101,16 +104,25 @@ class MicroKernel:
             c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
             written = Place(into, c_at, c_row, 1 if unit else c_column)
             read = Place(before, old_at, old_row, old_column)
-            _Body(self, left, right, written, read, unit, None).emit(m, n, k, b_at)
+            _Body(self, left, right, written, read, unit, None, None, far).emit(m, n, k, b_at)
 
         numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, depth, b_offset)]
         layout = ("" if unit else "_strided") + ("_pairs" if self.pairs else "")
+        layout += "_far" if far else ""
         name = f"nova_multiply{layout}_{self.acc_type}_{self.mr}x{self.nr}"
         buffers = (a, b, c.buffer, old.buffer)
         call_shared(name, buffers, numbers, 2, body)
 
     def multiply_rows(
-        self, a: Block, b: ir.Value, c: Place, old: Place, columns: Index, b_offset: Index
+        self,
+        a: Block,
+        b: ir.Value,
+        c: Place,
+        old: Place,
+        columns: Index,
+        b_offset: Index,
+        *,
+        far: bool,
     ) -> None:
         """The same for an A that is read where it lies: its rows are contiguous."""
         unit = c.column_stride == 1
@@ -121,10 +133,10 @@ class MicroKernel:
             written = Place(into, c_at, c_row, 1 if unit else c_column)
             read = Place(before, old_at, old_row, old_column)
             block = Block(left, a.type, at, row, 1, m, k)
-            _Body(self, left, right, written, read, unit, None, block).emit(m, n, k, b_at)
+            _Body(self, left, right, written, read, unit, None, block, far).emit(m, n, k, b_at)
 
         sizes = (a.lanes, columns, a.depth, b_offset, a.offset, a.lane_stride)
-        layout = "" if unit else "_strided"
+        layout = ("" if unit else "_strided") + ("_far" if far else "")
         name = f"nova_multiply_rows{layout}_{self.acc_type}_{self.mr}x{self.nr}"
         buffers = (a.source, b, c.buffer, old.buffer)
         numbers = [index(n) for n in (*c.numbers, *old.numbers, *sizes)]
@@ -166,6 +178,15 @@ class _Panel:
     columns: Index
     depth: Index
     b_at: Index
+    later: _Later | None
+
+
+@record
+class _Later:
+    """What a tile fetches of the next column panel: from `at` on, `step` elements a step of k."""
+
+    at: Index
+    step: Index
 
 
 @record
@@ -195,6 +216,7 @@ class _Body:
     """Where B is copied from, into `b`, which then is one column panel; None: B is packed."""
     rows: Block | None = None
     """Where the rows of A are; None: A is packed."""
+    far: bool = False
 
     @property
     def kind(self) -> ir.VectorType:
@@ -203,12 +225,18 @@ class _Body:
     def emit(self, rows: Index, columns: Index, depth: Index, b_offset: Index) -> None:
         kernel = self.kernel
         scratch = entry_alloca(kernel.mr * kernel.nr, kernel.acc_type)
+        # The row panels together fetch at least as much as a column panel has.
+        step = arith.ceildivui(index(kernel.mr * kernel.nr), index(rows)) if self.far else 0
         with loop(0, columns, kernel.nr) as j:
             b_at, whole = add(b_offset, mul(j, depth)), None
             if self.source is not None:
                 b_at, whole = 0, self._pack_edge(self.source.part(j, 0, depth))
             with loop(0, rows, kernel.mr) as i:
-                panel = _Panel(i, j, sub(rows, i), sub(columns, j), depth, b_at)
+                later = None
+                if self.far:
+                    share = mul(arith.divui(i, index(kernel.mr)), mul(step, depth))
+                    later = _Later(add(add(b_at, mul(depth, kernel.nr)), share), step)
+                panel = _Panel(i, j, sub(rows, i), sub(columns, j), depth, b_at, later)
                 tall = functools.partial(self._panel, panel, kernel.mr, whole, scratch)
                 short = functools.partial(self._panel, panel, kernel.edge, None, scratch)
                 branch(self._is_short(panel), short, tall)
@@ -226,7 +254,7 @@ class _Body:
         start = self.c.at(p.i, p.j)
         self._prefetch(start, mr)
         if whole is None or self.source is None:
-            tile = self._multiply(self._left(p, mr), p.b_at, p.depth)
+            tile = self._multiply(self._left(p, mr), p.b_at, p.depth, later=p.later)
         else:
             copies = arith.andi(whole, compare(arith.CmpIPredicate.eq, p.i, 0))
             tile = self._multiply_or_copy(
@@ -266,7 +294,12 @@ class _Body:
         return list(op.results)
 
     def _multiply(
-        self, left: _Left, b_at: Index, depth: Index, source: Index | None = None
+        self,
+        left: _Left,
+        b_at: Index,
+        depth: Index,
+        source: Index | None = None,
+        later: _Later | None = None,
     ) -> list[ir.Value]:
         """The product of rows of A and one column panel, row by row.
 
@@ -276,9 +309,9 @@ class _Body:
         sums = [zero] * (len(left.starts) * self.kernel.nv)
         steps = self.kernel.unrolled
         if steps == 1:
-            return self._steps(sums, left, b_at, 0, depth, 1, source)
+            return self._steps(sums, left, b_at, 0, depth, 1, source, later)
         whole = arith.andi(index(depth), index(-steps))
-        sums = self._steps(sums, left, b_at, 0, whole, steps, source)
+        sums = self._steps(sums, left, b_at, 0, whole, steps, source, later)
         return self._steps(sums, left, b_at, whole, depth, 1, source)
 
     def _steps(
@@ -290,12 +323,18 @@ class _Body:
         end: Index,
         steps: int,
         source: Index | None,
+        later: _Later | None = None,
     ) -> list[ir.Value]:
         kernel = self.kernel
-        op = scf.ForOp(index(first), index(end), index(steps), sums)
+        carried = [*sums, index(later.at)] if later else sums
+        op = scf.ForOp(index(first), index(end), index(steps), carried)
         with ir.InsertionPoint(op.body):
             k = op.induction_variable
-            sums = list(op.inner_iter_args)
+            sums, after = list(op.inner_iter_args), []
+            if later:
+                place = sums.pop()
+                self._fetch(self.b, place, write=False, level=2)
+                after = [add(place, mul(later.step, steps))]
             for step in range(steps):
                 b_row = add(b_at, add(mul(k, kernel.nr), step * kernel.nr))
                 if source is None:
@@ -303,8 +342,8 @@ class _Body:
                 else:
                     right = self._copy_row(source, add(k, step), b_row)
                 sums = self._step(sums, left.at(k, step), right)
-            scf.YieldOp(sums)
-        return list(op.results)
+            scf.YieldOp([*sums, *after])
+        return list(op.results)[: len(sums)]
 
     def _load_row(self, buffer: ir.Value, start: Index) -> list[ir.Value]:
         """One step of k of a column panel."""
@@ -356,5 +395,8 @@ class _Body:
             for j in range(0, kernel.nr if self.unit else 1, line):
                 self._fetch(self.c.buffer, add(row, j), write=True)
 
-    def _fetch(self, buffer: ir.Value, place: Index, write: bool) -> None:
-        memref.prefetch(buffer, [index(place)], is_write=write, locality_hint=3, is_data_cache=True)
+    def _fetch(self, buffer: ir.Value, place: Index, *, write: bool, level: int = 1) -> None:
+        """Ask for a line of memory, up to a level of the caches."""
+        memref.prefetch(
+            buffer, [index(place)], is_write=write, locality_hint=4 - level, is_data_cache=True
+        )
