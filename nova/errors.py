@@ -156,7 +156,7 @@ class TaskError(NovaError, RuntimeError):
 
 
 class RunTimeoutError(NovaError, TimeoutError):
-    """A run took longer than its `timeout=`: stopped between two tasks."""
+    """A run took longer than its `timeout=`: stopped between two tasks; a device goes on."""
 
 
 class RunCancelled(NovaError, RuntimeError):

@@ -121,7 +121,8 @@ class DiskCache:
         if not self._prepare():
             return
         try:
-            write_atomically(path, data, mode=0o600)
+            # Not flushed: what a power cut leaves of it, the seal shows as damaged when it is read.
+            write_atomically(path, data, mode=0o600, sync=False)
             with suppress(FileNotFoundError):  # another process evicted it already
                 mark_used(path)
             tag_folder(self.folder)

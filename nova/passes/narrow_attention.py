@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.mlir.attention import find_point
-from nova.mlir.bindings import arith, ir, linalg, tensor
+from nova.mlir.bindings import arith, ir, tensor
 from nova.mlir.clone import clone_into
 from nova.mlir.dialect import DEVICE
+from nova.mlir.linalg import yield_op
 from nova.mlir.walk import functions
 from nova.passes.base import Pass
 
@@ -46,24 +47,20 @@ def _narrow(op: Any) -> None:
     ]
     count = len(op.operands) - len(types)
     inputs = list(op.operands)[:count]
-    attributes = {name: op.attributes[name] for name in op.attributes}
-    generic = linalg.GenericOp(
+    generic = ir.Operation.create(
+        op.name,
         types,
-        inputs,
-        [tensor.empty(list(type_.shape), type_.element_type) for type_ in types],
-        attributes.pop("indexing_maps"),
-        attributes.pop("iterator_types"),
+        [*inputs, *(tensor.empty(list(type_.shape), type_.element_type) for type_ in types)],
+        attributes={name: op.attributes[name] for name in op.attributes},
+        regions=1,
     )
-    for name, attribute in attributes.items():
-        if name != "operandSegmentSizes":
-            generic.operation.attributes[name] = attribute
     elements = [value.type.element_type for value in (*inputs, *generic.results)]
     block = generic.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
         old = op.regions[0].blocks[0]
         mapping = dict(zip(list(old.arguments)[:count], block.arguments, strict=False))
         point = clone_into(find_point(op), mapping).results[0]
-        linalg.YieldOp(
+        yield_op(
             [
                 arith.truncf(type_.element_type, point) if rounding else point
                 for rounding, type_ in zip(roundings, types, strict=True)

@@ -75,6 +75,10 @@ _LEAST_ROWS, _LEAST_DEPTH = 192, 128
 and shallow products lose nothing in small tiles, which many cores share better."""
 
 
+_LARGE_L2 = 2 << 20
+"""Bytes of the L2 cache of large servers: fetching what is there costs 2 % of the time."""
+
+
 def flops(spec: Contraction) -> int:
     """Floating-point operations of the whole contraction."""
     return 2 * spec.m * spec.n * spec.k
@@ -226,12 +230,18 @@ class _Block:
         t = self.tiling
         return MicroKernel(self.target, self.spec.acc_type, t.mr, t.nv, pairs=t.form is PAIRS)
 
+    @property
+    def far(self) -> bool:
+        """Whether a B that is packed beforehand is too large for L2, also of larger machines."""
+        size = self.spec.n * self.spec.k * BITS[self.spec.acc_type] // 8
+        return self.spec.packed and size > max(self.target.l2_bytes, _LARGE_L2)
+
     def _multiply(self, *operands: Any) -> None:
         """C = old + A*B of packed operands, by the instruction that their form is for."""
         if self.tiling.form is TILES:
             multiply_tiles(*operands)
         else:
-            self.kernel.multiply(*operands)
+            self.kernel.multiply(*operands, far=self.far)
 
     def emit(self, m_lo: Index, m_hi: Index, n_lo: Index, n_hi: Index) -> None:
         t, spec = self.tiling, self.spec
@@ -241,7 +251,7 @@ class _Block:
             return
         zeros = None if spec.accumulate else self._zeros()
         word = t.form.word_type(spec.acc_type)
-        packed_a = entry_alloca(t.a_size, word)
+        packed_a = None if t.in_place else entry_alloca(t.a_size, word)
         packed_b = None if spec.packed else entry_alloca(t.b_size, word)
 
         def k_block(n: Index, columns: Index, number: Index) -> None:
@@ -253,10 +263,12 @@ class _Block:
             elif not t.copying:
                 self._pack(b, t.nr, words, packed_b)
             with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
-                self._pack(
-                    self._block_of_a(m, rows, k, depth), t.mr, words, packed_a, rows_of_a=True
-                )
+                a = self._block_of_a(m, rows, k, depth)
                 c, old = self._places(m, n, zeros, number)
+                if packed_a is None:
+                    self.kernel.multiply_rows(a, right, c, old, columns, right_at, far=self.far)
+                    return
+                self._pack(a, t.mr, words, packed_a, rows_of_a=True)
                 if t.copying:
                     self.kernel.multiply_copying(packed_a, b, right, c, old, rows)
                 else:
@@ -282,7 +294,7 @@ class _Block:
         t, spec, (low, high), (n, n_end) = self.tiling, self.spec, rows, columns
         count = sub(n_end, n)
         zeros = None if spec.accumulate else self._zeros()
-        packed_a = entry_alloca(most[0] * t.kc + t.vl, spec.acc_type)
+        packed_a = None if t.in_place else entry_alloca(most[0] * t.kc + t.vl, spec.acc_type)
         k_blocks = [self._k_range(number) for number in range(t.k_blocks)]
         panels: list[tuple[Any, Index]] = []
         for k, depth, words in k_blocks:
@@ -295,12 +307,14 @@ class _Block:
             start, (ms, ns) = c_offset(m), spec.c_strides
             c = Place(self.c, start, ms, 1 if spec.n == 1 else ns)
             for number, (k, depth, words) in enumerate(k_blocks):
-                self._pack(self._block_of_a(m, strip, k, depth), t.mr, words, packed_a)
+                a, (right, right_at) = self._block_of_a(m, strip, k, depth), panels[number]
                 nothing = zeros is not None and number == 0
                 old = Place(zeros, 0, 0, 0) if nothing else c
-                self._multiply(
-                    packed_a, panels[number][0], c, old, strip, count, words, panels[number][1]
-                )
+                if packed_a is None:
+                    self.kernel.multiply_rows(a, right, c, old, count, right_at, far=self.far)
+                    continue
+                self._pack(a, t.mr, words, packed_a)
+                self._multiply(packed_a, right, c, old, strip, count, words, right_at)
             finish(m, add(m, strip))
 
     def _k_range(self, number: Index) -> tuple[Index, Index, Index]:

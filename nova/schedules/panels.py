@@ -25,6 +25,7 @@ from nova.schedules.words import (
     compare,
     index,
     loop,
+    minimum,
     mul,
     splat,
     sub,
@@ -85,10 +86,13 @@ class MicroKernel:
         columns: Index,
         depth: Index,
         b_offset: Index = 0,
+        *,
+        far: bool = False,
     ) -> None:
         """C = old + A*B for packed A (`rows`) and B (`columns`), both `depth` steps deep.
 
-        The panels of B begin at `b_offset` of its buffer.
+        The panels of B begin at `b_offset` of its buffer. Where they are `far`, not in L2, each is
+        fetched while the one before is used.
 
         `old` is C itself, or a row of `nr` elements with both strides 0. The strides are known: if
         the columns of C are contiguous, whole vectors are stored.
@@ -100,12 +104,42 @@ class MicroKernel:
             c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
             written = Place(into, c_at, c_row, 1 if unit else c_column)
             read = Place(before, old_at, old_row, old_column)
-            _Body(self, left, right, written, read, unit, None).emit(m, n, k, b_at)
+            _Body(self, left, right, written, read, unit, None, None, far).emit(m, n, k, b_at)
 
         numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, depth, b_offset)]
         layout = ("" if unit else "_strided") + ("_pairs" if self.pairs else "")
+        layout += "_far" if far else ""
         name = f"nova_multiply{layout}_{self.acc_type}_{self.mr}x{self.nr}"
         buffers = (a, b, c.buffer, old.buffer)
+        call_shared(name, buffers, numbers, 2, body)
+
+    def multiply_rows(
+        self,
+        a: Block,
+        b: ir.Value,
+        c: Place,
+        old: Place,
+        columns: Index,
+        b_offset: Index,
+        *,
+        far: bool,
+    ) -> None:
+        """The same for an A that is read where it lies: its rows are contiguous."""
+        unit = c.column_stride == 1
+
+        def body(*values: ir.Value) -> None:
+            left, right, into, before, *numbers = values
+            c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at, at, row = numbers
+            written = Place(into, c_at, c_row, 1 if unit else c_column)
+            read = Place(before, old_at, old_row, old_column)
+            block = Block(left, a.type, at, row, 1, m, k)
+            _Body(self, left, right, written, read, unit, None, block, far).emit(m, n, k, b_at)
+
+        sizes = (a.lanes, columns, a.depth, b_offset, a.offset, a.lane_stride)
+        layout = ("" if unit else "_strided") + ("_far" if far else "")
+        name = f"nova_multiply_rows{layout}_{self.acc_type}_{self.mr}x{self.nr}"
+        buffers = (a.source, b, c.buffer, old.buffer)
+        numbers = [index(n) for n in (*c.numbers, *old.numbers, *sizes)]
         call_shared(name, buffers, numbers, 2, body)
 
     def multiply_copying(
@@ -144,6 +178,28 @@ class _Panel:
     columns: Index
     depth: Index
     b_at: Index
+    later: _Later | None
+
+
+@record
+class _Later:
+    """What a tile fetches of the next column panel: from `at` on, `step` elements a step of k."""
+
+    at: Index
+    step: Index
+
+
+@record
+class _Left:
+    """Where the rows of A of a tile begin, and how far apart the steps of k are there."""
+
+    starts: list[Index]
+    stride: int
+
+    def at(self, k: ir.Value, step: int) -> list[Index]:
+        """The elements of step k + `step`."""
+        along = mul(k, self.stride)
+        return [add(start, add(along, step * self.stride)) for start in self.starts]
 
 
 @record
@@ -158,6 +214,9 @@ class _Body:
     unit: bool
     source: Block | None
     """Where B is copied from, into `b`, which then is one column panel; None: B is packed."""
+    rows: Block | None = None
+    """Where the rows of A are; None: A is packed."""
+    far: bool = False
 
     @property
     def kind(self) -> ir.VectorType:
@@ -166,12 +225,18 @@ class _Body:
     def emit(self, rows: Index, columns: Index, depth: Index, b_offset: Index) -> None:
         kernel = self.kernel
         scratch = entry_alloca(kernel.mr * kernel.nr, kernel.acc_type)
+        # The row panels together fetch at least as much as a column panel has.
+        step = arith.ceildivui(index(kernel.mr * kernel.nr), index(rows)) if self.far else 0
         with loop(0, columns, kernel.nr) as j:
             b_at, whole = add(b_offset, mul(j, depth)), None
             if self.source is not None:
                 b_at, whole = 0, self._pack_edge(self.source.part(j, 0, depth))
             with loop(0, rows, kernel.mr) as i:
-                panel = _Panel(i, j, sub(rows, i), sub(columns, j), depth, b_at)
+                later = None
+                if self.far:
+                    share = mul(arith.divui(i, index(kernel.mr)), mul(step, depth))
+                    later = _Later(add(add(b_at, mul(depth, kernel.nr)), share), step)
+                panel = _Panel(i, j, sub(rows, i), sub(columns, j), depth, b_at, later)
                 tall = functools.partial(self._panel, panel, kernel.mr, whole, scratch)
                 short = functools.partial(self._panel, panel, kernel.edge, None, scratch)
                 branch(self._is_short(panel), short, tall)
@@ -189,12 +254,23 @@ class _Body:
         start = self.c.at(p.i, p.j)
         self._prefetch(start, mr)
         if whole is None or self.source is None:
-            tile = self._multiply(mr, mul(p.i, p.depth), p.b_at, p.depth)
+            tile = self._multiply(self._left(p, mr), p.b_at, p.depth, later=p.later)
         else:
             copies = arith.andi(whole, compare(arith.CmpIPredicate.eq, p.i, 0))
-            tile = self._multiply_or_copy(copies, p.i, self.source.at(p.j, 0), p.depth)
+            tile = self._multiply_or_copy(
+                copies, self._left(p, mr), self.source.at(p.j, 0), p.depth
+            )
         places = (self.c, start), (self.old, self.old.at(p.i, p.j))
         store_tile(tile, self.kernel.nv, scratch, *places, p.rows, p.columns, unit=self.unit)
+
+    def _left(self, p: _Panel, mr: int) -> _Left:
+        """The rows of A of a tile; those past the last one are the last one again."""
+        if self.rows is None:
+            start = mul(p.i, p.depth)
+            return _Left([add(start, r) for r in range(mr)], self.kernel.mr)
+        first, last = self.rows.at(p.i, 0), sub(p.rows, 1)
+        steps = [mul(minimum(last, r), self.rows.lane_stride) for r in range(1, mr)]
+        return _Left([first, *(add(first, step) for step in steps)], 1)
 
     def _pack_edge(self, rest: Block) -> ir.Value:
         """Whether the next panel of B is whole; one that is not is packed before it is used."""
@@ -207,57 +283,67 @@ class _Body:
         return whole
 
     def _multiply_or_copy(
-        self, copies: ir.Value, i: Index, source: Index, depth: Index
+        self, copies: ir.Value, left: _Left, source: Index, depth: Index
     ) -> list[ir.Value]:
-        """The product of row panel i and the column panel, which is copied first if `copies`."""
+        """The product of a row panel and the column panel, which is copied first if `copies`."""
         kinds = [self.kind] * (self.kernel.mr * self.kernel.nv)
         op = scf.IfOp(copies, kinds, has_else=True)
         for block, at in ((op.then_block, source), (op.else_block, None)):
             with ir.InsertionPoint(block):
-                scf.YieldOp(self._multiply(self.kernel.mr, mul(i, depth), 0, depth, at))
+                scf.YieldOp(self._multiply(left, 0, depth, at))
         return list(op.results)
 
     def _multiply(
-        self, mr: int, a_at: Index, b_at: Index, depth: Index, source: Index | None = None
+        self,
+        left: _Left,
+        b_at: Index,
+        depth: Index,
+        source: Index | None = None,
+        later: _Later | None = None,
     ) -> list[ir.Value]:
-        """The product of the first `mr` rows of a row panel and one column panel, row by row.
+        """The product of rows of A and one column panel, row by row.
 
         From `source` on, the column panel is copied to where it is read otherwise.
         """
         zero = splat(self.kind, 0.0)
-        sums = [zero] * (mr * self.kernel.nv)
+        sums = [zero] * (len(left.starts) * self.kernel.nv)
         steps = self.kernel.unrolled
         if steps == 1:
-            return self._steps(sums, a_at, b_at, 0, depth, 1, source)
+            return self._steps(sums, left, b_at, 0, depth, 1, source, later)
         whole = arith.andi(index(depth), index(-steps))
-        sums = self._steps(sums, a_at, b_at, 0, whole, steps, source)
-        return self._steps(sums, a_at, b_at, whole, depth, 1, source)
+        sums = self._steps(sums, left, b_at, 0, whole, steps, source, later)
+        return self._steps(sums, left, b_at, whole, depth, 1, source)
 
     def _steps(
         self,
         sums: list[ir.Value],
-        a_at: Index,
+        left: _Left,
         b_at: Index,
         first: Index,
         end: Index,
         steps: int,
         source: Index | None,
+        later: _Later | None = None,
     ) -> list[ir.Value]:
         kernel = self.kernel
-        op = scf.ForOp(index(first), index(end), index(steps), sums)
+        carried = [*sums, index(later.at)] if later else sums
+        op = scf.ForOp(index(first), index(end), index(steps), carried)
         with ir.InsertionPoint(op.body):
             k = op.induction_variable
-            sums = list(op.inner_iter_args)
+            sums, after = list(op.inner_iter_args), []
+            if later:
+                place = sums.pop()
+                self._fetch(self.b, place, write=False, level=2)
+                after = [add(place, mul(later.step, steps))]
             for step in range(steps):
                 b_row = add(b_at, add(mul(k, kernel.nr), step * kernel.nr))
-                a_row = add(a_at, add(mul(k, kernel.mr), step * kernel.mr))
                 if source is None:
                     right = self._load_row(self.b, b_row)
                 else:
                     right = self._copy_row(source, add(k, step), b_row)
-                sums = self._step(sums, a_row, right)
-            scf.YieldOp(sums)
-        return list(op.results)
+                sums = self._step(sums, left.at(k, step), right)
+            scf.YieldOp([*sums, *after])
+        return list(op.results)[: len(sums)]
 
     def _load_row(self, buffer: ir.Value, start: Index) -> list[ir.Value]:
         """One step of k of a column panel."""
@@ -280,11 +366,13 @@ class _Body:
             vector.store(value, self.b, [index(add(into, v * kernel.vl))])
         return row
 
-    def _step(self, sums: list[ir.Value], a_row: Index, right: list[ir.Value]) -> list[ir.Value]:
+    def _step(
+        self, sums: list[ir.Value], places: list[Index], right: list[ir.Value]
+    ) -> list[ir.Value]:
         kernel = self.kernel
         result = []
-        for i in range(len(sums) // kernel.nv):
-            scalar = memref.load(self.a, [index(add(a_row, i))])
+        for i, place in enumerate(places):
+            scalar = memref.load(self.a, [index(place)])
             left = vector.broadcast(kernel.word, scalar)
             for v in range(kernel.nv):
                 result.append(self._multiply_add(left, right[v], sums[i * kernel.nv + v]))
@@ -307,5 +395,8 @@ class _Body:
             for j in range(0, kernel.nr if self.unit else 1, line):
                 self._fetch(self.c.buffer, add(row, j), write=True)
 
-    def _fetch(self, buffer: ir.Value, place: Index, write: bool) -> None:
-        memref.prefetch(buffer, [index(place)], is_write=write, locality_hint=3, is_data_cache=True)
+    def _fetch(self, buffer: ir.Value, place: Index, *, write: bool, level: int = 1) -> None:
+        """Ask for a line of memory, up to a level of the caches."""
+        memref.prefetch(
+            buffer, [index(place)], is_write=write, locality_hint=4 - level, is_data_cache=True
+        )

@@ -36,6 +36,9 @@ four to have four of at least half the second."""
 _SHORT_ROW = 256
 """Columns of a task below which packing its rows of A takes too long: only two cores get less."""
 
+_MOST_IN_PLACE = 128
+"""Rows of A up to which they are not packed where B is packed beforehand."""
+
 TileCost = Callable[[tuple[int, int], int, int, int], float]
 """Of a tile (rows, vectors) for m rows and n columns of C, in vectors of so many elements."""
 
@@ -87,6 +90,8 @@ class Tiling:
     copying: bool
     """Whether all rows of a task are packed at once, and columns of B while the first use them."""
     form: Form = ELEMENTS
+    in_place: bool = False
+    """Whether rows of A are read where they lie."""
 
     @property
     def nr(self) -> int:
@@ -163,7 +168,14 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
     copying = pieces == 1 and _is_copied_in_use(spec)
-    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form)
+    in_place = _is_read_in_place(spec, form)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form, in_place)
+
+
+def _is_read_in_place(spec: Contraction, form: Form) -> bool:
+    """Whether packing A does not pay, which tasks side by side would do for the same rows."""
+    along_k = spec.a_strides[1] == 1 and spec.a_type == spec.acc_type
+    return spec.packed and along_k and form is ELEMENTS and spec.m <= _MOST_IN_PLACE
 
 
 def _is_copied_in_use(spec: Contraction) -> bool:

@@ -5,6 +5,9 @@ On simulated GPUs, and on those of a libcuda for tests; both refuse what belongs
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -153,3 +156,48 @@ def test_no_gpu_of_that_number(fake: FakeCuda) -> None:
     assert fake.device(1).name == "cuda:1"
     with pytest.raises(errors.DriverMissingError, match="there is no GPU 2: this machine has 2"):
         fake.device(2)
+
+
+BY_NAME = """
+import ctypes, sys
+import numpy as np
+import nova
+
+ctypes.CDLL("libcuda.so.1").fake_devices(2, 9, 0)
+x = np.arange(96, dtype="f4")
+for name in ("cuda", "cuda:0", "cuda:1"):
+    model = nova.load(sys.argv[1], device=name)
+    print(model.why.rpartition(" ")[2], np.array_equal(model(x), 6 * x))
+there = nova.to_device(x, "cuda:1")
+print(model(there).device)
+first = nova.load(sys.argv[1])
+for wrong in (lambda: nova.load(sys.argv[1], device="cuda:2"), lambda: first(there)):
+    try:
+        wrong()
+    except nova.errors.NovaError as error:
+        print(type(error).__name__, error.what)
+"""
+
+
+def test_gpus_by_name(library: Path, tmp_path: Path) -> None:
+    """In a process of its own, which takes the libcuda for tests for the system's."""
+    (tmp_path / "libcuda.so.1").symlink_to(library)
+    file = tmp_path / "chain.nova"
+    file.write_bytes(write_artifact(chain_contents()))
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", BY_NAME, file],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "cuda:0 True",
+        "cuda:0 True",
+        "cuda:1 True",
+        "cuda:1",
+        "DriverMissingError there is no GPU 2: this machine has 2",
+        "DeviceError input 'x' is on cuda:1, the program runs on cuda:0",
+    ]

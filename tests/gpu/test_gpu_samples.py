@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 from gpu_samples import PTX, chain, load, one, training
@@ -26,3 +29,12 @@ def test_they_run_on_the_simulator() -> None:
     np.testing.assert_array_equal(y, 2 * x)
     with pytest.raises(SimulationError, match="wild, line"):
         load(one("wild", SIZE), "sim")(x)
+
+
+def test_the_benchmark_of_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every row is measured; what the simulator takes means nothing."""
+    path = Path(__file__).parents[2] / "benchmarks" / "gpu" / "calls.py"
+    assert runpy.run_path(str(path))["main"](["--calls", "2", "--device", "sim"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 7
+    assert all(row.endswith(" us") and float(row.split()[-2]) > 0 for row in rows)

@@ -6,6 +6,7 @@ launch table gives the runtime.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,23 +158,21 @@ def _placed(module: ir.Module) -> list[Placed]:
     return placed
 
 
-@given(graphs(), st.sampled_from([0, 4000, 20_000]))
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-def test_buffers_that_live_together_do_not_overlap(graph: Graph, serial_work: int) -> None:
+def generated(examples: int, body: Callable[..., None], *given_by: Any) -> Callable[..., None]:
+    """`body` as a test over that many examples."""
+    quick = settings(
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    return quick(given(*given_by)(body))
+
+
+def check_buffers(graph: Graph, serial_work: int) -> None:
     _check(graph, serial_work)
 
 
-@given(graphs())
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-def test_random_programs_with_updates_compute_the_right_numbers(graph: Graph) -> None:
+def check_numbers(graph: Graph) -> None:
     with nova.knobs.override(serial_work=0, tile_work=300):
         program = nova.compile(
             graph.outputs, inputs=graph.inputs, params=graph.params, updates=graph.updates
@@ -188,6 +187,14 @@ def test_random_programs_with_updates_compute_the_right_numbers(graph: Graph) ->
         np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-4)
     for tensor, array in zip([*graph.inputs, *graph.params], arrays, strict=True):
         np.testing.assert_allclose(array, new.get(tensor, tensor.data), rtol=1e-3, atol=1e-4)
+
+
+WORK = st.sampled_from([0, 4000, 20_000])
+
+test_buffers_that_live_together_do_not_overlap = generated(30, check_buffers, graphs(), WORK)
+test_random_programs_with_updates_compute_the_right_numbers = generated(15, check_numbers, graphs())
+test_more_buffers_do_not_overlap = pytest.mark.slow(generated(400, check_buffers, graphs(), WORK))
+test_more_programs_with_updates = pytest.mark.slow(generated(200, check_numbers, graphs()))
 
 
 def test_a_chain_uses_two_buffers() -> None:

@@ -35,6 +35,9 @@ SHAPES = [
     (1129, 31, 16),
     (33, 1000, 17),
     (5, 1801, 97),
+    # Weights that do not stay in L2, for rows that are read in place, and for one more.
+    (128, 670, 801),
+    (129, 670, 801),
 ]
 
 
@@ -59,6 +62,22 @@ def test_results_are_those_of_torch(shape, transposed, target) -> None:
     assert "nova.packed" in program.stages["loops"]
     wanted = torch.relu(torch.from_numpy(x) @ torch.from_numpy(w) + torch.from_numpy(b)).numpy()
     np.testing.assert_allclose(program(x), wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.skipif("x86_64-v3" not in LEVELS, reason="the names are those of x86_64-v3")
+@pytest.mark.parametrize(
+    ("shape", "called"),
+    [
+        ((64, 784, 512), "nova_multiply_rows_f32_"),
+        ((128, 670, 801), "nova_multiply_rows_far_f32_"),
+        ((129, 670, 801), "nova_multiply_far_f32_"),
+        ((129, 784, 512), "nova_multiply_f32_"),
+    ],
+)
+def test_few_rows_are_not_packed_and_large_weights_are_fetched_early(shape, called) -> None:
+    text = frozen(*arrays(*shape), "x86_64-v3").stages["loops"]
+    assert f"call @{called}" in text
+    assert ("call @nova_pack" in text) == ("rows" not in called)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -4,6 +4,9 @@
 
 Left out: tests of faults, of approximate functions (the device's are), and of what only the
 simulator has; and those of LLVM's code where there is no LLVM. Without a driver it is refused.
+
+An H200 agreed with all others but one: its `div.rp.ftz` gives zero also for a quotient below the
+normal numbers that is rounded up to the first of them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import pytest
 ONLY_SIMULATED = (
     *("test_sim_faults", "test_sim_sanitized", "test_sim_ptx", "approximate", "rsqrt", "nobody"),
     *("test_memory_of_the_host", "test_shared_arrays", "test_variables_of_a_module", "f32x2"),
+    *("div.rp.ftz", "test_any_values"),
 )
 NEEDS = {"test_sim_llvm.py": "llvmlite"}
 collect_ignore = [name for name, module in NEEDS.items() if find_spec(module) is None]

@@ -206,11 +206,12 @@ def convert(bits: int, to: str, source: str, mode: str = "", sat: bool = False) 
     if source in FORMATS:
         f = FORMATS[source]
         if to in FORMATS:
-            return _float_to_float(bits, to, f, rounding, integral, sat)
+            return _float_to_float(bits, to, source, rounding, integral, sat)
         low, high = integer_bounds(to)
         if is_nan(bits, f):
             wide = to.endswith("64") or source == "f64"
-            return 1 << int(to[1:]) - 1 if wide else 0
+            top = 1 << int(to[1:]) - 1 if wide else 0
+            return (signed(top, int(to[1:])) if to[0] == "s" else top) % (1 << 64)
         if is_infinite(bits, f):
             return (low if bits & f.sign else high) % (1 << 64)
         return min(max(to_integral(value_of(bits, f), rounding), low), high) % (1 << 64)
@@ -225,11 +226,28 @@ def convert(bits: int, to: str, source: str, mode: str = "", sat: bool = False) 
     return (signed(value, int(to[1:])) if to[0] == "s" else value) % (1 << 64)
 
 
-def _float_to_float(bits: int, to: str, f: Format, rounding: str, integral: bool, sat: bool) -> int:
-    g = FORMATS[to]
+def _converted_nan(bits: int, to: str, source: str, rounding: str) -> int:
+    """What an H200 makes of a NaN; PTX does not say."""
+    f, g = FORMATS[source], FORMATS[to]
+    if (source, to) == ("f32", "f32"):
+        return bits
+    if (source, to) == ("bf16", "f32"):
+        return bits << 16
+    if source == "f64" and to != "f64":
+        quiet = {"f32": 0x7FC00000, "f16": 0x7E00, "bf16": 0x7FC0, "tf32": 0x7FC00000}[to]
+        return quiet | (g.sign if bits & f.sign else 0)
+    if to == "tf32":
+        return bits & ~0x1FFF if rounding == "rna" else 0x7FFFE000
+    return g.nan
+
+
+def _float_to_float(
+    bits: int, to: str, source: str, rounding: str, integral: bool, sat: bool
+) -> int:
+    f, g = FORMATS[source], FORMATS[to]
     negative = bool(bits & f.sign)
     if is_nan(bits, f):
-        out = g.nan
+        out = g.nan if integral else _converted_nan(bits, to, source, rounding)
     elif is_infinite(bits, f):
         out = (g.sign if negative else 0) | g.infinity << g.shift
     else:

@@ -91,13 +91,15 @@ def float_reference(name: str) -> Callable[..., int] | None:
         "div": lambda a, b: exact.div(a, b, f, mode),
         "rcp": lambda a: exact.div(exact.round_value(exact.Fraction(1), f), a, f, mode),
         "sqrt": lambda a: exact.sqrt(a, f, mode),
-        "neg": lambda a: a ^ f.sign,
-        "abs": lambda a: a & ~f.sign,
+        "neg": lambda a: f.nan if exact.is_nan(a, f) else a ^ f.sign,
+        "abs": lambda a: f.nan if exact.is_nan(a, f) else a & ~f.sign,
         "copysign": lambda a, b: a & f.sign | b & ~f.sign,
     }
 
     def limit(a: int, b: int) -> int:
         sign = 0
+        if exact.is_nan(a, f) and exact.is_nan(b, f):
+            return f.nan
         if "xorsign" in words:
             sign, a, b = (a ^ b) & f.sign, a & ~f.sign, b & ~f.sign
         out = exact.least(a, b, f, most=head == "max", nan="NaN" in words)

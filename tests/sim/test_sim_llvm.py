@@ -307,7 +307,11 @@ def test_arithmetic(make: Callable[[], list[tuple[Case, Truth]]], arch: str):
         found = memory.array(pointers[0], 64, DTYPES[case.out])
         with np.errstate(all="ignore"):
             expected = np.asarray(truth(*arrays)).astype(DTYPES[case.out])
-        np.testing.assert_array_equal(found, expected, err_msg=f"{case.lines}\n{text}"[:400])
+        message = f"{case.lines}\n{text}"[:400]
+        if "llvm.exp2.f16" in str(case.lines):  # approximate on a device
+            np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-7, err_msg=message)
+        else:
+            np.testing.assert_array_equal(found, expected, err_msg=message)
     assemble(text, arch)
 
 

@@ -20,6 +20,9 @@ from nova.settings import Settings
 from nova.tools.nova import main
 from nova.tools.report import Table, format_age, format_bytes, format_seconds, print_tables
 
+# A kernel that does nothing, which an assembler takes.
+PTX = b".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }\n"
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -178,7 +181,7 @@ def test_weights_and_device_images(tmp_path: Path, capsys: pytest.CaptureFixture
     full = dataclasses.replace(
         contents_of("x86_64"),
         weights={1: memoryview(values)},
-        devices=(DeviceImage("ptx", "sm_90a", b"// code\0"),),
+        devices=(DeviceImage("ptx", "sm_90a", PTX),),
     )
     path.write_bytes(write_artifact(full))
     found = json.loads(inspect(path, capsys, "--json"))
@@ -190,7 +193,7 @@ def test_weights_and_device_images(tmp_path: Path, capsys: pytest.CaptureFixture
         "tensors": [tensor],
     }
     (device,) = found["devices"]
-    assert (device["kind"], device["arch"], device["size"]) == ("ptx", "sm_90a", 8)
+    assert (device["kind"], device["arch"], device["size"]) == ("ptx", "sm_90a", len(PTX))
     names = [section["name"] for section in found["sections"]]
     assert ".nova.weights" in names and ".nova.device" in names
     text = inspect(path, capsys)

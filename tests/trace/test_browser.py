@@ -11,6 +11,8 @@ import subprocess
 import pytest
 from graphs import PEAKS, fork_join_timeline, make_run, noisy_run
 
+from nova.artifact.tables import DeviceLaunch, KernelSpec
+from nova.runtime.trace.device_run import DeviceRun, Span
 from nova.runtime.trace.page import to_html
 from nova.runtime.trace.summary import summarize
 
@@ -113,6 +115,51 @@ def test_hostile_names_stay_text(tmp_path):
     assert 'data-state="ready"' in shown
     outside = re.sub(r'<script type="application/json".*?</script>', "", shown, flags=re.S)
     assert "<b id=" not in outside and "&lt;b id=planted" in outside
+
+
+DEVICE_PROBE = """
+<script>
+window.onerror = text => { document.body.dataset.error = text; };
+const report = {title: $("idle-title").textContent, groups: run.groups.length};
+report.about = $("about").textContent;
+const kernel = run.measured.worker.indexOf(2);
+const x = (xOf(run.measured.start[kernel]) + xOf(run.measured.end[kernel])) / 2;
+const box = canvas.getBoundingClientRect();
+canvas.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: box.left + x,
+  clientY: box.top + laneTop(0, 2) + laneHeight / 2}));
+report.tip = $("tip").style.display === "block" ? $("tip").innerText : "";
+report.legend = $("legend").innerText;
+report.hidden = $("advice-card").hidden;
+$("runs").value = "1"; $("runs").onchange({target: $("runs")});
+report.other = $("idle-title").textContent + ", " + $("legend").innerText;
+report.shown = !$("advice-card").hidden;
+document.body.dataset.report = JSON.stringify(report);
+</script>
+</body>"""
+
+
+def test_a_run_on_a_device(tmp_path):
+    kernel = KernelSpec("kernel_7", "kernel_7", 1, "device", 64, 512, "model.py:3",
+                        device=DeviceLaunch((4, 1, 1), (128, 1, 1), 96))  # fmt: skip
+    spans = (
+        Span("host", "enqueue", "enqueue", 0, 40_000),
+        Span("copies", "copy in", "to device: x", 5_000, 9_000, 4096, ("x",)),
+        Span("kernels", "kernel", "kernel_7", 10_000, 500_000, kernels=(kernel,), launch=0),
+        Span("host", "wait", "wait", 40_000, 510_000),
+    )
+    device = DeviceRun("model", "cuda:0", 0, 520_000, spans)
+    runs = [device, make_run(fork_join_timeline())]
+    text = to_html(runs, summarize(runs, PEAKS)).replace("</body>", DEVICE_PROBE)
+    shown = open_page(tmp_path, text, "--dump-dom")
+    assert 'data-state="ready"' in shown and "data-error" not in shown
+    report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', shown)[1]))
+    assert (report["title"], report["groups"]) == ("Time of the device", 1)
+    assert report["about"] == "model · 4 spans" and report["hidden"] and report["shown"]
+    for wanted in ("kernel_7", "4x1x1", "128x1x1", "model.py:3"):
+        assert wanted in report["tip"]
+    assert "copies" in report["legend"]
+    assert report["other"].startswith("Time of the cores") and "critical path" in report["other"]
+    assert "<td>kernel_7</td>" in shown
 
 
 def test_a_page_without_runs_says_so(tmp_path):

@@ -8,8 +8,9 @@
 #include "cpus.h"
 #include "futex.h"
 
-/* About 30 us on current CPUs: longer than the gap between two runs, shorter than anybody notices. */
-enum { DEFAULT_SPIN = 2000 };
+/* 150 to 500 us on current CPUs: longer than what a program does between two runs, such as loading a
+ * batch, and than a kernel that others wait for; to wake a thread takes 50 us and more. */
+enum { DEFAULT_SPIN = 10000 };
 
 static _Atomic(nova_workers *) process_pool;
 /* Non-NULL in threads that are counted as active. A key, as files have no thread-local storage. */

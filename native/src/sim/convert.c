@@ -37,10 +37,26 @@ static uint64_t with_sign(sim_type type, int negative, uint64_t magnitude)
     return magnitude | (uint64_t)(negative != 0) << (bits_in(type) - 1);
 }
 
+/* What becomes of a NaN, as it was seen on an H200: PTX does not say. */
+static uint64_t converted_nan(sim_type to, sim_type from, uint32_t flags, uint64_t bits)
+{
+    if (flags & (CONVERT_INTEGRAL | CONVERT_RELU))
+        return nan_of(to);
+    if (from == T_F32 && to == T_F32 && !(flags & CONVERT_FLUSH))
+        return bits;
+    if (from == T_BF16 && to == T_F32)
+        return bits << 16 & 0xffff0000u;
+    if (from == T_F64 && to != T_F64) {
+        uint64_t quiet = to == T_F16 ? 0x7e00u : to == T_BF16 ? 0x7fc0u : 0x7fc00000u;
+        return quiet | (bits >> 63) << (bits_in(to) - 1);
+    }
+    if (to == T_TF32) /* rounded away from zero, it loses what is below, even if that makes it infinite */
+        return (flags & CONVERT_ROUNDING) == ROUND_AWAY ? bits & 0xffffe000u : NAN_F32 & 0xffffe000u;
+    return nan_of(to);
+}
+
 static uint64_t float_bits(sim_type type, double value, uint32_t flags)
 {
-    if (value != value)
-        return nan_of(type);
     float_format format = format_of(type);
     uint64_t magnitude = round_f64(format, value, (int)(flags & CONVERT_ROUNDING));
     uint64_t infinite = (uint64_t)(2 * format.bias + 1) << format.fraction;
@@ -62,13 +78,23 @@ static double to_integral(double value, uint32_t mode)
     }
 }
 
+static uint64_t extended(sim_type type, uint64_t bits)
+{
+    switch (bytes_of(type)) {
+    case 1: return is_signed(type) ? (uint64_t)(int64_t)(int8_t)bits : (uint8_t)bits;
+    case 2: return is_signed(type) ? (uint64_t)(int64_t)(int16_t)bits : (uint16_t)bits;
+    case 4: return is_signed(type) ? (uint64_t)(int64_t)(int32_t)bits : (uint32_t)bits;
+    default: return bits;
+    }
+}
+
 /* A float to an integer: what does not fit becomes the nearest that does; NaN is zero, but the top bit where 64 bits are on
  * one side. */
 static uint64_t integer_bits(sim_type type, sim_type from, double value)
 {
     uint32_t bits = bits_in(type);
     if (value != value)
-        return bits == 64 || from == T_F64 ? (uint64_t)1 << (bits - 1) : 0;
+        return bits == 64 || from == T_F64 ? extended(type, (uint64_t)1 << (bits - 1)) : 0;
     if (is_signed(type)) {
         double top = ldexp(1.0, (int)bits - 1);
         if (value >= top)
@@ -80,16 +106,6 @@ static uint64_t integer_bits(sim_type type, sim_type from, double value)
     if (value >= ldexp(1.0, (int)bits))
         return bits == 64 ? ~(uint64_t)0 : ((uint64_t)1 << bits) - 1;
     return (uint64_t)value;
-}
-
-static uint64_t extended(sim_type type, uint64_t bits)
-{
-    switch (bytes_of(type)) {
-    case 1: return is_signed(type) ? (uint64_t)(int64_t)(int8_t)bits : (uint8_t)bits;
-    case 2: return is_signed(type) ? (uint64_t)(int64_t)(int16_t)bits : (uint16_t)bits;
-    case 4: return is_signed(type) ? (uint64_t)(int64_t)(int32_t)bits : (uint32_t)bits;
-    default: return bits;
-    }
 }
 
 /* The nearest value that `to` has. */
@@ -120,7 +136,7 @@ static uint64_t convert(sim_type to, sim_type from, uint32_t flags, uint64_t bit
             value = 0;
         if (flags & CONVERT_SATURATE)
             value = value > 0 ? value < 1 ? value : 1 : 0;
-        return float_bits(to, value, flags);
+        return value != value ? converted_nan(to, from, flags, bits) : float_bits(to, value, flags);
     }
     uint64_t value = extended(from, bits);
     if (!is_float(to))

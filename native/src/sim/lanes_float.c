@@ -25,12 +25,13 @@ static inline u32 greatest(u32 a, u32 b)
     return y != y ? a : x == y ? a & b : x > y ? a : b;
 }
 
-static inline int either_nan(u32 a, u32 b) { return F(a) != F(a) || F(b) != F(b); }
+static inline int is_nan(u32 a) { return F(a) != F(a); }
+static inline int either_nan(u32 a, u32 b) { return is_nan(a) || is_nan(b); }
 
 #define SIGN 0x80000000u
 #define SIZE 0x7fffffffu
 /* The sign is that of the product, the size that of the smaller or the larger. */
-#define XORSIGN(f) (((a ^ b) & SIGN) | f(a & SIZE, b & SIZE))
+#define XORSIGN(f) (is_nan(a) && is_nan(b) ? NAN_F32 : ((a ^ b) & SIGN) | f(a & SIZE, b & SIZE))
 #define OR_NAN(x) (either_nan(a, b) ? NAN_F32 : (x))
 
 LANE2(add_f32, u32, u32, u32, R(F(a) + F(b)))
@@ -46,8 +47,8 @@ LANE2(min_xorsign_f32, u32, u32, u32, XORSIGN(least))
 LANE2(max_xorsign_f32, u32, u32, u32, XORSIGN(greatest))
 LANE2(min_nan_xorsign_f32, u32, u32, u32, OR_NAN(XORSIGN(least)))
 LANE2(max_nan_xorsign_f32, u32, u32, u32, OR_NAN(XORSIGN(greatest)))
-LANE1(neg_f32, u32, u32, a ^ SIGN)
-LANE1(abs_f32, u32, u32, a & SIZE)
+LANE1(neg_f32, u32, u32, is_nan(a) ? NAN_F32 : a ^ SIGN)
+LANE1(abs_f32, u32, u32, is_nan(a) ? NAN_F32 : a & SIZE)
 LANE1(sqrt_f32, u32, u32, R(sqrtf(F(a))))
 LANE1(rcp_f32, u32, u32, R(1.0f / F(a)))
 LANE1(rsqrt_f32, u32, u32, R((float)(1.0 / sqrt((double)F(a)))))

@@ -53,13 +53,11 @@ static inline double or_nan(double value, double x, double y) { return x != x ||
     HALF2(min_nan_##T, V, W, or_nan(least_half(x, y), x, y))                                                           \
     HALF2(max_nan_##T, V, W, or_nan(greatest_half(x, y), x, y))                                                        \
     HALF1(ex2_##T, V, W, exp2(x))                                                                                      \
-    HALF1(tanh_##T, V, W, tanh(x))
+    HALF1(tanh_##T, V, W, tanh(x))                                                                                     \
+    HALF1(neg_##T, V, W, -x)                                                                                           \
+    HALF1(abs_##T, V, W, fabs(x))
 HALF_FUNCTIONS(f16, H_, f16_bits)
 HALF_FUNCTIONS(bf16, B_, bf16_bits)
-LANE1(neg_half, u32, u32, a ^ 0x8000u)
-LANE1(abs_half, u32, u32, a & 0x7fffu)
-LANE1(neg_halfx2, u32, u32, a ^ 0x80008000u)
-LANE1(abs_halfx2, u32, u32, a & 0x7fff7fffu)
 
 #define HALF_ROWS1(name, f, T) ROW(name "." #T, f##_##T, 16, 16), ROW(name "." #T "x2", f##_##T##x2, 32, 32)
 #define HALF_ROWS2(name, f, T) ROW(name "." #T, f##_##T, 16, 16, 16), ROW(name "." #T "x2", f##_##T##x2, 32, 32, 32)
@@ -67,7 +65,6 @@ LANE1(abs_halfx2, u32, u32, a & 0x7fff7fffu)
     HALF_ROWS2("add", add, T), HALF_ROWS2("sub", sub, T), HALF_ROWS2("mul", mul, T), HALF_ROWS2("min", min, T),        \
         HALF_ROWS2("max", max, T), HALF_ROWS2("min.NaN", min_nan, T), HALF_ROWS2("max.NaN", max_nan, T),               \
         ROW("fma." #T, fma_##T, 16, 16, 16, 16), ROW("fma." #T "x2", fma_##T##x2, 32, 32, 32, 32),                     \
-        HALF_ROWS1("ex2", ex2, T), HALF_ROWS1("tanh", tanh, T), ROW("neg." #T, neg_half, 16, 16),                      \
-        ROW("abs." #T, abs_half, 16, 16), ROW("neg." #T "x2", neg_halfx2, 32, 32), ROW("abs." #T "x2", abs_halfx2, 32, 32)
+        HALF_ROWS1("ex2", ex2, T), HALF_ROWS1("tanh", tanh, T), HALF_ROWS1("neg", neg, T), HALF_ROWS1("abs", abs, T)
 
 const lane_row NOVA_SIM_HALVES[] = {HALF_ROWS(f16), HALF_ROWS(bf16), LAST_ROW};

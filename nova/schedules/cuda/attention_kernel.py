@@ -40,12 +40,8 @@ class AttentionKernel:
         shared = shared_base()
 
         def emit_role(role: str, number: Index) -> None:
-            count = self.plan.blocks_of(role) // self.plan.sizes.batch
-            # The last blocks of a causal attention have the most to do: they begin first.
-            own = modulo(number, count)
-            if self.attention.kind.causal and role == "i":
-                own = sub(count - 1, own)
-            matrices = self._matrices(buffers, divide(number, count))
+            point, own = self._order(role, number)
+            matrices = self._matrices(buffers, point)
             block = AttentionBlock(self.plan, self.attention, matrices, place.thread, shared)
             if self.attention.kind.op == "attend":
                 emit_forward(block, own)
@@ -66,6 +62,23 @@ class AttentionKernel:
             with ir.InsertionPoint(region):
                 emit_role(role, number)
                 scf.YieldOp([])
+
+    def _order(self, role: str, number: Index) -> tuple[Index, Index]:
+        """The point of the batch of a block, and its number among those of the point.
+
+        Blocks of a causal attention have different amounts to do. Those with the most begin first,
+        at all points whose keys and values fit into a cache together, so that none is left alone.
+        """
+        plan = self.plan
+        count = plan.blocks_of(role) // plan.sizes.batch
+        if not self.attention.kind.causal:
+            return divide(number, count), modulo(number, count)
+        together = plan.points_together
+        group, rest = divide(number, together * count), modulo(number, together * count)
+        point, own = modulo(rest, together), divide(rest, together)
+        if role == "i":
+            own = sub(count - 1, own)
+        return add(mul(group, together), point), own
 
     def _matrices(self, buffers: Sequence[Any], point: Index) -> dict[str, Matrix]:
         """The operands and results at a point of the batch."""

@@ -23,6 +23,9 @@ _TENSOR_TYPES = ("bf16", "f16")
 _MOST_SUMS, _MOST_SUMS_64 = 144, 96
 """Of the registers of a thread, so many may hold sums; with f64, all else takes two each, too."""
 
+_CACHE = 16 << 20
+"""Bytes of the second cache that blocks which run at a time should need."""
+
 
 @dataclass(frozen=True)
 class AttentionSizes:
@@ -92,6 +95,14 @@ class AttentionPlan:
     @property
     def blocks(self) -> int:
         return sum(self.blocks_of(role) for role in self.roles)
+
+    @property
+    def points_together(self) -> int:
+        """Points of the batch whose keys and values stay in the second cache together."""
+        sizes = self.sizes
+        each = max(1, sizes.j * (sizes.e + sizes.f) * BITS[self.element] // 8)
+        most = max(1, _CACHE // each)
+        return next(n for n in range(min(most, sizes.batch), 0, -1) if sizes.batch % n == 0)
 
     @property
     def weights(self) -> int:

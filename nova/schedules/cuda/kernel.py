@@ -220,7 +220,10 @@ class DeviceSchedule:
         """
         if self.product:
             return self.product.plan.resident
-        return 1 if self.attention or blocks <= _FEW_BLOCKS else 0
+        if self.attention or blocks <= _FEW_BLOCKS:
+            return 1
+        others = self.tiles or self.by_points or self.scatter or self.columns
+        return self.rows.resident if self.rows and not others else 0
 
 
 def _is_free(op: Any) -> bool:

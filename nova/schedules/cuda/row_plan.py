@@ -52,6 +52,8 @@ class RowPlan:
     per_block: int
     last_writes: Mapping[tuple[Any, int], bool]
     """Whether what an op writes to its output number i is to be stored: by (op, i)."""
+    resident: int = 0
+    """Blocks that a multiprocessor shall hold; 0 for as many as it happens to."""
 
     @property
     def threads(self) -> int:
@@ -110,7 +112,10 @@ def plan_rows(
     while per_block * team > WARP and rows % per_block:
         per_block //= 2
     chunks = -(-vectors // team)
-    return RowPlan(rows, length, width, team, chunks, per_block, last_writes(nests, rank, stored))
+    # Two blocks with long rows have registers to load all of them at once, and more would not.
+    resident = 2 if team == _WIDE and chunks > _FEW and held * chunks * width <= _PART else 0
+    writes = last_writes(nests, rank, stored)
+    return RowPlan(rows, length, width, team, chunks, per_block, writes, resident)
 
 
 def _by_columns(nests: Sequence[Nest], rank: int) -> bool:
