@@ -81,14 +81,15 @@ def compile(
 
     With `include_backward` the gradients of the params follow the (one, scalar) output. `updates`
     maps params to their new values: those arrays are changed in place by a run. `target` is `cpu`
-    (this machine) or a named one. `fast_math` lets LLVM rearrange float arithmetic
+    (this machine), a CPU such as `x86_64-v3`, `cuda` (the GPU of this machine) or a GPU such as
+    `cuda:sm_80` (docs/devices.md). `fast_math` lets LLVM rearrange float arithmetic
     (docs/fast-math.md). `max_workspace` limits the scratch memory of a run, in bytes or as "512M":
     the compiler gives up speed for it, or raises WorkspaceError with the least that works. With
     `freeze` the values that the params have now become constants of the program, which is faster
     and takes the inputs alone (docs/deploying.md). `tune` is how many seconds may go into trying
-    schedules on this machine (docs/tuning.md). With `run_mode="sim"` runs take the tasks one after
-    the other, as `sim_cores` cores would start them; `simulation` of the program is their timeline
-    (docs/tracing.md).
+    schedules on this machine (docs/tuning.md). `run_mode="sim"` means two things. A program for a
+    GPU runs on the simulated one, on the CPU. One for the CPU takes its tasks one after the other,
+    as `sim_cores` cores would start them; its `simulation` is their timeline (docs/tracing.md).
     """
     if unknown:
         raise unknown_keyword("compile()", unknown, _OPTIONS)

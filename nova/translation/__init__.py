@@ -48,11 +48,15 @@ def translate(
     cubin: bool | None = None,
     recorder: Recorder | None = None,
 ) -> Translation:
-    """Compile a program in MLIR (nova, StableHLO, TOSA or linalg; text or bytecode) to a file.
+    """Compile a program for one or several targets, to one file.
 
-    `targets` are the machines to compile for, of one architecture: each gets its code in the file.
-    `entry` is the function to start from. `weights` are values of arguments by name, or a
-    safetensors file of them: those arguments become params, which the file carries. `start_from`
+    `source` is what `nova.compile` or `nova.load` gave, or MLIR (nova, StableHLO, TOSA or linalg;
+    text, bytecode, or the path of it). `targets` are the machines that get their code in the file:
+    CPUs of one architecture (`x86_64`, `x86_64-v3`, ...) and GPUs (`cuda:sm_80`, `cuda:sm_90a`,
+    ...). Values of params that a program carries stay with it: `save(path, weights="embed")` puts
+    them into the file. `weights` are values of arguments by name, such as `model.state_dict()`, or
+    a safetensors file of them: those arguments become params, and the file has the values inside.
+    `entry` is the function of MLIR to start from. `start_from`
     says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
     `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/devices.md).
     `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
