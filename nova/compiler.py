@@ -192,7 +192,7 @@ def check_target(target: str) -> None:
         if wanted.arch != here.arch and not wanted.is_device:
             raise TargetError(
                 f"target {target!r}: what compile() gives runs here, and this is {here.arch}",
-                hint=f"nova.translate(program.mlir_source, targets={target!r}) writes a file",
+                hint=f"nova.translate(program, targets={target!r}) writes a file",
             )
     except NovaError as error:
         raise error.located(str(user_location())) from None
