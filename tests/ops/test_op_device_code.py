@@ -1,6 +1,6 @@
 """Device code of every row, forward and backward: what it is made of is known to all who take it.
 
-NVIDIA's assembler takes every kernel, for sm_80 or sm_90a, without spilling registers, and the
+NVIDIA's assembler takes every kernel, for sm_80 and sm_90a, without spilling registers, and the
 simulator knows every instruction. Nothing is run: the numbers are compared by the tests of the
 folder on the simulated device. Rows are compiled together, a few dozen kernels to a text.
 """
@@ -23,10 +23,7 @@ from nova.plan import build_plan
 from nova.runtime.sim import SimModule
 from nova.settings import Settings
 
-# Forward for one and backward for the other in every test run, and both by `make nightly`.
-OLDER, NEWER = "sm_80", "sm_90a"
-FORWARD = [OLDER, pytest.param(NEWER, marks=pytest.mark.slow)]
-BACKWARD = [NEWER, pytest.param(OLDER, marks=pytest.mark.slow)]
+ARCHITECTURES = ("sm_80", "sm_90a")
 TOGETHER = 8
 
 
@@ -38,21 +35,22 @@ def title(names: Sequence[str]) -> str:
     return f"{names[0]}..{names[-1]}"
 
 
-def check_code(inputs: Sequence[Tensor], outputs: Sequence[Tensor], arch: str) -> None:
-    """Compile for an architecture; an unknown instruction or a spill is an error on the way."""
+def check_code(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Compile for all architectures; an unknown instruction or a spill is an error on the way."""
     assert find_ptxas() is not None, "the package nvidia-cuda-nvcc is one of those for tests"
     module = start_from_plan(build_plan(list(outputs), list(inputs), []), Recorder())
-    settings = [Settings(target=f"cuda:{arch}", cubin=True)]
+    settings = [Settings(target=f"cuda:{arch}", cubin=True) for arch in ARCHITECTURES]
     program = build_module(module, settings, Recorder())
-    [text] = [image.data.decode() for image in program.images if image.kind == "ptx"]
-    assert len(program.images) == 2
-    [variant] = program.variants
-    assert {kernel.symbol for kernel in variant.tables.kernels} == set(SimModule(text).kernels)
+    assert sorted((i.kind, i.arch) for i in program.images) == [
+        (kind, arch) for kind in ("cubin", "ptx") for arch in ARCHITECTURES
+    ]
+    texts = [image.data.decode() for image in program.images if image.kind == "ptx"]
+    for variant, text in zip(program.variants, texts, strict=True):
+        assert {kernel.symbol for kernel in variant.tables.kernels} == set(SimModule(text).kernels)
 
 
-@pytest.mark.parametrize("arch", FORWARD)
 @pytest.mark.parametrize("names", groups(list(SAMPLES)), ids=title)
-def test_forward_code(names: Sequence[str], arch: str) -> None:
+def test_forward_code(names: Sequence[str]) -> None:
     built = [
         built
         for name in names
@@ -61,15 +59,14 @@ def test_forward_code(names: Sequence[str], arch: str) -> None:
             *(build(name, case, f32) for case in SAMPLES[name].large),
         )
     ]
-    check_code([t for b in built for t in b.inputs], [t for b in built for t in b.outputs], arch)
+    check_code([t for b in built for t in b.inputs], [t for b in built for t in b.outputs])
 
 
-@pytest.mark.parametrize("arch", BACKWARD)
 @pytest.mark.parametrize("names", groups(DIFFERENTIABLE), ids=title)
-def test_gradient_code(names: Sequence[str], arch: str) -> None:
+def test_gradient_code(names: Sequence[str]) -> None:
     chosen = [(n, SAMPLES[n].cases[0], d) for n in names for d in (f32, f64)]
     chosen = [one for one in chosen if one[2] in SAMPLES[one[0]].dtypes]
     chosen += [(n, case, f32) for n in names for case in SAMPLES[n].large]
     items = [item for one in chosen if (item := weighted(*one)) is not None]
     outputs = [t for item in items for t in (item.loss, *item.grads)]
-    check_code([t for item in items for t in item.inputs], outputs, arch)
+    check_code([t for item in items for t in item.inputs], outputs)
