@@ -90,10 +90,10 @@ class RunFuture:
 
     def _call(self, function: Callable[[RunFuture], Any]) -> None:
         """A callback's error is logged, whether the run had ended before or not: nobody who
-        waits for the run has asked for it."""
+        waits for the run has asked for it. An exit would end the thread that calls them all."""
         try:
             function(self)
-        except Exception:
+        except (Exception, SystemExit):
             import logging  # only on the way to an error
 
             logging.getLogger("nova").exception("a callback of a future failed")

@@ -124,12 +124,14 @@ def test_callbacks_of_a_run_that_ended_come_at_once(arrays):
     assert called == [future]
 
 
+@pytest.mark.parametrize("error", [LookupError, SystemExit])
 @pytest.mark.parametrize("ended", [False, True])
-def test_a_callback_that_fails_is_logged(arrays, caplog, ended):
+def test_a_callback_that_fails_is_logged(arrays, caplog, ended, error):
+    """One that exits does not end the thread that calls them all."""
     done = threading.Event()
 
     def fail(_: object) -> None:
-        raise LookupError("oh")
+        raise error("oh")
 
     future = chains.submit(*arrays)
     if ended:

@@ -65,9 +65,12 @@ class AttentionPlan:
             return self.rows if role == "i" else self.keys
         size = self.sizes.of(role)
         if self.kind == "plain":
-            return round_up(size, 32 * self.warps[1])
-        # Rows of tiles are a power of two of bytes, or whole lines of banks.
-        return next((n for n in (16, 32) if size <= n), round_up(size, 64))
+            # A power of two, as threads share out the rows of a tile evenly then.
+            least = 32 * self.warps[1]
+            return least << (-(-size // least) - 1).bit_length()
+        # Rows of tiles are a power of two of bytes, or whole lines of banks; a warp has 16 columns.
+        least = max(size, 16 * self.warps[1])
+        return next((n for n in (16, 32) if least <= n), round_up(least, 64))
 
     def tile(self, role: str, feature: str) -> SharedTile:
         """Rows `role` of a tensor with features `feature`, or with keys."""

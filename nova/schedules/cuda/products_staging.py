@@ -81,6 +81,8 @@ class Stager:
 
     def _units(self) -> Iterator[_Unit]:
         """Rows, and parts of rows that are longer than all threads' copies."""
+        # Otherwise two threads would copy to one place, and some of them behind the tile.
+        assert self.threads % self.per_row == 0 or self.per_row % self.threads == 0
         apart = max(1, self.threads // self.per_row)
         for row in range(0, self.operand.tile.rows, apart):
             for column in range(0, self.per_row, self.threads):

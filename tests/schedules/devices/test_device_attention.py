@@ -91,6 +91,15 @@ def test_wide_heads(type_: str, features: int) -> None:
     _check(type_, (1,), (40, 70, features, features), causal=True)
 
 
+@pytest.mark.parametrize(
+    ("type_", "features"),
+    [("f32", (65, 65)), ("f32", (96, 8)), ("f64", (65, 80)), ("f16", (96, 8)), ("bf16", (16, 128))],
+)
+def test_heads_between_tiles(type_: str, features: tuple[int, int]) -> None:
+    """Features that no tile is made for, and few beside many: warps share out both."""
+    _check(type_, (), (32, 32, *features))
+
+
 @pytest.mark.parametrize("type_", ["f32", "bf16"])
 def test_gradients_by_rows(type_: str) -> None:
     """With few batches of many rows, those of q are an op of their own."""
@@ -129,7 +138,7 @@ def test_a_small_program() -> None:
 def test_plans_fit() -> None:
     """Tiles of every head fit into every device, and what a thread sums into its registers."""
     for arch in ("sm_80", "sm_86", "sm_90a"):
-        for features in (8, 16, 48, 64, 80, 128):
+        for features in (8, 16, 48, 64, 80, 96, 128):
             for results in (("out",), ("q", "k", "v"), ("q",), ("k", "v")):
                 for type_ in ("f32", "bf16"):
                     sizes = AttentionSizes(16, 1000, 1000, features, features)
