@@ -16,7 +16,6 @@ from math import prod
 
 from nova.schedules.cuda.products_choose import limits
 from nova.schedules.cuda.products_tiles import SharedTile, TileProduct
-from nova.schedules.tiling import round_up
 from nova.schedules.words import BITS
 
 _TENSOR_TYPES = ("bf16", "f16")
@@ -64,13 +63,10 @@ class AttentionPlan:
         if role in "ij":
             return self.rows if role == "i" else self.keys
         size = self.sizes.of(role)
-        if self.kind == "plain":
-            # A power of two, as threads share out the rows of a tile evenly then.
-            least = 32 * self.warps[1]
-            return least << (-(-size // least) - 1).bit_length()
-        # Rows of tiles are a power of two of bytes, or whole lines of banks; a warp has 16 columns.
-        least = max(size, 16 * self.warps[1])
-        return next((n for n in (16, 32) if least <= n), round_up(least, 64))
+        # A power of two, as threads share out the rows of a tile evenly then; a warp has 32 columns
+        # of plain sums, or 16 of a tensor core's.
+        least = (32 if self.kind == "plain" else 16) * self.warps[1]
+        return least << (-(-size // least) - 1).bit_length()
 
     def tile(self, role: str, feature: str) -> SharedTile:
         """Rows `role` of a tensor with features `feature`, or with keys."""

@@ -93,7 +93,14 @@ def test_wide_heads(type_: str, features: int) -> None:
 
 @pytest.mark.parametrize(
     ("type_", "features"),
-    [("f32", (65, 65)), ("f32", (96, 8)), ("f64", (65, 80)), ("f16", (96, 8)), ("bf16", (16, 128))],
+    [
+        ("f32", (65, 65)),
+        ("f32", (96, 8)),
+        ("f64", (65, 80)),
+        ("f16", (96, 8)),
+        ("bf16", (16, 128)),
+        ("f16", (130, 130)),
+    ],
 )
 def test_heads_between_tiles(type_: str, features: tuple[int, int]) -> None:
     """Features that no tile is made for, and few beside many: warps share out both."""
