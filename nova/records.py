@@ -26,6 +26,7 @@ def record(cls: type[_T]) -> type[_T]:
     """
     own = set(vars(cls))
     made = dataclass(init=False, repr=False, eq=False)(cls)  # compiles nothing
+    # To mypy, what comes back from a decorator called by hand is no dataclass.
     known = fields(made)  # type: ignore[arg-type]
     for name, method in _methods(made, known).items():
         if name not in own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +12,16 @@ import pytest
 from device_samples import FakeCuda
 
 from nova import _native
+from nova.artifact.elf_runtime import runtime_object
+
+
+@pytest.fixture(scope="session")
+def runtime() -> bytes:
+    """What a file needs to be opened by C programs; a package built for tests has it."""
+    found = runtime_object(os.uname().machine)
+    if found is None:
+        pytest.skip("the package came without a runtime for files")
+    return found
 
 
 @pytest.fixture(scope="session")

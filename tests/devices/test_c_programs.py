@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from device_samples import SIZE, step_contents, without_driver
 
-from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.write import write_artifact
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,10 +26,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runtime = runtime_object(os.uname().machine)
-    if runtime is None:
-        pytest.skip("the package came without a runtime for files")
+def file(runtime: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("c") / "step.nova"
     weights = {1: np.ones(SIZE, "f4").tobytes()}
     path.write_bytes(write_artifact(replace(step_contents(), runtime=runtime, weights=weights)))

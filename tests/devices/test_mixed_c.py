@@ -5,7 +5,6 @@ The second one is built with the sanitizers of gcc, and so is the libcuda for te
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,6 @@ from device_samples import without_driver
 from mixed_samples import compile_host, mixed_contents
 
 from nova import _native
-from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.write import write_artifact
 
 SOURCE = Path(__file__).with_name("run_mixed.c")
@@ -41,10 +39,7 @@ MISSING = [
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runtime = runtime_object(os.uname().machine)
-    if runtime is None:
-        pytest.skip("the package came without a runtime for files")
+def file(runtime: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mixed")
     path = folder / "mixed.nova"
     path.write_bytes(write_artifact(replace(mixed_contents(compile_host(folder)), runtime=runtime)))

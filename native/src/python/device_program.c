@@ -6,18 +6,8 @@ static bool load(ProgramObject *self, const Signature *signature, nova_device_co
 {
     nova_error error;
     nova_tables tables;
-    const nova_tables_limits limits = {
-        .argument_count = signature->arg_count,
-        .output_count = signature->output_count,
-        .argument_nbytes = signature->nbytes,
-        .output_nbytes = signature->nbytes + signature->arg_count,
-        .constants_size = (uint64_t)constants->len,
-    };
-    if (nova_tables_check(self->tables.buf, (size_t)self->tables.len, &limits, &tables, &error) !=
-        NOVA_OK) {
-        raise_error(&error);
+    if (!check_tables(self, signature, (uint64_t)constants->len, &tables))
         return false;
-    }
     const nova_device_source source = {
         .tables = &tables,
         .code = &code,

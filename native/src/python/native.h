@@ -204,6 +204,10 @@ typedef struct {
 bool read_signature(ProgramObject *self, PyObject *args, PyObject *outputs, Signature *signature);
 void signature_free(Signature *signature);
 
+/* The program's tables, if they fit its signature and constants of this size; false with an exception. */
+bool check_tables(const ProgramObject *self, const Signature *signature, uint64_t constants_size,
+                  nova_tables *tables);
+
 /* program(*arrays, out=None) */
 PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
                              PyObject *kwnames);

@@ -188,3 +188,21 @@ bool read_signature(ProgramObject *self, PyObject *args, PyObject *outputs, Sign
     return read_arguments(self, signature, &extents) && read_outputs(self, signature, &extents) &&
            check_signature(self, signature);
 }
+
+bool check_tables(const ProgramObject *self, const Signature *signature, uint64_t constants_size,
+                  nova_tables *tables)
+{
+    nova_error error;
+    const nova_tables_limits limits = {
+        .argument_count = signature->arg_count,
+        .output_count = signature->output_count,
+        .argument_nbytes = signature->nbytes,
+        .output_nbytes = signature->nbytes + signature->arg_count,
+        .constants_size = constants_size,
+    };
+    if (nova_tables_check(self->tables.buf, (size_t)self->tables.len, &limits, tables, &error) ==
+        NOVA_OK)
+        return true;
+    raise_error(&error);
+    return false;
+}

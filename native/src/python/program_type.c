@@ -29,18 +29,10 @@ static bool bind_tables(ProgramObject *self, const Signature *signature, uint64_
     nova_error error;
     nova_tables tables;
     /* Where the constants end is for the image to say. */
-    const nova_tables_limits limits = {
-        .argument_count = signature->arg_count,
-        .output_count = signature->output_count,
-        .argument_nbytes = signature->nbytes,
-        .output_nbytes = signature->nbytes + signature->arg_count,
-        .constants_size = UINT64_MAX,
-    };
+    if (!check_tables(self, signature, UINT64_MAX, &tables))
+        return false;
     const nova_image *image = ((ImageObject *)self->image)->image;
-    nova_status status = nova_tables_check(self->tables.buf, (size_t)self->tables.len, &limits,
-                                           &tables, &error);
-    if (status == NOVA_OK)
-        status = nova_program_create(&tables, image, constants, &self->program, &error);
+    nova_status status = nova_program_create(&tables, image, constants, &self->program, &error);
     if (status != NOVA_OK) {
         raise_error(&error);
         return false;
