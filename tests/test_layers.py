@@ -24,9 +24,11 @@ PACKAGE = ROOT / "nova"
 TABLES = {
     "build_once",
     "collection",
+    "cpus",
     "dlpack",
     "dtypes",
     "errors",
+    "features",
     "knobs",
     "log",
     "ops",
@@ -109,7 +111,9 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "records": set(),
     "settings": {"knobs", "records"},
     "structure": {"records"},
-    "targets": {"errors", "records"},
+    "cpus": set(),
+    "features": set(),
+    "targets": {"cpus", "errors", "features", "records"},
     "ops": {"dtypes", "errors", "records"},
 }
 

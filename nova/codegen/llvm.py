@@ -19,7 +19,7 @@ from llvmlite import binding as llvm
 from llvmlite.binding import ffi
 
 from nova.errors import CodegenError
-from nova.targets import Target, llvm_cpu
+from nova.targets import Target
 
 # Intrinsics that every CPU target of Nova lowers to instructions or short inline sequences.
 _INTRINSICS = re.compile(
@@ -69,10 +69,14 @@ def initialise() -> None:
 
 
 def target_machine(target: Target) -> Any:
-    """An LLVM target machine that makes position-independent code at full optimization."""
+    """An LLVM target machine that makes position-independent code at full optimization.
+
+    The name of the target's processor is in the text (`tune-cpu`, of `export-kernels`), where it
+    decides costs: as the name of the machine it would also allow instructions that no file lists.
+    """
     initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=llvm_cpu(target),
+        cpu=target.llvm_base(),
         features=target.llvm_features(),
         opt=3,
         reloc="pic",

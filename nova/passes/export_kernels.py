@@ -26,11 +26,13 @@ class ExportKernels(Pass):
     is inlined. The body's pointers are `noalias`: no two arguments of a kernel overlap in what is
     written. `no-builtins` keeps LLVM from turning loops into calls of memset and memcpy, which a
     self-contained object does not have. Functions that kernels share become hidden symbols: kernels
-    of other objects call them, and nobody else.
+    of other objects call them, and nobody else. `tune` is LLVM's name of the processor whose costs
+    count.
     """
 
     name: ClassVar[str] = "export-kernels"
     vector_bits: int = 0
+    tune: str = ""
 
     def run(self, module: ir.Module) -> None:
         for op in list(module.body.operations):
@@ -50,6 +52,8 @@ class ExportKernels(Pass):
         words = [f'"{word}"' for word in ("no-builtins", "nounwind", *more)]
         if self.vector_bits:
             words.append(f'["prefer-vector-width", "{self.vector_bits}"]')
+        if self.tune:
+            words.append(f'["tune-cpu", "{self.tune}"]')
         return ir.Attribute.parse(f"[{', '.join(words)}]")
 
     def _export(self, body: Any) -> None:

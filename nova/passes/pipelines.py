@@ -46,7 +46,7 @@ from nova.passes.structure_attention import StructureAttention
 from nova.passes.structure_tensors import StructureTensors
 from nova.passes.unfold_convolutions import UnfoldConvolutions
 from nova.passes.widen_conversions import WidenConversions
-from nova.targets import parse_target
+from nova.targets import llvm_cpu, parse_target
 
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
@@ -196,7 +196,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         # What was memref descriptors folds away here, and need not be printed and parsed.
         UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true},cse"),
         UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true}"),
-        ExportKernels(vector_bits=machine.vector_bits),
+        ExportKernels(vector_bits=machine.vector_bits, tune=llvm_cpu(machine)),
     ]
 
 

@@ -22,7 +22,8 @@ from tiny_file import AARCH64, Block, build, canonical, manifest
 
 from nova import _native
 from nova.artifact.tables import unpack_tables
-from nova.targets import _ARM_FLAGS, _X86_FLAGS, parse_target
+from nova.features import FLAGS
+from nova.targets import parse_target
 
 READER = ("copy", "elf", "dynamic", "file", "json", "manifest", "seal", "tables")
 QUOTED = re.compile(
@@ -272,7 +273,7 @@ def test_cpu_features_are_those_of_the_target() -> None:
     found = _native.cpu_features()
     target = parse_target("cpu")
     assert set(found) == set(target.features)
-    table = _X86_FLAGS if target.arch == "x86_64" else _ARM_FLAGS
+    table = FLAGS[target.arch]
     assert [name for name in table if name in found] == list(found)
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     flags = next(line for line in lines if line.startswith(("flags", "Features"))).split()
