@@ -145,9 +145,37 @@ def constant(value: Any, type_: DType) -> np.ndarray:
             raise DTypeError(f"{value} is no {type_}", hint="cast the tensor to a wider type")
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(value).astype(type_.numpy)
+            return converted(np.asarray(value), type_)
     except OverflowError:
         raise DTypeError(f"an int of {value.bit_length()} bits is no {type_}") from None
+
+
+def converted(array: np.ndarray, type_: DType) -> np.ndarray:
+    """`array` as `type_`, without a copy where it has that type already. A float is rounded once.
+
+    numpy's own conversion to bf16 goes through f32, and rounds there too.
+    """
+    twice = array.dtype == np.float64 or (array.dtype.kind in "iu" and array.dtype.itemsize > 2)
+    if type_ is bf16 and twice:
+        array = _shortened(array).astype(np.float64, copy=False)
+        with np.errstate(all="ignore"):
+            near = np.asarray(array.astype(np.float32))
+        # To odd, of the two f32 next to an inexact value: then the second rounding is as the first.
+        back, bits = near.astype(np.float64), near.view(np.int32)
+        step = (np.abs(back) < np.abs(array)).astype(np.int32) - (np.abs(back) > np.abs(array))
+        array = np.where(bits & 1, bits, bits + step).astype(np.int32).view(np.float32)
+    return array.astype(type_.numpy, copy=False)
+
+
+def _shortened(array: np.ndarray) -> np.ndarray:
+    """Integers beyond the digits of an f64 with the last ones as one that says if any was set."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
+        return array
+    low = array & array.dtype.type(0xFFF)
+    short = (array ^ low) | np.where(low != 0, array.dtype.type(0x800), array.dtype.type(0))
+    limit = array.dtype.type(1 << 53)
+    large = (array > limit) if array.dtype.kind == "u" else (array > limit) | (array < -limit)
+    return np.where(large, short, array)
 
 
 def accumulator(a: DType) -> DType:

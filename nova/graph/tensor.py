@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nova.dlpack import as_numpy, is_array
-from nova.dtypes import DType, TensorType, dtype, f32, i64
+from nova.dtypes import DType, TensorType, converted, dtype, f32, i64
 from nova.errors import (
     ArgumentTypeError,
     AttributeValueError,
@@ -235,15 +235,15 @@ def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
 
 def as_array(data: Any, dtype_: Any = None) -> np.ndarray:
     """`data` as a numpy array, without a copy where that is possible."""
-    wanted = None if dtype_ is None else dtype(dtype_).numpy
+    wanted = None if dtype_ is None else dtype(dtype_)
     if isinstance(data, Tensor):
         array = data.numpy()
     elif is_array(data):
         array = as_numpy(data, "the data of a tensor")
     else:
         array = _from_python(data)
-    _dtype_of(array if wanted is None else np.empty(0, wanted))
-    return array if wanted is None else array.astype(wanted, copy=False)
+    _dtype_of(array if wanted is None else np.empty(0, wanted.numpy))
+    return array if wanted is None else converted(array, wanted)
 
 
 def _from_python(data: Any) -> np.ndarray:

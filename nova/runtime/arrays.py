@@ -14,7 +14,7 @@ import numpy as np
 
 from nova.artifact.format import TensorSpec
 from nova.dlpack import as_numpy
-from nova.dtypes import DType, dtype
+from nova.dtypes import DType, converted, dtype
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
@@ -133,7 +133,7 @@ def _number(value: bool | int | float, wanted: DType, title: str) -> np.ndarray:
             f"{title} is {value!r}, which is no {wanted}",
             hint="pass a number of that type, or compile for another",
         )
-    return np.asarray(value).astype(wanted.numpy)
+    return converted(np.asarray(value), wanted)
 
 
 def _check_donated(array: np.ndarray, title: str) -> None:
