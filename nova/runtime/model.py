@@ -104,12 +104,22 @@ class Model:
     def _run_within(
         self, timeout: float, inputs: Any, params: Any, out: Any, outputs: str | None
     ) -> Any:
-        """Nobody can stop a device: the run is submitted, and waited for as long as it may take."""
+        """Nobody can stop a device: the run is submitted, and waited for as long as it may take.
+
+        Kernels of the host between those of the device are stopped between two tasks.
+        """
         if not all(isinstance(arrays, list | tuple) for arrays in (inputs, params)):
             return self._program.run(inputs, params, out)  # which raises
         if outputs is not None:
             check_place(outputs)
-        return submit(self._program, [*inputs, *params], out, None, timeout, outputs).result()
+        future = submit(self._program, [*inputs, *params], out, None, timeout, outputs)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+        finally:
+            del future  # it has the error, whose traceback has this frame
 
     def submit(
         self,
