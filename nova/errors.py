@@ -254,6 +254,8 @@ class ScheduleError(NovaError, ValueError):
 class WorkspaceError(NovaError, MemoryError):
     """`max_workspace=` allows less scratch memory than the program needs; the least is named."""
 
+    least: int = 0  # bytes
+
 
 class CodegenError(NovaError):
     """LLVM refused the module, or the module holds what LLVM would abort on."""
