@@ -295,18 +295,20 @@ class Model:
         *,
         params: Mapping[str, Any] | Sequence[Any] | None = None,
         key: str | Path | None = None,
+        drop_signature: bool = False,
     ) -> None:
         """Write the program as one file, which appears whole or not at all.
 
         `weights="embed"` puts the values of the params into it, `"external"` into a safetensors
         file beside it; a program that was loaded with weights keeps its kind. The values are
         `params`, by name or in order, and those that the program carries. `key` is the file of a
-        private key to sign with (docs/deploying.md).
+        private key to sign with (docs/deploying.md). A signed file keeps its signature as long as
+        its content is the same; with other weights it needs the `key`, or `drop_signature`.
         """
         try:
             self._check_code()
             saver = Saver(self._executable.artifact, self._values, self._relink)
-            saver.save(path, weights, params, key)
+            saver.save(path, weights, params, key, drop_signature)
         except NovaError as error:
             raise error.located(str(user_location())) from None
 

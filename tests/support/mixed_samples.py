@@ -58,7 +58,7 @@ void slow(B b, int64_t lo, int64_t hi) { /* what refuse_negative does, in some m
         y[i] = x[i];
     }
 }
-void slower(B b, int64_t lo, int64_t hi) { /* some hundred milliseconds a task: there is time to stop it */
+void slower(B b, int64_t lo, int64_t hi) { /* the same, with time to stop it */
     const float *x = b[0];
     float *y = b[1];
     for (int64_t i = lo; i < hi; i++) {

@@ -50,9 +50,7 @@ def _has_own_memory(nest: Nest) -> bool:
 class PointCode:
     """The code of a thread at its points."""
 
-    def __init__(
-        self, grid_rank: int, lane: Lane | None, apart: Mapping[Any, int] | None = None
-    ):
+    def __init__(self, grid_rank: int, lane: Lane | None, apart: Mapping[Any, int] | None = None):
         self.grid_rank = grid_rank
         self.lane = lane
         self.count = lane.count if lane else 1

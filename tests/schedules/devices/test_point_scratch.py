@@ -1,4 +1,4 @@
-"""Threads with several points of the grid: what they keep between two ops is kept for each point."""
+"""Threads with several points of the grid keep what goes from one op to the next for each point."""
 
 from __future__ import annotations
 
