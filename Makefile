@@ -46,8 +46,9 @@ demo: $(DEMO)
 test: $(SETUP)
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow and not gpu'
 
+# `make nightly PART=3/8` runs the third of eight parts.
 nightly: $(SETUP)
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu'
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu' $(if $(PART),--part $(PART))
 
 # Where a GPU is: in one process, which has its memory to itself.
 test-gpu: $(SETUP)

@@ -84,7 +84,8 @@ def compile(
     (this machine), a CPU such as `x86_64-v3`, `cuda` (the GPU of this machine) or a GPU such as
     `cuda:sm_80` (docs/devices.md). `fast_math` lets LLVM rearrange float arithmetic
     (docs/fast-math.md). `max_workspace` limits the scratch memory of a run, in bytes or as "512M":
-    the compiler gives up speed for it, or raises WorkspaceError with the least that works. With
+    the compiler gives up speed for it (values are computed again, kernels are smaller, so that the
+    last bit of a result may differ), or raises WorkspaceError with the least that works. With
     `freeze` the values that the params have now become constants of the program, which is faster
     and takes the inputs alone (docs/deploying.md). `tune` is how many seconds may go into trying
     schedules on this machine (docs/tuning.md). `run_mode="sim"` means two things. A program for a

@@ -49,6 +49,10 @@ class UnknownKeywordError(NovaError, TypeError):
     """A keyword that the function does not have."""
 
 
+class OptionTypeError(NovaError, TypeError):
+    """An argument of a public function has a type that the function does not take."""
+
+
 class UnknownOpError(NovaError, LookupError):
     """A name that is not in the op table."""
 
@@ -254,6 +258,8 @@ class ScheduleError(NovaError, ValueError):
 class WorkspaceError(NovaError, MemoryError):
     """`max_workspace=` allows less scratch memory than the program needs; the least is named."""
 
+    least: int = 0  # bytes
+
 
 class CodegenError(NovaError):
     """LLVM refused the module, or the module holds what LLVM would abort on."""
@@ -346,7 +352,7 @@ class WeightsError(NovaError, ValueError):
 
 
 class TrustError(NovaError):
-    """A key that cannot be used: unreadable, of another kind, or `cryptography` is missing."""
+    """A key that cannot be used, or is missing: unreadable, of another kind, no `cryptography`."""
 
 
 class CheckpointError(NovaError):

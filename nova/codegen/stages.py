@@ -37,7 +37,7 @@ from nova.targets import parse_target
 MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "nova": lambda s: [],
     "linalg": lambda s: pipelines.nova_to_linalg(),
-    "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work),
+    "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work, s.max_workspace),
     "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
     "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns, s.schedules),
     "llvm": lambda s: pipelines.loops_to_llvm(s.target, s.fast_math),
@@ -45,7 +45,7 @@ MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
 DEVICE_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "nova": lambda s: [],
     "linalg": lambda s: pipelines.nova_to_linalg(islands=True),
-    "kernels": lambda s: pipelines.linalg_to_device_kernels(s.serial_work),
+    "kernels": lambda s: pipelines.linalg_to_device_kernels(s.serial_work, s.max_workspace),
     "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
     "device": lambda s: pipelines.buffers_to_device(s.target, s.tf32),
     "outlined": lambda s: pipelines.device_to_outlined(),

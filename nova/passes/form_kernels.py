@@ -27,7 +27,7 @@ from nova.passes.group_ops import (
 )
 from nova.records import record
 
-_HOST_ROW_OPERAND = 128 << 10  # every tile of rows goes through it: it stays in L2
+HOST_ROW_OPERAND = 128 << 10  # every tile of rows goes through it: it stays in L2
 
 
 @record
@@ -52,7 +52,7 @@ class FormKernels(Pass):
     name: ClassVar[str] = "form-kernels"
     serial_work: int = 20_000
     max_ops: int = 32
-    row_operand: int = _HOST_ROW_OPERAND
+    row_operand: int = HOST_ROW_OPERAND
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -63,7 +63,7 @@ class FormKernels(Pass):
         names = (f"kernel_{number}" for number in count())
         for island in islands(module):
             waits = _prepare(island)
-            host = Grouping(self.serial_work, self.max_ops, _HOST_ROW_OPERAND, waits)
+            host = Grouping(self.serial_work, self.max_ops, HOST_ROW_OPERAND, waits)
             outliner = _Outliner(module, island, names, island.attributes[DEVICE])
             outliner.outline(host.form(island.entry_block))
         inline_islands(module, main)

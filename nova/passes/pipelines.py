@@ -18,10 +18,11 @@ from nova.passes.decompose_composites import DecomposeComposites
 from nova.passes.expand_half import ExpandHalf
 from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
+from nova.passes.fit_kernels import FitKernels
 from nova.passes.fold_transposes import FoldTransposes
 from nova.passes.form_attention import FormAttention
 from nova.passes.form_islands import FormIslands
-from nova.passes.form_kernels import FormKernels
+from nova.passes.form_kernels import HOST_ROW_OPERAND, FormKernels
 from nova.passes.fuse_elementwise import FuseElementwise
 from nova.passes.limit_registers import LimitRegisters
 from nova.passes.lower_control_flow import LowerControlFlow
@@ -131,15 +132,23 @@ def linalg_fusion() -> list[Pass]:
     ]
 
 
-def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
+def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
     # Here as well: the passes behind look at each kernel of a repeated layer once.
-    return [FormKernels(serial_work), ShareKernels()]
+    return [_kernel_former(serial_work, HOST_ROW_OPERAND, max_workspace), ShareKernels()]
 
 
-def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
+def linalg_to_device_kernels(
+    serial_work: int = 20_000, max_workspace: int | None = None
+) -> list[Pass]:
     """The same for a device, where every product is a kernel over rows and columns."""
-    return [NarrowAttention(), SplitReductions(), FormKernels(serial_work, row_operand=-1)]
+    return [NarrowAttention(), SplitReductions(), _kernel_former(serial_work, -1, max_workspace)]
+
+
+def _kernel_former(serial_work: int, row_operand: int, max_workspace: int | None) -> Pass:
+    if max_workspace is None:
+        return FormKernels(serial_work, row_operand=row_operand)
+    return FitKernels(serial_work, row_operand, max_workspace)
 
 
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:

@@ -23,6 +23,7 @@ PASS_MODULES: dict[str, str] = {
     "expand-half": "nova.passes.expand_half",
     "expand-math": "nova.passes.expand_math",
     "export-kernels": "nova.passes.export_kernels",
+    "fit-kernels": "nova.passes.fit_kernels",
     "fold-transposes": "nova.passes.fold_transposes",
     "form-attention": "nova.passes.form_attention",
     "form-islands": "nova.passes.form_islands",

@@ -104,12 +104,22 @@ class Model:
     def _run_within(
         self, timeout: float, inputs: Any, params: Any, out: Any, outputs: str | None
     ) -> Any:
-        """Nobody can stop a device: the run is submitted, and waited for as long as it may take."""
+        """Nobody can stop a device: the run is submitted, and waited for as long as it may take.
+
+        Kernels of the host between those of the device are stopped between two tasks.
+        """
         if not all(isinstance(arrays, list | tuple) for arrays in (inputs, params)):
             return self._program.run(inputs, params, out)  # which raises
         if outputs is not None:
             check_place(outputs)
-        return submit(self._program, [*inputs, *params], out, None, timeout, outputs).result()
+        future = submit(self._program, [*inputs, *params], out, None, timeout, outputs)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+        finally:
+            del future  # it has the error, whose traceback has this frame
 
     def submit(
         self,
@@ -285,18 +295,20 @@ class Model:
         *,
         params: Mapping[str, Any] | Sequence[Any] | None = None,
         key: str | Path | None = None,
+        drop_signature: bool = False,
     ) -> None:
         """Write the program as one file, which appears whole or not at all.
 
         `weights="embed"` puts the values of the params into it, `"external"` into a safetensors
         file beside it; a program that was loaded with weights keeps its kind. The values are
         `params`, by name or in order, and those that the program carries. `key` is the file of a
-        private key to sign with (docs/deploying.md).
+        private key to sign with (docs/deploying.md). A signed file keeps its signature as long as
+        its content is the same; with other weights it needs the `key`, or `drop_signature`.
         """
         try:
             self._check_code()
             saver = Saver(self._executable.artifact, self._values, self._relink)
-            saver.save(path, weights, params, key)
+            saver.save(path, weights, params, key, drop_signature)
         except NovaError as error:
             raise error.located(str(user_location())) from None
 

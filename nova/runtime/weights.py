@@ -22,9 +22,9 @@ from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
 from nova.dtypes import dtype
-from nova.errors import ArtifactError, WeightsError
+from nova.errors import ArtifactError, NovaError, WeightsError
 from nova.frontends.safetensors import Layout, lay_out, read_safetensors
-from nova.runtime.arrays import take_argument
+from nova.runtime.arrays import as_numpy, take_argument
 
 SUFFIX = ".safetensors"
 # How much of its SHA-256 is in the name of a file with weights.
@@ -242,7 +242,8 @@ def fit_names(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The values under the names that the program has for them.
 
     A training step calls the parameters of its model `model.<name>`, the model itself does not. A
-    state dict has a tied parameter under every name, the program under its first.
+    state dict has a tied parameter under every name, the program under its first; a file of the
+    state dict has copies of it.
     """
     known = set(names)
     fitted: dict[str, Any] = {}
@@ -251,8 +252,35 @@ def fit_names(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
         fitted[other if name not in known and other in known and other not in given else name] = (
             value
         )
-    tied = {id(value) for name, value in fitted.items() if name in known}
-    return {n: value for n, value in fitted.items() if n in known or id(value) not in tied}
+    own = [value for name, value in fitted.items() if name in known]
+    return {
+        name: value
+        for name, value in fitted.items()
+        if name in known or not any(_is_tied(value, other) for other in own)
+    }
+
+
+def _is_tied(value: Any, other: Any) -> bool:
+    """Whether two values are one parameter: an object, its memory, or what a file made of it.
+
+    Copies are recognised by their bytes. Those of an array with one number everywhere say nothing:
+    two biases may both be zero.
+    """
+    if value is other:
+        return True
+    if tuple(getattr(value, "shape", ())) != tuple(getattr(other, "shape", (None,))):
+        return False
+    try:
+        a, b = (as_numpy(v, "a value") for v in (value, other))
+    except NovaError:
+        return False  # who uses it says what it is
+    if a.dtype != b.dtype or a.size == 0:
+        return False
+    if a.ctypes.data == b.ctypes.data and a.strides == b.strides:
+        return True
+    first, second = (bytes_of(np.ascontiguousarray(v)) for v in (a, b))
+    size = a.dtype.itemsize
+    return first[size:] != first[:-size] and first == second
 
 
 def lay_out_values(manifest: Manifest, values: Sequence[np.ndarray]) -> tuple[Layout, WeightsSpec]:

@@ -19,6 +19,7 @@ from nova.compiled import Compiled
 from nova.errors import PipelineError
 from nova.frontends.safetensors import read_safetensors
 from nova.frontends.source import Source, read_source
+from nova.runtime.options import unknown_keyword
 from nova.runtime.weights import fit_names
 from nova.translation.program import source_of
 from nova.translation.request import (
@@ -26,6 +27,7 @@ from nova.translation.request import (
     SCHEDULED,
     STARTS,
     check_order,
+    check_types,
     checked_stage,
     settings_of,
 )
@@ -47,6 +49,7 @@ def translate(
     tune: float | None = None,
     cubin: bool | None = None,
     recorder: Recorder | None = None,
+    **unknown: Any,
 ) -> Translation:
     """Compile a program for one or several targets, to one file.
 
@@ -63,6 +66,20 @@ def translate(
     `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
     has more.
     """
+    options = {
+        "source": source,
+        "targets": targets,
+        "entry": entry,
+        "weights": weights,
+        "start_from": start_from,
+        "emit": emit,
+        "fast_math": fast_math,
+        "cubin": cubin,
+        "recorder": recorder,
+    }
+    if unknown:
+        raise unknown_keyword("translate()", unknown, [*options, "tune"])
+    check_types(options)
     names = [targets] if isinstance(targets, str) else list(targets)
     settings = settings_of(names, fast_math, tune, cubin)
     emit = checked_stage(emit or "so", EMITS, "emit")

@@ -63,7 +63,7 @@ static PyMethodDef functions[] = {
     {"measure_copy", module_measure_copy, METH_VARARGS,
      "measure_copy(nbytes, seconds)\n--\n\nBytes read and written a second by one core."},
     {"trace_into", module_trace_into, METH_O,
-     "trace_into(lists)\n--\n\nHas every run append (program, start, end, workers, policy, lost, "
+     "trace_into(lists)\n--\n\nHas every run that starts from now on append (program, start, end, workers, policy, lost, "
      "records) to these lists, or (program, trace) when it is on a device."},
     {"read_device_trace", module_read_device_trace, METH_O,
      "read_device_trace(trace)\n--\n\nWaits for the run: (start, end, lost, spans, numbers of the "
@@ -85,6 +85,8 @@ static PyMethodDef functions[] = {
      "list."},
     {"reap", module_reap, METH_NOARGS,
      "reap()\n--\n\nLets go of the arrays of all submitted runs that ended."},
+    {"await_traced", module_await_traced, METH_O,
+     "await_traced(list)\n--\n\nWaits for the submitted runs that append to this list of trace_into()."},
     {"drain", module_drain, METH_NOARGS,
      "drain()\n--\n\nWaits for all submitted runs; none can be submitted any more."},
     {0},

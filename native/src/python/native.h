@@ -135,21 +135,25 @@ PyObject *module_sim_lanes(PyObject *module, PyObject *unused);
 extern PyObject *trace_sinks;
 PyObject *module_trace_into(PyObject *module, PyObject *sinks);
 
-/* Records that each worker may leave in a run that begins now; 0 when nobody traces. */
-uint32_t trace_capacity(const ProgramObject *self);
+/* What `trace_sinks` is when a run starts: the run holds it until it is added. A new reference, or NULL. */
+PyObject *trace_sinks_now(void);
 
-/* Adds a run that has ended to the open traces, when it has records. A `start_ns` of 0: begin and end
+/* Records that each worker may leave in a run with these sinks; 0 for NULL. */
+uint32_t trace_capacity(const ProgramObject *self, PyObject *sinks);
+
+/* Adds a run that has ended to its sinks, when it has records. A `start_ns` of 0: begin and end
  * are those of the records. With the GIL; an exception that is set stays. */
-void trace_add(ProgramObject *self, const nova_execution *execution, nova_policy policy,
-               const nova_run_result *result, uint64_t start_ns, uint64_t end_ns);
+void trace_add(ProgramObject *self, PyObject *sinks, const nova_execution *execution,
+               nova_policy policy, const nova_run_result *result, uint64_t start_ns,
+               uint64_t end_ns);
 
-/* Appends to every open trace, and takes the reference; one that fails is only a run less. */
-void trace_append(ProgramObject *self, PyObject *item);
+/* Appends to every sink, and takes the reference to the item; one that fails is only a run less. */
+void trace_append(ProgramObject *self, PyObject *sinks, PyObject *item);
 
 /* Runs on devices, which leave (program, capsule); device_trace.c. `begin` gives the trace of a run that starts
- * now, or NULL when nobody traces; `add` takes it when the run has been enqueued or has ended. With the GIL. */
-nova_device_trace *device_trace_begin(const ProgramObject *self);
-void device_trace_add(ProgramObject *self, nova_device_trace *trace);
+ * now, or NULL without sinks; `add` takes it when the run has been enqueued or has ended. With the GIL. */
+nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks);
+void device_trace_add(ProgramObject *self, PyObject *sinks, nova_device_trace *trace);
 void device_traces_forget(void);
 PyObject *module_read_device_trace(PyObject *module, PyObject *capsule);
 
@@ -250,7 +254,7 @@ bool read_timeout(PyObject *object, uint64_t *timeout_ns);
 
 /* Threads and policy of a run that this thread starts; settings.c. */
 void apply_settings(const nova_execution *execution, nova_run_options *options);
-void apply_device_settings(nova_device_run_options *options);
+void apply_host_settings(nova_program_options *options);
 PyObject *module_configure(PyObject *module, PyObject *args);
 PyObject *module_override(PyObject *module, PyObject *args);
 
@@ -260,7 +264,8 @@ PyObject *module_override(PyObject *module, PyObject *args);
 PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
                          const nova_run_result *result, PyObject *cause, bool dropped);
 
-/* await_finished(), drain() and reap() of the module. */
+/* await_finished(), await_traced(), drain() and reap() of the module. */
+PyObject *module_await_traced(PyObject *module, PyObject *sink);
 PyObject *module_await_finished(PyObject *module, PyObject *unused);
 PyObject *module_drain(PyObject *module, PyObject *unused);
 PyObject *module_reap(PyObject *module, PyObject *unused);

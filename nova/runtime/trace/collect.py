@@ -4,7 +4,8 @@
         program.run([x])
     print(trace.summary())
 
-In: every run of every program in this process that starts while a block is open. Out: `Run`s, or
+In: every run of every program in this process that starts while a block is open, also when it ends
+later: a run holds the traces that were open at its start. Out: `Run`s, or
 `DeviceRun`s for those on devices, and a file: a page for a name that ends in `.html`, else JSON for
 Perfetto. The records are written by the workers into memory that is there before the run starts,
 and those of a device are events of its driver; everything else happens when they are looked at.
@@ -71,16 +72,24 @@ class Trace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop, and write the file; also when the block failed, as then it is wanted most."""
+        """Stop, and write the file; also when the block failed, as then it is wanted most.
+
+        A file has all runs of its block: those still in flight are waited for. A block that failed
+        does not wait, and its file has the runs that have ended.
+        """
         with _lock:
             _open[:] = [items for items in _open if items is not self._items]
             _native.trace_into(tuple(_open))
-        if self._path is not None:
-            self.save(self._path)
+        if self._path is None:
+            return
+        if kind is None:
+            _native.await_traced(self._items)
+        self.save(self._path)
 
     @property
     def runs(self) -> tuple[AnyRun, ...]:
         """The runs that have ended, by their start; those of a device are waited for."""
+        _native.reap()  # a submitted run that nobody has waited for may have ended
         if self._runs is None or len(self._runs) < len(self._items):
             self._runs = _Builder(lambda: self.peaks).build(list(self._items))
         return self._runs

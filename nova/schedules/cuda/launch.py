@@ -59,12 +59,17 @@ class LaunchCode:
     def _room(self, value: Any) -> int:
         """Elements of a scratch buffer that one point of the grid has."""
         count = prod(value.type.shape)
-        own = isinstance(value, ir.OpResult) and is_scratch(value.owner.operation)
-        return count // max(1, prod(self.grid)) if own else count
+        return count // max(1, prod(self.grid)) if self._is_own(value) else count
+
+    def _is_own(self, value: Any) -> bool:
+        """Whether a buffer is scratch, of which each point of the grid has a part."""
+        return isinstance(value, ir.OpResult) and is_scratch(value.owner.operation)
 
     def points(self, place: Place, lane: Lane | None, workers: int) -> None:
         """A thread for each of `workers` neighbours along `lane`, or for a point."""
-        flat = self.flat_buffers()
+        count = lane.count if lane else 1
+        flat = self.flat_buffers(lambda value: self._private(value, count))
+        apart = {flat(value): self._room(value) for value in self.scratch if self._is_own(value)}
         number = arith.addi(arith.muli(place.block, index(place.threads)), place.thread)
 
         def at_points() -> None:
@@ -74,7 +79,7 @@ class LaunchCode:
             counters = split(number, sizes)
             if lane:
                 counters[-1] = arith.muli(counters[-1], index(lane.count))
-            code = PointCode(len(self.grid), lane)
+            code = PointCode(len(self.grid), lane, apart)
             mapping: dict[Any, Any] = {}
             for op in self.ops:
                 with op.location:
@@ -174,9 +179,13 @@ class LaunchCode:
                     with code.alone():
                         _emit_nested(clone_into(op, mapping))
 
-    def _private(self, value: Any) -> Any:
-        """A thread's own part of scratch; what is kept in registers never gets there."""
-        kind = ir.MemRefType.get([self._room(value)], value.type.element_type)
+    def _private(self, value: Any, points: int = 1) -> Any:
+        """The part of scratch of a thread with so many points.
+
+        What is kept in registers never gets there.
+        """
+        room = self._room(value) * (points if self._is_own(value) else 1)
+        kind = ir.MemRefType.get([room], value.type.element_type)
         return memref.AllocaOp(kind, [], []).result
 
     def _private_arguments(self) -> list[Any]:

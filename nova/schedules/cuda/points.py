@@ -50,10 +50,12 @@ def _has_own_memory(nest: Nest) -> bool:
 class PointCode:
     """The code of a thread at its points."""
 
-    def __init__(self, grid_rank: int, lane: Lane | None):
+    def __init__(self, grid_rank: int, lane: Lane | None, apart: Mapping[Any, int] | None = None):
         self.grid_rank = grid_rank
         self.lane = lane
         self.count = lane.count if lane else 1
+        # Buffers of the thread that hold something for each of its points: so many elements apart.
+        self.apart = apart or {}
         # What was last written, by buffer and access: read again, it is still in registers.
         self.known: dict[Any, list[Any]] = {}
 
@@ -195,9 +197,8 @@ class PointCode:
         known = self.known.get(self._key(elements, operand))
         if known is not None:
             return known
-        stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
         whole = self._is_vector(elements, operand)
-        found = load_run(buffer, base, self.count, stride, whole)
+        found = load_run(buffer, base, self.count, self._stride(elements, operand), whole)
         return [elements.unpacked(operand, value) for value in found]
 
     def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
@@ -208,9 +209,16 @@ class PointCode:
 
     def _put(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
         packed = [elements.packed(operand, v) for v in points]
-        stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
         whole = self._is_vector(elements, operand)
+        stride = self._stride(elements, operand)
         store_run(packed, elements.buffers[operand], base, stride, whole)
+
+    def _stride(self, elements: Elements, operand: int) -> int:
+        """Elements from one of the thread's points to the next."""
+        if self.lane is None:
+            return 0
+        along = elements.nest.loops[self.lane.loop].strides[operand]
+        return self.apart.get(elements.buffers[operand], along)
 
     def _is_vector(self, elements: Elements, operand: int) -> bool:
         """Whether the thread's points of an operand are one aligned piece of memory."""
