@@ -42,6 +42,8 @@ class FormKernels(Pass):
     `nova/passes/group_ops.py` has the rules. Ops with less than `serial_work` scalar operations in
     all are put into one kernel with an empty grid: below that, nothing is gained from tiles. A
     product may share its rows with other work if its right operand has `row_operand` bytes or less.
+    A kernel has at most `max_ops` ops, which become about `max_size` instructions: far more than
+    layers of models need, and few enough that LLVM's time grows as the program does.
 
     Afterwards `main` is a list of calls, constants and reshapes, and each kernel is a private
     function with the attributes `nova.kernel`, `nova.grid` and `nova.work`. The islands that
@@ -52,6 +54,7 @@ class FormKernels(Pass):
     name: ClassVar[str] = "form-kernels"
     serial_work: int = 20_000
     max_ops: int = 32
+    max_size: int = 2048
     row_operand: int = _HOST_ROW_OPERAND
 
     def run(self, module: ir.Module) -> None:
@@ -63,14 +66,17 @@ class FormKernels(Pass):
         names = (f"kernel_{number}" for number in count())
         for island in islands(module):
             waits = _prepare(island)
-            host = Grouping(self.serial_work, self.max_ops, _HOST_ROW_OPERAND, waits)
+            host = self._grouping(_HOST_ROW_OPERAND, waits)
             outliner = _Outliner(module, island, names, island.attributes[DEVICE])
             outliner.outline(host.form(island.entry_block))
         inline_islands(module, main)
         waits = _prepare(main)
         _delay_updates(module, main)
-        grouping = Grouping(self.serial_work, self.max_ops, self.row_operand, waits)
+        grouping = self._grouping(self.row_operand, waits)
         _Outliner(module, main, names).outline(grouping.form(main.entry_block))
+
+    def _grouping(self, row_operand: int, waits: dict[Any, list[Any]]) -> Grouping:
+        return Grouping(self.serial_work, self.max_ops, self.max_size, row_operand, waits)
 
 
 def _prepare(function: Any) -> dict[Any, list[Any]]:
