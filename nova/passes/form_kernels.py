@@ -154,6 +154,8 @@ class _Outliner:
         self.returned = operations[len(operations) - 1].operation
         self.before = [op.operation for op in operations][:-1]
         self.new: dict[Any, Any] = {}
+        # Once for all kernels: a fill of zeros may have as many users as there are kernels.
+        self.helpers = {op for op in self.before if _is_helper(op)}
 
     def outline(self, groups: Iterable[Group]) -> None:
         for group in groups:
@@ -186,7 +188,7 @@ class _Outliner:
         self.new.update(zip(call.results, made.results, strict=True))
 
     def _kernel(self, group: Group) -> None:
-        ops = _with_helpers(group.ops)
+        ops = _with_helpers(group.ops, self.helpers)
         members = {r for op in ops for r in op.results}
         inputs: dict[Any, None] = {}
         for op in ops:
@@ -234,8 +236,13 @@ def _in_main(op: Any) -> Any:
     return op
 
 
-def _with_helpers(ops: list[Any]) -> list[Any]:
-    """The group's ops with the scalars, empties, fills and reshapes they need, in order."""
+def _is_helper(op: Any) -> bool:
+    """Whether every kernel that needs an op makes it anew."""
+    return is_scalar(op) or op.name == "tensor.empty" or op.name in VIEWS or is_init(op)
+
+
+def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
+    """The group's ops with those of `helpers` that they need, in order."""
     chosen: dict[Any, None] = {}
     own = set(ops)
 
@@ -245,7 +252,7 @@ def _with_helpers(ops: list[Any]) -> list[Any]:
         op = value.owner.operation
         if op in chosen or op in own:
             return
-        if is_scalar(op) or op.name == "tensor.empty" or is_init(op) or op.name in VIEWS:
+        if op in helpers:
             if op.name in VIEWS and not _reaches(value, own):
                 return
             for operand in [*op.operands, *captured(op)]:
