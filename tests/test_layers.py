@@ -24,6 +24,7 @@ PACKAGE = ROOT / "nova"
 TABLES = {
     "build_once",
     "collection",
+    "constants",
     "dlpack",
     "dtypes",
     "errors",
@@ -104,6 +105,7 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "log": {"knobs", "errors"},
     "build_once": set(),
     "collection": set(),
+    "constants": set(),
     "dlpack": {"errors", "records"},
     "dtypes": {"errors", "records"},
     "records": set(),
