@@ -6,7 +6,7 @@ a program that came from a file or from the disk cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -82,9 +82,9 @@ class Compiled(Model):
         return parse_plan(text, self.name)
 
     @property
-    def stages(self) -> dict[str, str]:
+    def stages(self) -> Mapping[str, str]:
         """The text of every stage, from plan to LLVM IR; also of a program from a cache."""
-        return super().stages if self._recorder is None else dict(self._recorder.texts)
+        return super().stages if self._recorder is None else self._recorder.texts
 
     @property
     def mlir_source(self) -> str:

@@ -26,6 +26,7 @@ from nova.artifact.misses import Recipe, explain_miss, make_recipe
 from nova.build_once import BuildOnce
 from nova.codegen.dump import dump_stages
 from nova.compiled import Compiled
+from nova.constants import Constants
 from nova.errors import (
     AttributeValueError,
     CompileInterrupted,
@@ -177,7 +178,8 @@ def compile_settings(
     plan: Plan, settings: Settings, name: str | None, device: str | None = None
 ) -> Compiled:
     """Compile a plan with settings that somebody else has chosen, such as a file."""
-    job = _Job("plan", print_plan(plan, locations=False), settings, plan, device)
+    text = print_plan(plan, locations=False, constants=Constants())
+    job = _Job("plan", text, settings, plan, device)
     return _CACHE.get(job, name)
 
 

@@ -17,7 +17,7 @@ from nova.artifact.manifest import TensorSpec
 from nova.artifact.write import Contents, write_artifact
 from nova.collection import paused_collection
 from nova.log import Progress, progress
-from nova.plan import Plan
+from nova.plan import Plan, print_plan
 from nova.records import record
 from nova.settings import Settings
 from nova.targets import host_arch, parse_target
@@ -58,7 +58,8 @@ def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
     recorder = Recorder(cache_key(key)[:12])
     started = time.perf_counter()
-    recorder.record("plan", str(plan), time.perf_counter() - started)
+    text = print_plan(plan, constants=recorder.constants)
+    recorder.record("plan", text, time.perf_counter() - started)
     with (
         progress("compiling", len(stages_of(settings)) + 2) as bar,
         beside(knobs.get("threads")) as start,
@@ -195,7 +196,7 @@ def make_contents(
         host=arch,
         args=tuple(args),
         outputs=tuple(outputs),
-        stages=dict(texts),
+        stages=texts,
         source=source,
         key=dict(key),
         entry=None if runtime is None else compile_entry(arch, len(args), ranks),

@@ -52,13 +52,13 @@ def build_host(
                 suffix=suffix,
                 between=lambda: begin(way.written()),
             )
-        text = module_text(module) if after == "loops" else recorder.texts[f"loops{suffix}"]
+        text = module_text(module) if after == "loops" else recorder.compact[f"loops{suffix}"]
         begin(way.shared(text))
         # Read while LLVM is at work, and before `main` is gone.
         tables, constants = read_tables(module)
         unpacked = read_unpacked(module)
         begin(way.kernels())
-        recorder.record(f"llvm{suffix}", module_text(module), way.lowering)
+        recorder.record_module(f"llvm{suffix}", module, way.lowering)
         recorder.record(f"ll{suffix}", "\n".join(texts), way.translating)
         road.advance(f"object{suffix}")
         started = time.perf_counter()

@@ -38,7 +38,7 @@ def build_text(
         started = time.perf_counter()
         module = start_from_text(text, filename)
         signature = read_signature(module)
-        recorder.record(stage, text, time.perf_counter() - started)
+        recorder.record_module(stage, module, time.perf_counter() - started)
         program = build_module(module, settings, recorder, after=stage, bar=bar)
         started = time.perf_counter()
         contents = module_contents(signature, program, recorder.texts, stage, key)

@@ -82,7 +82,7 @@ class Road:
 
     def advance(self, name: str) -> None:
         """Say what comes next."""
-        self.bar.advance(name, len(self.recorder.texts) - 1)
+        self.bar.advance(name, len(self.recorder.compact) - 1)
 
     def run(
         self,

@@ -20,13 +20,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from nova import knobs
 from nova.codegen.dump import dump_stage
 from nova.codegen.signature import keep_signature
+from nova.constants import LEAST, Constants, StageTexts, without_resources
 from nova.errors import PipelineError
 from nova.log import log
 from nova.mlir.bindings import ir
 from nova.mlir.context import make_context, parse_module, verify_module
 from nova.mlir.emit import emit_module
+from nova.mlir.resources import constants_of
 from nova.passes import pipelines
 from nova.passes.base import Pass, run_verified_once
 from nova.plan import Plan
@@ -64,19 +67,27 @@ def stages_of(settings: Settings) -> dict[str, Callable[[Settings], list[Pass]]]
 class Recorder:
     """What a compile leaves behind: text, seconds and size of every stage.
 
-    `name` is the folder under `NOVA_DUMP` that gets the texts, one for each program.
+    `name` is the folder under `NOVA_DUMP` that gets the texts, one for each program. They are kept
+    `compact`, with the values of large constants in a table.
     """
 
     name: str = "program"
-    texts: dict[str, str] = field(default_factory=dict)
+    compact: dict[str, str] = field(default_factory=dict)
+    constants: Constants = field(default_factory=Constants)
     seconds: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
     def record(self, stage: str, text: str, seconds: float) -> None:
-        """Keep the result of a stage that has a text."""
-        self.texts[stage] = text
-        dump_stage(self.name, len(self.texts) - 1, stage, text)
+        """Keep the result of a stage that has a text, which may be compact."""
+        self.compact[stage] = text
+        if knobs.get("dump"):
+            dump_stage(self.name, len(self.compact) - 1, stage, self.texts[stage])
         self.record_size(stage, len(text), seconds)
+
+    def record_module(self, stage: str, module: ir.Module, seconds: float) -> None:
+        """Keep a stage whose result is a module."""
+        self.constants.update(constants_of(module.context))
+        self.record(stage, module_text(module), seconds)
 
     def record_size(self, stage: str, size: int, seconds: float) -> None:
         """Keep what a stage took; the result of the last ones is bytes."""
@@ -85,13 +96,22 @@ class Recorder:
         log("compile", f"{stage}: {seconds * 1e3:.1f} ms, {size} bytes")
 
     @property
+    def texts(self) -> StageTexts:
+        """The whole texts, in the order of the compile."""
+        return StageTexts(self.compact, self.constants)
+
+    @property
     def metrics(self) -> dict[str, dict[str, float]]:
         return {s: {"seconds": t, "bytes": self.sizes[s]} for s, t in self.seconds.items()}
 
 
 def module_text(module: ir.Module) -> str:
-    """The text of a module that the pass before has verified; printing would verify again."""
-    return module.operation.get_asm(assume_verified=True)
+    """The compact text of a module that the pass before has verified; printing would verify again.
+
+    The values of large constants are in the recorder's table (`nova/constants.py`).
+    """
+    text = module.operation.get_asm(assume_verified=True, large_resource_limit=LEAST)
+    return without_resources(text)
 
 
 def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
@@ -101,7 +121,7 @@ def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
     with module.context, ir.Location.unknown():
         keep_signature(module)
     verify_module(module)
-    recorder.record("nova", module_text(module), time.perf_counter() - started)
+    recorder.record_module("nova", module, time.perf_counter() - started)
     return module
 
 
@@ -164,4 +184,4 @@ def run_stages(
         if observe is not None:
             observe(name, module)
         seconds = time.perf_counter() - started - elsewhere
-        recorder.record(name + suffix, module_text(module), seconds)
+        recorder.record_module(name + suffix, module, seconds)

@@ -49,6 +49,8 @@ from nova.passes.unfold_convolutions import UnfoldConvolutions
 from nova.passes.widen_conversions import WidenConversions
 from nova.targets import llvm_cpu, parse_target
 
+# Calls of one math function in a unit of code: models have a few dozen kernels in all.
+_MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
@@ -186,7 +188,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         PlaceScratch(),
         # Before expand-math: its functions depend on exact rounding.
         *([RelaxMath()] if fast_math else []),
-        ExpandMath(native_rounding=machine.native_rounding),
+        ExpandMath(native_rounding=machine.native_rounding, max_inlined=_MOST_INLINED),
         WidenConversions(),
         *([] if machine.has_f16c else [ExpandHalf()]),
         UpstreamPass("loop-invariant-code-motion,cse"),

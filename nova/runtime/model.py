@@ -275,7 +275,7 @@ class Model:
         return self._executable.tables.kernels
 
     @property
-    def stages(self) -> dict[str, str]:
+    def stages(self) -> Mapping[str, str]:
         """The text of every stage, from plan to LLVM IR."""
         return self._executable.artifact.stages()
 

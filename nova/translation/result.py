@@ -45,8 +45,8 @@ class Translation:
     signer: PrivateKey | None = None
 
     @property
-    def stages(self) -> dict[str, str]:
-        return dict(self.recorder.texts)
+    def stages(self) -> Mapping[str, str]:
+        return self.recorder.texts
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:

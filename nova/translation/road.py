@@ -66,14 +66,14 @@ class Road:
                 text = self._llvm_text(module)
                 return self._emit_code(text, signature, foreign=start in KERNELS_ONLY)
             assert signature is not None
-            texts_before = dict(self.recorder.texts)
+            texts_before = list(self.recorder.compact)
             program = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
             if program.images:
                 from nova.codegen.ptx_check import check_images  # loads what only devices need
 
                 check_images(program.images)
             started = time.perf_counter()
-            source = next(reversed(texts_before))
+            source = texts_before[-1]
             contents = module_contents(signature, program, self.recorder.texts, source, {})
             weights, values = self._weights(signature)
             data = write_artifact(replace(contents, weights=weights))
@@ -96,14 +96,14 @@ class Road:
             if only_kernels:
                 _check_llvm(module, start)
             signature = None if only_kernels else read_signature(module)
-            self.recorder.record(start, module_text(module), time.perf_counter() - started)
+            self.recorder.record_module(start, module, time.perf_counter() - started)
             return module, start, signature
         imported = import_program(self.source, entry, self.values)
         seconds = time.perf_counter() - started
         if imported.frontend != "nova":
             name = "source" if imported.frontend == "linalg" else imported.frontend
             self.recorder.record(name, imported.text, 0.0)
-        self.recorder.record(imported.stage, module_text(imported.module), seconds)
+        self.recorder.record_module(imported.stage, imported.module, seconds)
         return imported.module, imported.stage, imported.signature
 
     def _check_begin(self, stage: str) -> None:
