@@ -33,8 +33,17 @@ def _freedom(x: Any, axis: tuple[int, ...], correction: float) -> float:
 
 
 def _centered(F: Any, x: Any, axis: tuple[int, ...]) -> Any:
+    """x less its mean, counted from the first element.
+
+    Elements that are large beside their spread have a mean that is rounded as they are; that of
+    what they differ by is as exact as the differences.
+    """
     wide = widened(F, x)
-    return wide - F.mean(wide, axis=axis, keepdims=True)
+    if count(x, axis) == 0:
+        return wide - F.mean(wide, axis=axis, keepdims=True)
+    first = wide[tuple(slice(0, 1) if i in axis else slice(None) for i in range(len(x.shape)))]
+    # The other way round in the mean: no difference is kept in memory for both.
+    return wide - first + F.mean(first - wide, axis=axis, keepdims=True)
 
 
 def _compose_var(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, scf
+from nova.schedules.cascade import Cascade, cascade_of
 from nova.schedules.cuda.access import load_run, store_run, widest
 from nova.schedules.elements import Elements
 from nova.schedules.nest import Nest
@@ -151,14 +153,24 @@ class PointCode:
         if not loops:
             return self._apply(elements, bases, totals, ivs)
         nest = elements.nest
+        cascade, (size, *sizes) = self._cascade(nest), [nest.loops[i].size for i in loops]
+        apart = cascade.is_long(prod(sizes))
+
+        def turn(iv: Any, values: list[Any]) -> list[Any]:
+            where, own = self._inside(nest, loops[0], iv, bases, ivs)
+            given = _grouped(cascade.fresh(values) if apart else values, self.count)
+            made = self._reduce(elements, loops[1:], where, given, own)
+            flat = [value for total in made for value in total]
+            return cascade.combined(values, flat) if apart else flat
+
         flat = [value for total in totals for value in total]
-        op = scf.ForOp(index(0), index(nest.loops[loops[0]].size), index(1), flat)
-        with ir.InsertionPoint(op.body):
-            carried = _grouped(list(op.inner_iter_args), self.count)
-            where, own = self._inside(nest, loops[0], op.induction_variable, bases, ivs)
-            made = self._reduce(elements, loops[1:], where, carried, own)
-            scf.YieldOp([value for total in made for value in total])
-        return _grouped(list(op.results), self.count)
+        per_turn = 1 if apart else prod(sizes)
+        return _grouped(cascade.turns(size, 1, flat, turn, per_turn=per_turn), self.count)
+
+    def _cascade(self, nest: Nest) -> Cascade:
+        """The cascade of values that lie together by output, one for each point."""
+        names = cascade_of(nest).names
+        return Cascade(tuple(name for name in names for _ in range(self.count)))
 
     # --- elements of several points ---------------------------------------------------------------
 
