@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nova.errors import TargetError
+from nova.packages import compiler_missing
 from nova.records import record
 
 # Architecture of a device -> the PTX version that its code is written in: the oldest that knows
@@ -263,8 +264,10 @@ def llvm_cpu(target: Target) -> str:
     """LLVM's name of the target's CPU; loads LLVM for `cpu`."""
     if target.cpu:
         return target.cpu
-    import llvmlite.binding
-
+    try:
+        import llvmlite.binding
+    except (ImportError, OSError) as error:
+        raise compiler_missing(error) from error
     return llvmlite.binding.get_host_cpu_name()
 
 

@@ -30,9 +30,11 @@ TABLES = {
     "knobs",
     "log",
     "ops",
+    "packages",
     "records",
     "settings",
     "structure",
+    "suggest",
     "targets",
 }
 
@@ -100,16 +102,18 @@ LAYERS: dict[str, set[str]] = {
 # Tables may import each other only downwards.
 TABLE_IMPORTS: dict[str, set[str]] = {
     "errors": set(),
-    "knobs": {"errors"},
+    "knobs": {"errors", "suggest"},
     "log": {"knobs", "errors"},
     "build_once": set(),
     "collection": set(),
     "dlpack": {"errors", "records"},
     "dtypes": {"errors", "records"},
+    "packages": {"errors"},
     "records": set(),
     "settings": {"knobs", "records"},
     "structure": {"records"},
-    "targets": {"errors", "records"},
+    "suggest": {"errors"},
+    "targets": {"errors", "packages", "records"},
     "ops": {"dtypes", "errors", "records"},
 }
 
@@ -120,7 +124,7 @@ NATIVE = ("nova/artifact/", "nova/runtime/", "nova/resident.py", "nova/targets.p
 # Library -> where it may be imported.
 LIBRARIES = {
     "torch_mlir": ("nova/mlir/bindings.py", "nova/mlir/gpu_bindings.py"),
-    "llvmlite": ("nova/codegen/", "nova/targets.py"),
+    "llvmlite": ("nova/codegen/llvm_bindings.py", "nova/targets.py"),
     "torch": (),
     "jax": (),
     # No file that Nova reads may run code.

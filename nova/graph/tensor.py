@@ -25,6 +25,7 @@ from nova.errors import (
 )
 from nova.graph.location import Location, user_location
 from nova.ops import Op
+from nova.suggest import unknown_name
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
@@ -85,6 +86,11 @@ class Tensor:
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
+
+    if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_name(repr(type(self).__name__), name, dir(type(self)))
 
     # --- what it is -----------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from nova.passes.base import Pass, option_name, run_pipeline
 from nova.passes.pipeline_parser import parse_pipeline
 from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
 from nova.tools.mlir_source import SEPARATOR, describe_error, render_diagnostic, split_input
+from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
 from nova.tools.verify_diagnostics import check_diagnostics
 
@@ -60,6 +61,7 @@ def _make_parser() -> argparse.ArgumentParser:
         epilog="Any pass or named pipeline is also an option: --canonicalize, --PASS='key=value'.",
         allow_abbrev=False,
     )
+    add_version(parser)
     add = parser.add_argument
     add("file", nargs="?", default="-", metavar="FILE", help="MLIR text; - is stdin (default)")
     add("-o", dest="output", default="-", metavar="OUT", help="where the result goes; - is stdout")
