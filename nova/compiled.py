@@ -87,8 +87,10 @@ class Compiled(Model):
 
     @property
     def mlir_source(self) -> str:
-        """The program in the nova dialect."""
-        return self.stages["nova"]
+        """The program in the nova dialect, in its custom syntax: the stage `nova` for reading."""
+        from nova.mlir.pretty import to_pretty  # which does not load MLIR
+
+        return to_pretty(self.stages["nova"])
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:

@@ -56,7 +56,8 @@ LAYERS: dict[str, set[str]] = {
     "runtime": {"artifact", "graph.location", "frontends.safetensors"},
     # Kernels are compiled and run to be timed.
     "tuning": {"mlir", "schedules", "passes", "artifact", "codegen", "runtime"},
-    "compiled": {"graph.location", "plan", "artifact", "codegen", "runtime"},
+    # The source of a program is shown in the custom syntax, which needs no MLIR.
+    "compiled": {"graph.location", "plan", "mlir.pretty", "artifact", "codegen", "runtime"},
     "compiler": {"graph", "plan", "artifact", "codegen", "runtime", "tuning", "compiled"},
     "translation": {
         *("artifact", "codegen", "mlir", "frontends", "runtime", "tuning", "compiled"),

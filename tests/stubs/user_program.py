@@ -42,7 +42,7 @@ def main() -> None:
     print(program.run([x], [W.data]), 2.0 * X, -X, X**2, X.shape, X.dtype, X.numpy().sum())
     model = MLP(8, 16)
     step = nova.train_step(model, loss_of, optim.AdamW(model.parameters(), lr=1e-3))
-    print(step, nova.zeros((2, 3)), nova.arange(4), nova.pad(X, (1, 1)), X.sum(0).item())
+    print(step, nova.zeros((2, 3)), nova.arange(4), nova.pad(X, (1, 1)), X.sum().item())
     with nova.knobs.override(threads=1), nova.no_grad():
         print(nova.knobs.threads + 1, nova.load("model.nova"))
     try:
