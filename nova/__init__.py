@@ -31,6 +31,7 @@ with paused_collection():
     )
     from nova.jit import jit
     from nova.loading import load
+    from nova.suggest import unknown_name
 
 globals().update(FUNCTIONS)
 
@@ -54,7 +55,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'nova' has no attribute {name!r}")
+        raise unknown_name("module 'nova'", name, __dir__())
     module, _, attribute = _LAZY[name].partition(":")
     value: Any = import_module(module)
     if attribute:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from nova import knobs
 from nova.artifact.format import read_artifact
 from nova.errors import GraphError, WeightsError
 from nova.graph.location import user_location
+from nova.packages import install_command, missing_packages
 from nova.plan import Plan, parse_plan
 from nova.runtime.device_executor import load_anywhere
 from nova.runtime.executor import Executable, in_order
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from nova.codegen.stages import Recorder
     from nova.runtime.simulate import Simulation
 
-_COMPILER = {"torch_mlir": "torch-mlir", "llvmlite": "llvmlite"}
 _checker: list[Callable[..., Any]] = []
 
 
@@ -88,8 +87,10 @@ class Compiled(Model):
 
     @property
     def mlir_source(self) -> str:
-        """The program in the nova dialect."""
-        return self.stages["nova"]
+        """The program in the nova dialect, in its custom syntax: the stage `nova` for reading."""
+        from nova.mlir.pretty import to_pretty  # which does not load MLIR
+
+        return to_pretty(self.stages["nova"])
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -151,7 +152,7 @@ class Compiled(Model):
         if missing:
             raise WeightsError(
                 "weights are put into a file when it is linked, which needs the compiler",
-                hint=f"pip install {' '.join(missing)}, or save it where it was compiled",
+                hint=f"{install_command(missing)}, or save it where it was compiled",
             )
         from nova.codegen.compile import build
         from nova.codegen.module import WHOLE_STAGES, build_text
@@ -174,18 +175,6 @@ class Compiled(Model):
                 )
         # The signature that the file has: a text of a later stage may know less of it.
         return replace(contents, args=manifest.args, outputs=manifest.outputs, stages=stages)
-
-
-def missing_packages() -> list[str]:
-    """The packages of the compiler that are not installed, by the names that pip knows."""
-    return [package for module, package in _COMPILER.items() if not _is_installed(module)]
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ImportError:
-        return False
 
 
 def set_checker(make: Callable[..., Any]) -> None:

@@ -32,6 +32,7 @@ from nova.errors import (
     CompileInterrupted,
     ConcreteValueError,
     GraphError,
+    MissingPackageError,
     NovaError,
     TargetError,
     WorkspaceError,
@@ -170,7 +171,7 @@ def compile_plan(
         device = "sim" if run_mode == "sim" else "cuda"
     try:
         return compile_settings(plan, settings, name, device)
-    except WorkspaceError as error:
+    except (WorkspaceError, MissingPackageError) as error:
         raise error.located(str(user_location())) from None
 
 

@@ -57,6 +57,10 @@ class UnknownOpError(NovaError, LookupError):
     """A name that is not in the op table."""
 
 
+class UnknownNameError(NovaError, AttributeError):
+    """A name that `nova`, one of its modules or a `Tensor` does not have."""
+
+
 class GradientError(NovaError):
     """A gradient was asked for that does not exist: an op without vjp, a non-scalar loss."""
 
@@ -214,6 +218,10 @@ class DeviceCallError(NovaError, RuntimeError):
 
 
 # --- compiling ----------------------------------------------------------------------------------
+
+
+class MissingPackageError(NovaError, ImportError):
+    """Something was to be compiled, and a package of the compiler is not installed, or broken."""
 
 
 class TargetError(NovaError, ValueError):
@@ -387,4 +395,8 @@ class RecompileWarning(UserWarning):
 
 
 class KnobError(NovaError, ValueError):
-    """An unknown `NOVA_*` variable, or a value it cannot take."""
+    """A knob that does not exist, or a value that a knob cannot take."""
+
+
+class KnobWarning(UserWarning):
+    """A `NOVA_*` variable that is not a setting, but whose name is close to one."""

@@ -18,21 +18,28 @@ from __future__ import annotations
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from nova.errors import KnobError
+from nova.errors import KnobError, KnobWarning
+from nova.suggest import did_you_mean, find_close, unknown_name
 
 TOPICS = ("compile", "cache", "run", "load", "tune")
 
 
 class Kind(NamedTuple):
-    """A type of knob: what it takes in words, and the check that raises ValueError on the rest."""
+    """A type of knob: what it takes in words, and the check that raises ValueError on the rest.
+
+    An empty variable of the environment counts as one that is not set, except where `refuse_empty`
+    says that it is an error.
+    """
 
     takes: str
     parse: Callable[[Any], Any]
+    refuse_empty: bool = False
 
 
 class Knob(NamedTuple):
@@ -104,7 +111,15 @@ def _parse_seconds(value: Any) -> float:
 
 
 def _parse_folder(value: Any) -> str | None:
-    return os.path.expanduser(os.fspath(value)) if value not in (None, "") else None
+    return _expand_user(os.fspath(value)) if value not in (None, "") else None
+
+
+def _expand_user(path: str) -> str:
+    """The path with its user's home folder; ValueError where nobody knows that folder."""
+    expanded = os.path.expanduser(path)
+    if expanded.startswith("~"):
+        raise ValueError
+    return expanded
 
 
 def _parse_paths(value: Any) -> tuple[str, ...]:
@@ -113,10 +128,9 @@ def _parse_paths(value: Any) -> tuple[str, ...]:
     if isinstance(value, str | os.PathLike):
         value = os.fspath(value).split(os.pathsep)
     words = [os.fspath(word) for word in value]
-    # An empty variable is more often a mistake of the shell than a wish: it switches nothing off.
     if not all(isinstance(word, str) and word for word in words):
         raise ValueError
-    return tuple(os.path.expanduser(word) for word in words)
+    return tuple(_expand_user(word) for word in words)
 
 
 def _parse_names(value: Any) -> tuple[str, ...]:
@@ -181,7 +195,8 @@ SECONDS = Kind("a number of seconds, 0 or more", _parse_seconds)
 FOLDER = Kind("the path of a folder; empty for none", _parse_folder)
 PROGRAM = Kind("the name or path of a program; empty for what is found", _parse_folder)
 NAMES = Kind("a comma-separated list of names", _parse_names)
-PATHS = Kind(f"paths of files or folders, with {os.pathsep!r} between them", _parse_paths)
+# An empty list of keys is more often a mistake of the shell than a wish to trust every file.
+PATHS = Kind(f"paths of files or folders, with {os.pathsep!r} between them", _parse_paths, True)
 TEXT = Kind("a text that is not empty", _parse_text)
 CHECK = Kind("one of off, 1, nan", _parse_check)
 TOPIC_SET = Kind(f"a comma-separated list of {', '.join(TOPICS)}, or all", _parse_topics)
@@ -293,7 +308,7 @@ def process_value(name: str) -> Any:
     except KeyError:
         knob = _find(name)
     text = os.environ.get(knob.variable)
-    if text is not None:
+    if text is not None and (text or knob.kind.refuse_empty):
         value = knob.check(text, knob.variable)
     else:
         value = knob.default() if callable(knob.default) else knob.default
@@ -335,28 +350,30 @@ def reset() -> None:
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
-    """Refuse a `NOVA_*` variable that is no knob: a misspelt setting must not be ignored."""
-    variables = [knob.variable for knob in KNOBS.values()]
+    """Warn of `NOVA_*` variables whose names are close to a knob: they are probably misspelt.
+
+    Other programs have such variables as well: Kubernetes sets `NOVA_SERVICE_HOST` for a service
+    called nova, and clients of OpenStack read `NOVA_URL`. Those are left alone.
+    """
+    known = {knob.name.upper(): knob.variable for knob in KNOBS.values()}
+    misspelt = []
     for variable in environment:
-        if variable.startswith("NOVA_") and variable not in variables:
-            raise KnobError(
-                f"the environment variable {variable} is no setting of Nova",
-                hint=_did_you_mean(variable, variables),
-            )
+        name = variable.removeprefix("NOVA_")
+        if name != variable and name not in known and (close := find_close(name.upper(), known)):
+            misspelt.append(f"{variable} (did you mean {known[close]}?)")
+    if misspelt:
+        warnings.warn(
+            f"not settings of Nova, and ignored: {', '.join(misspelt)}", KnobWarning, stacklevel=2
+        )
 
 
 def _find(name: str) -> Knob:
     try:
         return KNOBS[name]
     except KeyError:
-        raise KnobError(f"there is no knob {name!r}", hint=_did_you_mean(name, KNOBS)) from None
-
-
-def _did_you_mean(word: str, known: Any) -> str:
-    import difflib  # only on the way to an error: it would double the import time of this file
-
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        raise KnobError(
+            f"there is no knob {name!r}", hint=did_you_mean(name, KNOBS, "there are {}")
+        ) from None
 
 
 class _KnobsModule(types.ModuleType):
@@ -365,7 +382,7 @@ class _KnobsModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in KNOBS:
             return get(name)
-        raise AttributeError(f"module 'nova.knobs' has no attribute or knob {name!r}")
+        raise unknown_name("module 'nova.knobs'", name, dir(self))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ or name.startswith("_"):

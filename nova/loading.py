@@ -18,11 +18,12 @@ from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest
 from nova.artifact.trust import check_trust
-from nova.compiled import Compiled, missing_packages
+from nova.compiled import Compiled
 from nova.compiler import compile_settings, compile_text
 from nova.errors import ArtifactError, NovaError, RecompileWarning
 from nova.graph.location import user_location
 from nova.log import log
+from nova.packages import install_command, missing_packages
 from nova.plan import parse_plan
 from nova.runtime.device_executor import load_for
 from nova.runtime.devices import check_device_name
@@ -78,7 +79,7 @@ def _recompile(artifact: Artifact, path: Path) -> Compiled:
     if absent:
         raise ArtifactError(
             problem,
-            hint=f"pip install {' '.join(absent)}, and it is compiled again from its text; or "
+            hint=f"{install_command(absent)}, and it is compiled again from its text; or "
             "compile it for a target that this machine has, such as x86_64",
         )
     text = artifact.stages().get(manifest.source)

@@ -18,6 +18,7 @@ from pathlib import Path
 from nova.cpus import PROCESSORS, processor_features
 from nova.errors import TargetError
 from nova.features import BASES, FLAGS
+from nova.packages import compiler_missing
 from nova.records import record
 
 # Architecture of a device -> the PTX version that its code is written in: the oldest that knows
@@ -238,8 +239,10 @@ def llvm_cpu(target: Target) -> str:
     """LLVM's name of the target's CPU; loads LLVM for `cpu`."""
     if target.cpu:
         return target.cpu
-    import llvmlite.binding
-
+    try:
+        import llvmlite.binding
+    except (ImportError, OSError) as error:
+        raise compiler_missing(error) from error
     return llvmlite.binding.get_host_cpu_name()
 
 

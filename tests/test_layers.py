@@ -33,9 +33,11 @@ TABLES = {
     "knobs",
     "log",
     "ops",
+    "packages",
     "records",
     "settings",
     "structure",
+    "suggest",
     "targets",
 }
 
@@ -57,7 +59,8 @@ LAYERS: dict[str, set[str]] = {
     "runtime": {"artifact", "graph.location", "frontends.safetensors"},
     # Kernels are compiled and run to be timed.
     "tuning": {"mlir", "schedules", "passes", "artifact", "codegen", "runtime"},
-    "compiled": {"graph.location", "plan", "artifact", "codegen", "runtime"},
+    # The source of a program is shown in the custom syntax, which needs no MLIR.
+    "compiled": {"graph.location", "plan", "mlir.pretty", "artifact", "codegen", "runtime"},
     "compiler": {"graph", "plan", "artifact", "codegen", "runtime", "tuning", "compiled"},
     "translation": {
         *("artifact", "codegen", "mlir", "frontends", "runtime", "tuning", "compiled"),
@@ -103,19 +106,21 @@ LAYERS: dict[str, set[str]] = {
 # Tables may import each other only downwards.
 TABLE_IMPORTS: dict[str, set[str]] = {
     "errors": set(),
-    "knobs": {"errors"},
+    "knobs": {"errors", "suggest"},
     "log": {"knobs", "errors"},
     "build_once": set(),
     "collection": set(),
     "constants": set(),
     "dlpack": {"errors", "records"},
     "dtypes": {"errors", "records"},
+    "packages": {"errors"},
     "records": set(),
     "settings": {"knobs", "records"},
     "structure": {"records"},
+    "suggest": {"errors"},
     "cpus": set(),
     "features": set(),
-    "targets": {"cpus", "errors", "features", "records"},
+    "targets": {"cpus", "errors", "features", "packages", "records"},
     "ops": {"dtypes", "errors", "records"},
 }
 
@@ -126,7 +131,7 @@ NATIVE = ("nova/artifact/", "nova/runtime/", "nova/resident.py", "nova/targets.p
 # Library -> where it may be imported.
 LIBRARIES = {
     "torch_mlir": ("nova/mlir/bindings.py", "nova/mlir/gpu_bindings.py"),
-    "llvmlite": ("nova/codegen/", "nova/targets.py"),
+    "llvmlite": ("nova/codegen/llvm_bindings.py", "nova/targets.py"),
     "torch": (),
     "jax": (),
     # No file that Nova reads may run code.

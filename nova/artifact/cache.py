@@ -30,13 +30,14 @@ from nova.artifact.folder import find_problem, make_folder, tag_folder
 from nova.artifact.format import Artifact
 from nova.artifact.key import cache_key, explain
 from nova.artifact.locks import try_lock, unlock, wait_for_lock
-from nova.errors import ArtifactError, CacheWarning
+from nova.errors import ArtifactError, CacheFolderError, CacheWarning
 from nova.log import log, progress
 from nova.records import record
 
 __all__ = ["CacheEntry", "CacheStats", "DiskCache", "cache_key", "explain", "open_cache"]
 
 _warned_folders: set[Path] = set()  # one warning a folder and process, not one a compile
+_warned_homeless: list[str] = []
 
 
 @record
@@ -51,18 +52,48 @@ class CacheStats:
     damaged: int = 0
 
 
-def open_cache() -> DiskCache:
-    """The disk cache that the knobs describe, whether it is on or off."""
+def open_cache() -> DiskCache | None:
+    """The disk cache that the knobs describe, whether it is on or off; None without a folder."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    return _shared_cache(folder, knobs.get("cache_size"), knobs.get("cache_wait"))
+
+
+def cache_folder() -> Path | None:
+    """The folder that the knobs name, or the user's; None, and one warning, where there is none."""
     folder = knobs.get("cache_dir")
-    place = Path(folder) if folder else default_folder()
-    return _shared_cache(place, knobs.get("cache_size"), knobs.get("cache_wait"))
+    if folder:
+        return Path(folder)
+    try:
+        return default_folder()
+    except CacheFolderError as error:
+        if not _warned_homeless:
+            _warned_homeless.append(error.what)
+            warnings.warn(
+                f"{error.what}; compiled programs are not kept on disk. {error.hint}",
+                CacheWarning,
+                stacklevel=3,
+            )
+        return None
 
 
 def default_folder() -> Path:
-    """The user's cache folder for Nova on this platform."""
-    import platformdirs
+    """The user's cache folder for Nova on this platform; CacheFolderError where there is none."""
+    hint = "Set NOVA_CACHE_DIR to a folder, or NOVA_CACHE=0 to switch the cache off"
+    try:
+        import platformdirs
 
-    return Path(platformdirs.user_cache_dir("nova", appauthor=False))
+        folder = Path(platformdirs.user_cache_dir("nova", appauthor=False))
+    except ImportError:
+        raise CacheFolderError(
+            "the user's cache folder is not known without the package platformdirs", hint=hint
+        ) from None
+    except (RuntimeError, KeyError, OSError):  # HOME is not set, and nobody has this user id
+        folder = Path("~")
+    if not folder.is_absolute():
+        raise CacheFolderError("this user has no home folder, and so no cache folder", hint=hint)
+    return folder
 
 
 class DiskCache:

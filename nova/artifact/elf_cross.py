@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from nova import knobs
-from nova.artifact.cache import default_folder
+from nova.artifact.cache import cache_folder
 from nova.artifact.elf import link_shared
 from nova.artifact.files import write_atomically
 from nova.errors import CodegenError
@@ -117,11 +117,8 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
 
 
 def _cache_folder() -> Path | None:
-    """Where objects are kept; None when the user wants no cache."""
-    if not knobs.get("cache"):
-        return None
-    folder = knobs.get("cache_dir")
-    return Path(folder) if folder else default_folder()
+    """Where objects are kept; None when the user wants no cache, or has no folder for it."""
+    return cache_folder() if knobs.get("cache") else None
 
 
 def _read_kept(path: Path) -> bytes | None:

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from llvmlite import binding as llvm
-from llvmlite.binding import ffi
-
+from nova.codegen.llvm_bindings import binding as llvm
+from nova.codegen.llvm_bindings import ffi
 from nova.errors import CodegenError
 from nova.targets import Target
 

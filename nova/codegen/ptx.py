@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding as llvmlite
-
 from nova.artifact.device import check_calls
 from nova.codegen.llvm import ASSEMBLY, emit, initialise, is_portable, parse_module, run_passes
+from nova.codegen.llvm_bindings import binding as llvmlite
 from nova.codegen.normalise import normalise
 from nova.errors import CodegenError
 from nova.mlir.bindings import ir, llvm

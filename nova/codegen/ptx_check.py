@@ -109,4 +109,4 @@ def _file() -> Path | None:
     if not knobs.get("cache"):
         return None
     cache = open_cache()
-    return cache.folder / _FILE if cache.problem() is None else None
+    return None if cache is None or cache.problem() else cache.folder / _FILE

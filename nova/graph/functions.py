@@ -20,7 +20,7 @@ from nova.ops import OPS, REQUIRED, F, Op
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 # Rows with one attribute that is a tuple: their methods also take its items one by one.
-_SIZES_AS_ARGUMENTS = frozenset({"reshape", "permute", "expand", "flip"})
+SIZES_AS_ARGUMENTS = frozenset({"reshape", "permute", "expand", "flip"})
 
 
 def make_function(op: Op) -> Callable[..., Any]:
@@ -92,7 +92,7 @@ def _check_call(
 def _make_method(op: Op) -> Callable[..., Any]:
     """The method of a row: `x.reshape(2, 3)` means `x.reshape((2, 3))`."""
     function = FUNCTIONS[op.name]
-    if op.name not in _SIZES_AS_ARGUMENTS:
+    if op.name not in SIZES_AS_ARGUMENTS:
         return function
 
     @wraps(function)
@@ -145,7 +145,7 @@ def _signature(op: Op) -> Signature:
 
 
 # Operator -> row; the reflected form swaps the operands.
-_BINARY_OPERATORS = {
+BINARY_OPERATORS = {
     "add": "add",
     "sub": "sub",
     "mul": "mul",
@@ -158,8 +158,8 @@ _BINARY_OPERATORS = {
     "or": "logical_or",
     "xor": "logical_xor",
 }
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-_UNARY_OPERATORS = {"neg": "neg", "abs": "abs", "invert": "logical_not"}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+UNARY_OPERATORS = {"neg": "neg", "abs": "abs", "invert": "logical_not"}
 
 
 def _forward(name: str) -> Callable[[Any, Any], Any]:
@@ -176,12 +176,12 @@ def _install() -> None:
         for method in op.methods:
             setattr(Tensor, method, _make_method(op))
     F.bind(FUNCTIONS)
-    for operator, name in _BINARY_OPERATORS.items():
+    for operator, name in BINARY_OPERATORS.items():
         setattr(Tensor, f"__{operator}__", _forward(name))
         setattr(Tensor, f"__r{operator}__", _reflected(name))
-    for name in _COMPARISONS:
+    for name in COMPARISONS:
         setattr(Tensor, f"__{name}__", _forward(name))
-    for operator, name in _UNARY_OPERATORS.items():
+    for operator, name in UNARY_OPERATORS.items():
         setattr(Tensor, f"__{operator}__", FUNCTIONS[name])
     setattr(Tensor, "__getitem__", FUNCTIONS["getitem"])  # noqa: B010
 

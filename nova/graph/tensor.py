@@ -25,6 +25,7 @@ from nova.errors import (
 )
 from nova.graph.location import Location, user_location
 from nova.ops import Op
+from nova.suggest import unknown_name
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
@@ -32,7 +33,13 @@ _device: ContextVar[str] = ContextVar("nova_device", default="")
 _evaluator: list[Callable[[Tensor], np.ndarray]] = []
 
 
-class Tensor:
+if TYPE_CHECKING:
+    from nova.graph.op_methods import TensorMethods  # a stub: the methods that the op table gives
+else:
+    TensorMethods = object
+
+
+class Tensor(TensorMethods):
     """A value of the program: `op` applied to `inputs`, or a leaf when `op` is None."""
 
     __slots__ = (
@@ -86,6 +93,11 @@ class Tensor:
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
 
+    if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_name(repr(type(self).__name__), name, dir(type(self)))
+
     # --- what it is -----------------------------------------------------------------------------
 
     @property
@@ -114,7 +126,7 @@ class Tensor:
 
     @property
     def T(self) -> Tensor:
-        return self.transpose()  # type: ignore[attr-defined]
+        return self.transpose()
 
     def __repr__(self) -> str:
         what = self.op.name if self.op else "placeholder" if self.data is None else "leaf"
@@ -170,33 +182,6 @@ class Tensor:
         if dtype is not None and value.dtype != dtype:
             return value.astype(dtype)
         return value.copy() if copy else value
-
-    if TYPE_CHECKING:  # what `nova.graph.functions` puts on the class, for type checkers
-
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __rfloordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __rmod__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __rpow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __rmatmul__(self, other: Any) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
-        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
-        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
-        def __neg__(self) -> Tensor: ...
-        def __getitem__(self, index: Any) -> Tensor: ...
 
     __hash__ = object.__hash__
 

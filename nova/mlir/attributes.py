@@ -5,6 +5,7 @@ A value that is None is left out of the IR; reading puts the row's default (or N
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nova.dtypes import DType
@@ -22,12 +23,11 @@ def to_attributes(attrs: dict[str, Any]) -> dict[str, Any]:
     return {k: _attribute(k, v) for k, v in attrs.items() if v is not None}
 
 
-def from_attributes(row: Op, op: Any) -> dict[str, Any]:
-    """The attrs of a nova op, with the row's defaults where the IR says nothing.
+def from_attributes(row: Op, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The attrs in the attributes of a nova op, with the row's defaults where the IR says nothing.
 
     Names with a dot belong to other dialects; any other name that the row does not have is wrong.
     """
-    given = op.attributes
     for name in given:
         if name not in row.attrs and "." not in name and name not in _BOOKKEEPING:
             raise UnknownKeywordError(f"has no attribute `{name}`")

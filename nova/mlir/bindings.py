@@ -8,26 +8,30 @@ import sys
 from types import ModuleType
 
 from nova.collection import paused_collection
+from nova.packages import compiler_missing
 
-# So many classes come in that collecting would take a seventh of the time.
-with paused_collection():
-    from torch_mlir import ir, passmanager, rewrite
-    from torch_mlir._mlir_libs import _mlir
-    from torch_mlir._mlir_libs import _mlirDialectsLLVM as llvm
-    from torch_mlir._mlir_libs import _stablehlo as stablehlo
-    from torch_mlir._mlir_libs._mlirDialectsIRDL import load_dialects as load_irdl
-    from torch_mlir._mlir_libs._mlirDialectsLinalg import fill_builtin_region
-    from torch_mlir.dialects import (
-        arith,
-        bufferization,
-        builtin,
-        func,
-        math,
-        memref,
-        scf,
-        tensor,
-        vector,
-    )
+try:
+    # So many classes come in that collecting would take a seventh of the time.
+    with paused_collection():
+        from torch_mlir import ir, passmanager, rewrite
+        from torch_mlir._mlir_libs import _mlir
+        from torch_mlir._mlir_libs import _mlirDialectsLLVM as llvm
+        from torch_mlir._mlir_libs import _stablehlo as stablehlo
+        from torch_mlir._mlir_libs._mlirDialectsIRDL import load_dialects as load_irdl
+        from torch_mlir._mlir_libs._mlirDialectsLinalg import fill_builtin_region
+        from torch_mlir.dialects import (
+            arith,
+            bufferization,
+            builtin,
+            func,
+            math,
+            memref,
+            scf,
+            tensor,
+            vector,
+        )
+except (ImportError, OSError) as error:
+    raise compiler_missing(error) from error
 
 # At every op the bindings try to import a Python module of its dialect, until there is one, and an
 # empty module ends the search. Nova's ops have no classes. The modules of the other two dialects

@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from codecs import BOM_UTF8
+from collections.abc import Sequence
 
 from nova.errors import MLIRSyntaxError
 from nova.mlir.bindings import ir, stablehlo
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
-from nova.mlir.dialect import load_dialect
+from nova.mlir.dialect import OP_NAMES, infer_type, load_dialect
+from nova.mlir.pretty import Rewritten, to_generic
 from nova.mlir.resources import attach_constants, constants_of, take_constants
 
 # MLIR's parser recurses, and at some thousand levels overflows the stack, which kills the process.
@@ -55,14 +57,58 @@ def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
     """The module that `text` says; MLIRSyntaxError with file:line:col where it does not."""
     compact = take_constants(text, constants_of(context))
     check_nesting(compact, filename)
-    with capture_diagnostics(context) as said:
-        try:
-            module = ir.Module.parse(compact, context)
-        except ir.MLIRError as error:
-            raise _syntax_error(said, str(error), compact, filename) from None
+    said: list[Diagnostic] = []
+    try:
+        module = parse_text(compact, filename, context, said)
+    except ir.MLIRError as error:
+        raise _syntax_error(said, str(error), compact, filename) from None
+    except MLIRSyntaxError as error:
+        raise _show_line(error, compact) from None
     if compact is not text:
         attach_constants(module)
     return module
+
+
+def parse_text(text: str, filename: str, context: ir.Context, said: list[Diagnostic]) -> ir.Module:
+    """The module of a text in which nova ops may have their custom syntax.
+
+    `said` gains what MLIR says, at the places of the text as it was given. MLIRError, or
+    MLIRSyntaxError for an op in the custom syntax, where it does not parse.
+    """
+    generic = to_generic(
+        text, filename, OP_NAMES, lambda *given: _infer_result(*given, context=context)
+    )
+    with capture_diagnostics(context) as collected:
+        try:
+            return ir.Module.parse(generic.text, context)
+        finally:
+            said += [_before_edits(in_file(d, filename), filename, generic) for d in collected]
+
+
+def _before_edits(diagnostic: Diagnostic, filename: str, generic: Rewritten) -> Diagnostic:
+    column = diagnostic.col
+    if diagnostic.file == filename:
+        column = generic.original_column(diagnostic.line, column)
+    notes = tuple(_before_edits(note, filename, generic) for note in diagnostic.notes)
+    return dataclasses.replace(diagnostic, col=column, notes=notes)
+
+
+def _infer_result(
+    name: str, types: Sequence[str], attributes: str, aliases: str, *, context: ir.Context
+) -> str:
+    """The type of a result, by the rules of the op table; types and attributes come as text."""
+    text = (
+        f"{aliases}\nfunc.func private @f({', '.join(types)}) attributes {{given = {attributes}}}"
+    )
+    with capture_diagnostics(context) as said:
+        try:
+            module = ir.Module.parse(text, context)  # which owns the function
+        except ir.MLIRError as error:
+            raise MLIRSyntaxError(said[0].message if said else str(error)) from None
+    [function] = module.body.operations
+    given = {item.name: item.attr for item in function.attributes["given"]}
+    with context, ir.Location.unknown():
+        return str(infer_type(name, function.type.inputs, given))
 
 
 def verify_module(module: ir.Module) -> None:
@@ -127,6 +173,13 @@ def in_file(diagnostic: Diagnostic, filename: str) -> Diagnostic:
         file=filename if diagnostic.file == "-" else diagnostic.file,
         notes=tuple(in_file(note, filename) for note in diagnostic.notes),
     )
+
+
+def _show_line(error: MLIRSyntaxError, text: str) -> MLIRSyntaxError:
+    """The error with the line that it names, and a caret."""
+    _, line, column = str(error.where).rsplit(":", 2)
+    shown = show_place(text, int(line), int(column))
+    return MLIRSyntaxError(f"{error.what}\n{shown}", where=error.where, hint=error.hint)
 
 
 def _syntax_error(

@@ -8,7 +8,7 @@ and reports at the op's location, which is the user's line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -32,11 +32,28 @@ def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorT
     types = tuple(_tensor(o.type) for o in op.operands)
     _check_operands(row, types)
     _check_segments(op)
-    attrs = from_attributes(row, op)
+    return (*_apply_rules(row, types, op.attributes), types)
+
+
+def infer_type(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """The MLIR type of a nova op's result, for text that does not say it."""
+    row = OPS.get(name)
+    if row is None:
+        raise NovaError("needs the types of its results", hint="write `: (operands) -> (results)`")
+    types = tuple(map(_tensor, operands))
+    _check_operands(row, types)
+    return tensor_type(_apply_rules(row, types, attributes)[0], dialect=True)
+
+
+def _apply_rules(
+    row: Op, types: tuple[TensorType, ...], attributes: Mapping[str, Any]
+) -> tuple[TensorType, dict[str, Any]]:
+    """Result type and canonical attrs."""
+    attrs = from_attributes(row, attributes)
     if row.canon is not None:
         attrs = row.canon(types, attrs)
     assert row.infer is not None
-    return row.infer(types, attrs), attrs, types
+    return row.infer(types, attrs), attrs
 
 
 def _tensor(type_: Any) -> TensorType:
@@ -155,6 +172,7 @@ def _definitions() -> Iterator[_Definition]:
 
 
 _DEFINITIONS = tuple(_definitions())
+OP_NAMES = tuple(definition.name for definition in _DEFINITIONS)
 _TEXT = "\n".join(
     (f"irdl.dialect @{DIALECT} {{", *(definition.text() for definition in _DEFINITIONS), "}")
 )

@@ -3,6 +3,8 @@
 Built on the graph only; `nova.train_step` compiles what a module builds. See docs/training.md.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from nova.nn import init
 from nova.nn.activations import GELU, ReLU, SiLU, Tanh
 from nova.nn.attention import MultiheadAttention
@@ -12,6 +14,7 @@ from nova.nn.module import Module, replaced
 from nova.nn.parameter import Parameter
 from nova.nn.seeds import default_generator, manual_seed, next_seed, seeded
 from nova.nn.state import LoadReport
+from nova.suggest import unknown_name
 
 __all__ = [
     "GELU",
@@ -36,3 +39,8 @@ __all__ = [
     "replaced",
     "seeded",
 ]
+
+if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+    def __getattr__(name: str) -> Any:
+        raise unknown_name("module 'nova.nn'", name, __all__)

@@ -1,5 +1,7 @@
 """Optimizers, learning-rate schedules and gradient clipping: graph to graph, torch's semantics."""
 
+from typing import TYPE_CHECKING, Any
+
 from nova.optim.adam import Adam, AdamW
 from nova.optim.clipping import clip_grad_norm, clip_grad_value, global_norm
 from nova.optim.optimizer import Optimizer
@@ -17,6 +19,7 @@ from nova.optim.schedules import (
     StepLR,
 )
 from nova.optim.sgd import SGD
+from nova.suggest import unknown_name
 
 __all__ = [
     "SGD",
@@ -38,3 +41,8 @@ __all__ = [
     "clip_grad_value",
     "global_norm",
 ]
+
+if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+    def __getattr__(name: str) -> Any:
+        raise unknown_name("module 'nova.optim'", name, __all__)

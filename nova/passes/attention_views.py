@@ -88,7 +88,7 @@ def _step(view: View) -> View | None:
     name = op.name.removeprefix("nova.")
     if name not in _RULES:
         return None
-    attrs = from_attributes(OPS[name], op)
+    attrs = from_attributes(OPS[name], op.attributes)
     source = nova_type(op.operands[0].type)
     places = _RULES[name](view, source, attrs)
     return None if places is None else replace(view, value=op.operands[0], places=places)

@@ -116,7 +116,7 @@ def _same_type(op: Any, value: Any) -> Any | None:
 def _attrs(op: Any) -> dict[str, Any]:
     row = OPS[_name(op)]
     types = tuple(nova_type(v.type) for v in op.operands)
-    attrs = from_attributes(row, op)
+    attrs = from_attributes(row, op.attributes)
     return row.canon(types, attrs) if row.canon else attrs
 
 

@@ -88,7 +88,7 @@ class _Converter:
             )
         operands = [self._operand(v) for v in op.operands]
         types = tuple(o.type for o in operands)
-        attrs = from_attributes(row, op)
+        attrs = from_attributes(row, op.attributes)
         if row.canon is not None:
             attrs = row.canon(types, attrs)
         assert row.infer is not None

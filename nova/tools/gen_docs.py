@@ -1,9 +1,9 @@
-"""Pages of the documentation that are tables in the code.
+"""Pages of the documentation, and stubs for type checkers, that are tables in the code.
 
-In: the tables (`nova/knobs.py`, `nova/errors.py`, `nova/ops/`). Out: Markdown files under `docs/`,
-written by `python -m nova.tools.gen_docs`; with `--check` nothing is written and stale pages are an
-error, which is what the tests and CI run. A new page is a row in `PAGES` and a function that
-renders it.
+In: the tables (`nova/knobs.py`, `nova/errors.py`, `nova/ops/`). Out: Markdown files under `docs/`
+and `.pyi` files, written by `python -m nova.tools.gen_docs`; with `--check` nothing is written and
+stale pages are an error, which is what the tests and CI run. A new page is a row in `PAGES` and a
+function that renders it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from nova import errors, knobs
 from nova.tools.ops_page import render_ops
+from nova.tools.stubs import render_methods, render_package
 
 HEADER = "<!-- Written by `python -m nova.tools.gen_docs`: change the table in {source}. -->\n\n"
 
@@ -28,7 +29,10 @@ def render_knobs() -> str:
         "",
         "Every setting is an environment variable, an attribute of `nova.knobs` and a keyword of",
         "`nova.knobs.override`. An override wins over an assignment, an assignment over the",
-        "environment. A variable that starts with `NOVA_` and is not in this table is an error.",
+        "environment. An empty variable counts as not set, except `NOVA_TRUSTED_KEYS`, where it is",
+        "an error. A wrong value is an error when the setting is first used. Of a variable that",
+        "starts with `NOVA_` and is not in this table there is one warning at the import if its",
+        "name is close to one of these; others belong to other programs.",
         "",
         "```python",
         "nova.knobs.cache = False                             # for this process",
@@ -84,6 +88,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/errors.md": render_errors,
     "docs/knobs.md": render_knobs,
     "docs/ops.md": _ops_page,
+    "nova/__init__.pyi": render_package,
+    "nova/graph/op_methods.pyi": render_methods,
 }
 
 

@@ -14,6 +14,7 @@ from functools import cache
 
 from nova.errors import CacheWarning, NovaError, RecompileWarning
 from nova.tools.commands import COMMANDS
+from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
 
 
@@ -47,10 +48,8 @@ def main(argv: list[str] | None = None) -> int:
 @cache
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    from nova import __version__
-
     parser = argparse.ArgumentParser(prog="nova", description=__doc__.split("\n")[0][8:])
-    parser.add_argument("--version", action="version", version=f"nova {__version__}")
+    add_version(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
         summary = (module.__doc__ or "").split("\n")[0].partition(": ")[2]

@@ -16,14 +16,32 @@ from pathlib import Path
 
 from nova.errors import NovaError, PipelineError
 from nova.mlir.bindings import ir
-from nova.mlir.context import decode_source, in_file, make_context
-from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
+from nova.mlir.context import decode_source, in_file, make_context, parse_text
+from nova.mlir.diagnostics import Diagnostic
+from nova.mlir.pretty import to_pretty
 from nova.passes.base import Pass, option_name, run_pipeline
 from nova.passes.pipeline_parser import parse_pipeline
 from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
 from nova.tools.mlir_source import SEPARATOR, describe_error, render_diagnostic, split_input
+from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
 from nova.tools.verify_diagnostics import check_diagnostics
+
+# What other suffixes of a file promise, and the command that keeps it.
+_WRITERS = {
+    ".o": ("an object", "nova-translate --emit obj"),
+    ".obj": ("an object", "nova-translate --emit obj"),
+    ".s": ("assembly", "nova-translate --emit asm"),
+    ".asm": ("assembly", "nova-translate --emit asm"),
+    ".ll": ("LLVM IR", "nova-translate --emit ll"),
+    ".bc": ("bitcode of LLVM", "nova-translate --emit ll"),
+    ".ptx": ("code of a device", "nova-translate --target cuda:sm_80 --emit ptx"),
+    ".cubin": ("code of a device", "nova-translate --target cuda:sm_80 --cubin"),
+    ".so": ("a shared object", "nova-translate"),
+    ".nova": ("a compiled program", "nova-translate"),
+    ".mlirbc": ("bytecode", "mlir-opt --emit-bytecode of LLVM"),
+    ".json": ("JSON", "no command of Nova"),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.list_passes:
             _list_passes()
             return 0
+        _check_output(args.output)
         data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
         source = data.decode("utf-8-sig", errors="replace")
         text = decode_source(data, filename)
@@ -60,6 +79,7 @@ def _make_parser() -> argparse.ArgumentParser:
         epilog="Any pass or named pipeline is also an option: --canonicalize, --PASS='key=value'.",
         allow_abbrev=False,
     )
+    add_version(parser)
     add = parser.add_argument
     add("file", nargs="?", default="-", metavar="FILE", help="MLIR text; - is stdin (default)")
     add("-o", dest="output", default="-", metavar="OUT", help="where the result goes; - is stdout")
@@ -76,6 +96,16 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--mlir-print-debuginfo", action="store_true", help="print locations")
     add("--mlir-print-op-generic", action="store_true", help="print every op in its generic form")
     return parser
+
+
+def _check_output(output: str) -> None:
+    """Refuse to write text into a file whose name promises something else."""
+    suffix = Path(output).suffix
+    if suffix in _WRITERS:
+        raise PipelineError(
+            f"-o {output}: nova-opt writes MLIR text, and {suffix} is {_WRITERS[suffix][0]}",
+            hint=f"{_WRITERS[suffix][1]} writes it",
+        )
 
 
 def _choose_passes(args: argparse.Namespace, rest: list[str], context: ir.Context) -> list[Pass]:
@@ -132,12 +162,13 @@ def _process(
     """The module after the passes, as text; None on failure. `said` gains what MLIR said."""
 
     def print_module(module: ir.Module) -> str:
-        return str(
+        text = str(
             module.operation.get_asm(
                 enable_debug_info=args.mlir_print_debuginfo,
                 print_generic_op_form=args.mlir_print_op_generic,
             )
         )
+        return text if args.mlir_print_op_generic else to_pretty(text)
 
     def show(step: Pass, module: ir.Module) -> None:
         if args.mlir_print_ir_after_all or _names(step) & set(args.mlir_print_ir_after):
@@ -145,11 +176,7 @@ def _process(
             sys.stderr.write(dump)
 
     try:
-        with capture_diagnostics(context) as parsing:
-            try:
-                module = ir.Module.parse(text, context)
-            finally:
-                said += [in_file(diagnostic, filename) for diagnostic in parsing]
+        module = parse_text(text, filename, context, said)
         run_pipeline(
             module,
             passes,
@@ -157,14 +184,16 @@ def _process(
             timing=timing,
             on_diagnostic=lambda diagnostic: said.append(in_file(diagnostic, filename)),
         )
-    except ir.MLIRError:  # of the parser, which is in `said`
-        return None
+    except ir.MLIRError as error:
+        failure = Diagnostic("error", f"the text cannot be read: {error}")
     except NovaError as error:
-        # An error that MLIR reported is in `said` already, with its notes.
-        if not any(diagnostic.severity == "error" for diagnostic in said):
-            said.append(in_file(describe_error(error), filename))
-        return None
-    return print_module(module)
+        failure = in_file(describe_error(error), filename)
+    else:
+        return print_module(module)
+    # An error that MLIR reported is in `said` already, with its notes.
+    if not any(diagnostic.severity == "error" for diagnostic in said):
+        said.append(failure)
+    return None
 
 
 def _names(step: Pass) -> set[str]:

@@ -20,6 +20,7 @@ from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source
 from nova.targets import host_arch, parse_target
 from nova.tools.mlir_source import describe_error, render_diagnostic
+from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
 from nova.translation import EMITS, STARTS, Translation, translate
 
@@ -62,6 +63,7 @@ def _make_parser() -> argparse.ArgumentParser:
         description="Compile a program in MLIR (nova, StableHLO, TOSA or linalg) to a .nova file.",
         allow_abbrev=False,
     )
+    add_version(parser)
     add = parser.add_argument
     add("file", metavar="IN", help="MLIR text or bytecode; - is stdin")
     add(

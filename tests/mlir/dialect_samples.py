@@ -229,7 +229,7 @@ def _salient(module: ir.Module) -> list[str]:
             lines.append("linalg.contract ")
             return ir.WalkResult.SKIP  # its body is not printed
         elif op.name.startswith("nova."):
-            lines.append(f'"{op.name}"(')
+            lines.append(f"{op.name} {'%' if len(op.operands) else '{'}")
         elif not _FRAME.fullmatch(op.name):
             lines.append(f"{op.name} ")
         return ir.WalkResult.ADVANCE

@@ -44,17 +44,20 @@ class Peaks:
 
 def measured_peaks() -> Peaks:
     """The peaks of this machine, from the cache folder or measured now (under a second)."""
-    return _peaks_in(str(open_cache().folder), _cpu_name(), len(os.sched_getaffinity(0)))
+    store = open_cache()
+    folder = None if store is None or store.problem() else str(store.folder)
+    return _peaks_in(folder, _cpu_name(), len(os.sched_getaffinity(0)))
 
 
 @cache
-def _peaks_in(folder: str, cpu: str, cores: int) -> Peaks:
+def _peaks_in(folder: str | None, cpu: str, cores: int) -> Peaks:
+    """The peaks that a folder keeps; without a folder they are measured in every process."""
     name = sha256(f"{cpu}/{cores}/1".encode()).hexdigest()[:16]
-    path = Path(folder) / f"peaks-{name}.json"
-    found = _read(path)
+    path = None if folder is None else Path(folder) / f"peaks-{name}.json"
+    found = None if path is None else _read(path)
     if found is None:
         found = _measure(cores)
-        if open_cache().problem() is None:
+        if path is not None:
             with suppress(OSError):  # a full or read-only disk: measured again next time
                 make_folder(path.parent)
                 write_atomically(path, json.dumps(asdict(found)).encode(), mode=0o600, sync=False)

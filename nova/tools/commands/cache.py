@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nova import knobs
-from nova.artifact.cache import CacheEntry, DiskCache, open_cache
+from nova.artifact.cache import CacheEntry, DiskCache, default_folder
 from nova.artifact.format import Artifact
 from nova.artifact.misses import Recipe, compare_recipes, find_nearest, recipe_of
 from nova.errors import ArtifactError, CacheFolderError, CacheKeyError
@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked, in a folder that Nova would use."""
-    cache = DiskCache(Path(args.folder), knobs.get("cache_size")) if args.folder else open_cache()
+    # An error of `default_folder` says why a user has none.
+    folder = Path(args.folder or knobs.get("cache_dir") or default_folder())
+    cache = DiskCache(folder, knobs.get("cache_size"))
     problem = cache.problem()
     if problem is not None:
         raise CacheFolderError(

@@ -113,10 +113,10 @@ func.func @mish(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 }
 
 // PRIMITIVES-LABEL: func.func @swiglu(
-// PRIMITIVES: "nova.slice"(
-// PRIMITIVES: "nova.silu"(
-// PRIMITIVES: "nova.slice"(
-// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: nova.slice %
+// PRIMITIVES: nova.silu %
+// PRIMITIVES: nova.slice %
+// PRIMITIVES: nova.mul %
 // PRIMITIVES-NOT: nova.swiglu
 // CHECK-LABEL: func.func @swiglu(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
@@ -155,8 +155,8 @@ func.func @leaky_relu_slope(%arg0: tensor<4xf64>) -> tensor<4xf64> {
 }
 
 // PRIMITIVES-LABEL: func.func @swiglu_pair(
-// PRIMITIVES: "nova.silu"(
-// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: nova.silu %
+// PRIMITIVES: nova.mul %
 // PRIMITIVES-NOT: nova.swiglu
 // CHECK-LABEL: func.func @swiglu_pair(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]

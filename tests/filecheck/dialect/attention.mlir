@@ -3,20 +3,20 @@
 // The ops of the family `attention`: what they are made of, and their loops.
 
 // PRIMITIVES-LABEL: func.func @scaled_dot_product_attention(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.max"(
-// PRIMITIVES: "nova.detach"(
-// PRIMITIVES: "nova.eq"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.eq"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.max %
+// PRIMITIVES: nova.detach %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.matmul %
 // PRIMITIVES-NOT: nova.scaled_dot_product_attention
 // CHECK-LABEL: func.func @scaled_dot_product_attention(
 // CHECK: linalg.contract
@@ -30,25 +30,25 @@ func.func @scaled_dot_product_attention(%arg0: tensor<2x3x4xf32>, %arg1: tensor<
 }
 
 // PRIMITIVES-LABEL: func.func @attention_causal(
-// PRIMITIVES: "nova.arange"(
-// PRIMITIVES: "nova.reshape"(
-// PRIMITIVES: "nova.arange"(
-// PRIMITIVES: "nova.ge"(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.max"(
-// PRIMITIVES: "nova.detach"(
-// PRIMITIVES: "nova.eq"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.eq"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: nova.arange {
+// PRIMITIVES: nova.reshape %
+// PRIMITIVES: nova.arange {
+// PRIMITIVES: nova.ge %
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.max %
+// PRIMITIVES: nova.detach %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.matmul %
 // PRIMITIVES-NOT: nova.scaled_dot_product_attention
 // CHECK-LABEL: func.func @attention_causal(
 // CHECK: linalg.contract
@@ -62,21 +62,21 @@ func.func @attention_causal(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg
 }
 
 // PRIMITIVES-LABEL: func.func @attention_masked(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.max"(
-// PRIMITIVES: "nova.detach"(
-// PRIMITIVES: "nova.eq"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.eq"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.max %
+// PRIMITIVES: nova.detach %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.matmul %
 // PRIMITIVES-NOT: nova.scaled_dot_product_attention
 // CHECK-LABEL: func.func @attention_masked(
 // CHECK: linalg.contract
@@ -90,22 +90,22 @@ func.func @attention_masked(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg
 }
 
 // PRIMITIVES-LABEL: func.func @attention_logsumexp(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.max"(
-// PRIMITIVES: "nova.detach"(
-// PRIMITIVES: "nova.eq"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.eq"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.log"(
-// PRIMITIVES: "nova.reshape"(
-// PRIMITIVES: "nova.add"(
-// PRIMITIVES: "nova.where"(
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.max %
+// PRIMITIVES: nova.detach %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.log %
+// PRIMITIVES: nova.reshape %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.where %
 // PRIMITIVES-NOT: nova.attention_logsumexp
 // CHECK-LABEL: func.func @attention_logsumexp(
 // CHECK: linalg.contract
@@ -118,20 +118,20 @@ func.func @attention_logsumexp(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x5x4xf32
 }
 
 // PRIMITIVES-LABEL: func.func @attention_gradient(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.reshape"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
-// PRIMITIVES: "nova.reshape"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
-// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.reshape %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.reshape %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.mul %
 // PRIMITIVES-NOT: nova.attention_gradient
 // CHECK-LABEL: func.func @attention_gradient(
 // CHECK: linalg.contract

@@ -37,8 +37,8 @@ func.func @matmul_half(%arg0: tensor<2x3xbf16>, %arg1: tensor<3x4xbf16>) -> tens
 }
 
 // PRIMITIVES-LABEL: func.func @linear(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
 // PRIMITIVES-NOT: nova.linear
 // CHECK-LABEL: func.func @linear(
 // CHECK: linalg.contract
@@ -49,9 +49,9 @@ func.func @linear(%arg0: tensor<2x3xf32>, %arg1: tensor<4x3xf32>) -> tensor<2x4x
 }
 
 // PRIMITIVES-LABEL: func.func @linear_bias(
-// PRIMITIVES: "nova.permute"(
-// PRIMITIVES: "nova.matmul"(
-// PRIMITIVES: "nova.add"(
+// PRIMITIVES: nova.permute %
+// PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.add %
 // PRIMITIVES-NOT: nova.linear
 // CHECK-LABEL: func.func @linear_bias(
 // CHECK: linalg.contract
@@ -62,7 +62,7 @@ func.func @linear_bias(%arg0: tensor<2x3xf32>, %arg1: tensor<4x3xf32>, %arg2: te
 }
 
 // PRIMITIVES-LABEL: func.func @dot(
-// PRIMITIVES: "nova.matmul"(
+// PRIMITIVES: nova.matmul %
 // PRIMITIVES-NOT: nova.dot
 // CHECK-LABEL: func.func @dot(
 // CHECK: linalg.contract
@@ -73,8 +73,8 @@ func.func @dot(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tensor<f32> {
 }
 
 // PRIMITIVES-LABEL: func.func @outer(
-// PRIMITIVES: "nova.reshape"(
-// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: nova.reshape %
+// PRIMITIVES: nova.mul %
 // PRIMITIVES-NOT: nova.outer
 // CHECK-LABEL: func.func @outer(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]

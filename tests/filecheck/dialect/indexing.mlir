@@ -43,7 +43,7 @@ func.func @take(%arg0: tensor<4x3xf32>, %arg1: tensor<5xi64>) -> tensor<5x3xf32>
 }
 
 // PRIMITIVES-LABEL: func.func @embedding(
-// PRIMITIVES: "nova.take"(
+// PRIMITIVES: nova.take %
 // PRIMITIVES-NOT: nova.embedding
 // CHECK-LABEL: func.func @embedding(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel"]

@@ -3,8 +3,8 @@
 // The ops of the family `moments`: what they are made of, and their loops.
 
 // PRIMITIVES-LABEL: func.func @mean(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
 // PRIMITIVES-NOT: nova.mean
 // CHECK-LABEL: func.func @mean(
 // CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "reduction"]
@@ -15,12 +15,12 @@ func.func @mean(%arg0: tensor<2x3xf32>) -> tensor<f32> {
 }
 
 // PRIMITIVES-LABEL: func.func @var(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.square"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.square %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
 // PRIMITIVES-NOT: nova.var
 // CHECK-LABEL: func.func @var(
 // CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "reduction"]
@@ -32,13 +32,13 @@ func.func @var(%arg0: tensor<2x3xf32>) -> tensor<f32> {
 }
 
 // PRIMITIVES-LABEL: func.func @std(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.square"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.sqrt"(
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.square %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.sqrt %
 // PRIMITIVES-NOT: nova.std
 // CHECK-LABEL: func.func @std(
 // CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "reduction"]
@@ -50,16 +50,16 @@ func.func @std(%arg0: tensor<2x3xf32>) -> tensor<f32> {
 }
 
 // PRIMITIVES-LABEL: func.func @logsumexp(
-// PRIMITIVES: "nova.max"(
-// PRIMITIVES: "nova.detach"(
-// PRIMITIVES: "nova.isfinite"(
-// PRIMITIVES: "nova.where"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.log"(
-// PRIMITIVES: "nova.add"(
-// PRIMITIVES: "nova.reshape"(
+// PRIMITIVES: nova.max %
+// PRIMITIVES: nova.detach %
+// PRIMITIVES: nova.isfinite %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.log %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.reshape %
 // PRIMITIVES-NOT: nova.logsumexp
 // CHECK-LABEL: func.func @logsumexp(
 // CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "reduction"]
@@ -71,12 +71,12 @@ func.func @logsumexp(%arg0: tensor<2x3xf32>) -> tensor<f32> {
 }
 
 // PRIMITIVES-LABEL: func.func @var_rows(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.square"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.square %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
 // PRIMITIVES-NOT: nova.var
 // CHECK-LABEL: func.func @var_rows(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]

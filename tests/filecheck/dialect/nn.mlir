@@ -3,13 +3,13 @@
 // The ops of the family `nn`: what they are made of, and their loops.
 
 // PRIMITIVES-LABEL: func.func @softmax(
-// PRIMITIVES: "nova.max"(
-// PRIMITIVES: "nova.detach"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.reshape"(
+// PRIMITIVES: nova.max %
+// PRIMITIVES: nova.detach %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.reshape %
 // PRIMITIVES-NOT: nova.softmax
 // CHECK-LABEL: func.func @softmax(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
@@ -21,14 +21,14 @@ func.func @softmax(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 }
 
 // PRIMITIVES-LABEL: func.func @log_softmax(
-// PRIMITIVES: "nova.max"(
-// PRIMITIVES: "nova.detach"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.log"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.reshape"(
+// PRIMITIVES: nova.max %
+// PRIMITIVES: nova.detach %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.log %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.reshape %
 // PRIMITIVES-NOT: nova.log_softmax
 // CHECK-LABEL: func.func @log_softmax(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
@@ -40,15 +40,15 @@ func.func @log_softmax(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 }
 
 // PRIMITIVES-LABEL: func.func @layer_norm(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.add"(
-// PRIMITIVES: "nova.rsqrt"(
-// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.rsqrt %
+// PRIMITIVES: nova.mul %
 // PRIMITIVES-NOT: nova.layer_norm
 // CHECK-LABEL: func.func @layer_norm(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
@@ -60,12 +60,12 @@ func.func @layer_norm(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 }
 
 // PRIMITIVES-LABEL: func.func @rms_norm(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.add"(
-// PRIMITIVES: "nova.rsqrt"(
-// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.rsqrt %
+// PRIMITIVES: nova.mul %
 // PRIMITIVES-NOT: nova.rms_norm
 // CHECK-LABEL: func.func @rms_norm(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
@@ -76,13 +76,13 @@ func.func @rms_norm(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 }
 
 // PRIMITIVES-LABEL: func.func @softmax_columns(
-// PRIMITIVES: "nova.max"(
-// PRIMITIVES: "nova.detach"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.exp"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.reshape"(
+// PRIMITIVES: nova.max %
+// PRIMITIVES: nova.detach %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.exp %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.reshape %
 // PRIMITIVES-NOT: nova.softmax
 // CHECK-LABEL: func.func @softmax_columns(
 // CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "parallel"]
@@ -94,17 +94,17 @@ func.func @softmax_columns(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 }
 
 // PRIMITIVES-LABEL: func.func @layer_norm_affine(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.add"(
-// PRIMITIVES: "nova.rsqrt"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.add"(
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.rsqrt %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.add %
 // PRIMITIVES-NOT: nova.layer_norm
 // CHECK-LABEL: func.func @layer_norm_affine(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
@@ -116,13 +116,13 @@ func.func @layer_norm_affine(%arg0: tensor<2x4xf32>, %arg1: tensor<4xf32>, %arg2
 }
 
 // PRIMITIVES-LABEL: func.func @rms_norm_weight(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.sum"(
-// PRIMITIVES: "nova.div"(
-// PRIMITIVES: "nova.add"(
-// PRIMITIVES: "nova.rsqrt"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.sum %
+// PRIMITIVES: nova.div %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.rsqrt %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.mul %
 // PRIMITIVES-NOT: nova.rms_norm
 // CHECK-LABEL: func.func @rms_norm_weight(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]

@@ -23,15 +23,15 @@ func.func @uniform(%arg0: tensor<i64>) -> tensor<4xf32> {
 }
 
 // PRIMITIVES-LABEL: func.func @normal(
-// PRIMITIVES: "nova.uniform"(
-// PRIMITIVES: "nova.sub"(
-// PRIMITIVES: "nova.log"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.sqrt"(
-// PRIMITIVES: "nova.uniform"(
-// PRIMITIVES: "nova.mul"(
-// PRIMITIVES: "nova.cos"(
-// PRIMITIVES: "nova.mul"(
+// PRIMITIVES: nova.uniform %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.log %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.sqrt %
+// PRIMITIVES: nova.uniform %
+// PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.cos %
+// PRIMITIVES: nova.mul %
 // PRIMITIVES-NOT: nova.normal
 // CHECK-LABEL: func.func @normal(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]

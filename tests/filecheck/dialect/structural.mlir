@@ -2,7 +2,7 @@
 // The ops of the family `structural`: what they are made of, and their loops.
 
 // CHECK-LABEL: func.func @barrier(
-// CHECK: "nova.barrier"(
+// CHECK: nova.barrier %
 func.func @barrier(%arg0: tensor<4xf32>, %arg1: tensor<f32>) -> tensor<4xf32> {
   %0 = "nova.barrier"(%arg0, %arg1) {region = 1 : i64} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>

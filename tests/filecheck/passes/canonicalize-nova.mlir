@@ -3,7 +3,7 @@
 // --- fold_constants
 
 // CHECK-LABEL: func.func @folds_constants(
-// CHECK-NEXT: %[[C:.*]] = "nova.constant"() {value = dense<[4.000000e+00, 6.000000e+00]> : tensor<2xf32>}
+// CHECK-NEXT: %[[C:.*]] = nova.constant dense<[4.000000e+00, 6.000000e+00]> : tensor<2xf32>
 // CHECK-NEXT: return %[[C]]
 func.func @folds_constants() -> tensor<2xf32> {
   %0 = "nova.constant"() {value = dense<[1.0, 2.0]> : tensor<2xf32>} : () -> tensor<2xf32>
@@ -14,7 +14,7 @@ func.func @folds_constants() -> tensor<2xf32> {
 
 // Folding computes in the op's own type: 200 + 100 wraps in u8.
 // CHECK-LABEL: func.func @folds_unsigned(
-// CHECK-NEXT: "nova.constant"() {value = dense<44> : tensor<ui8>}
+// CHECK-NEXT: nova.constant dense<44> : tensor<ui8>
 func.func @folds_unsigned() -> tensor<ui8> {
   %0 = "nova.constant"() {value = dense<200> : tensor<ui8>} : () -> tensor<ui8>
   %1 = "nova.constant"() {value = dense<100> : tensor<ui8>} : () -> tensor<ui8>
@@ -23,7 +23,7 @@ func.func @folds_unsigned() -> tensor<ui8> {
 }
 
 // CHECK-LABEL: func.func @folds_casts_and_views(
-// CHECK-NEXT: "nova.constant"() {value = dense<{{\[\[}}1, 3], [2, 4]]> : tensor<2x2xi64>}
+// CHECK-NEXT: nova.constant dense<{{\[\[}}1, 3], [2, 4]]> : tensor<2x2xi64>
 // CHECK-NEXT: return
 func.func @folds_casts_and_views() -> tensor<2x2xi64> {
   %0 = "nova.constant"() {value = dense<[[1.5, 2.5], [3.5, 4.5]]> : tensor<2x2xf32>} : () -> tensor<2x2xf32>
@@ -34,7 +34,7 @@ func.func @folds_casts_and_views() -> tensor<2x2xi64> {
 
 // NaN and infinity are values like any other.
 // CHECK-LABEL: func.func @folds_to_infinity(
-// CHECK-NEXT: "nova.constant"() {value = dense<0x7F800000> : tensor<f32>}
+// CHECK-NEXT: nova.constant dense<0x7F800000> : tensor<f32>
 func.func @folds_to_infinity() -> tensor<f32> {
   %0 = "nova.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
   %1 = "nova.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
@@ -44,7 +44,7 @@ func.func @folds_to_infinity() -> tensor<f32> {
 
 // More than 64 elements are better computed than stored.
 // CHECK-LABEL: func.func @keeps_large_results(
-// CHECK: "nova.expand"
+// CHECK: nova.expand
 func.func @keeps_large_results() -> tensor<65xf32> {
   %0 = "nova.constant"() {value = dense<1.0> : tensor<1xf32>} : () -> tensor<1xf32>
   %1 = "nova.expand"(%0) {shape = array<i64: 65>} : (tensor<1xf32>) -> tensor<65xf32>
@@ -52,7 +52,7 @@ func.func @keeps_large_results() -> tensor<65xf32> {
 }
 
 // CHECK-LABEL: func.func @keeps_what_arguments_decide(
-// CHECK: "nova.add"
+// CHECK: nova.add
 func.func @keeps_what_arguments_decide(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "nova.constant"() {value = dense<1.0> : tensor<2xf32>} : () -> tensor<2xf32>
   %1 = "nova.add"(%x, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
@@ -61,7 +61,7 @@ func.func @keeps_what_arguments_decide(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // Same seed, same numbers: but they come from the run, whose generator is the target's own.
 // CHECK-LABEL: func.func @keeps_random_numbers(
-// CHECK: "nova.uniform"
+// CHECK: nova.uniform
 func.func @keeps_random_numbers() -> tensor<2xf32> {
   %0 = "nova.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
   %1 = "nova.uniform"(%0) {shape = array<i64: 2>, stream = 0 : i64} : (tensor<i64>) -> tensor<2xf32>
@@ -69,7 +69,7 @@ func.func @keeps_random_numbers() -> tensor<2xf32> {
 }
 
 // CHECK-LABEL: func.func @keeps_barriers(
-// CHECK: "nova.barrier"
+// CHECK: nova.barrier
 func.func @keeps_barriers() -> tensor<f32> {
   %0 = "nova.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
   %1 = "nova.barrier"(%0, %0) {region = 1 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
@@ -108,7 +108,7 @@ func.func @drops_integer_zero(%x: tensor<2xi32>) -> tensor<2xi32> {
 
 // -0 + 0 is 0.
 // CHECK-LABEL: func.func @keeps_float_plus_zero(
-// CHECK: "nova.add"
+// CHECK: nova.add
 func.func @keeps_float_plus_zero(%x: tensor<2xf32>) -> tensor<2xf32> {
   %zero = "nova.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
   %0 = "nova.add"(%x, %zero) : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
@@ -117,7 +117,7 @@ func.func @keeps_float_plus_zero(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // -0 - -0 is 0.
 // CHECK-LABEL: func.func @keeps_minus_negative_zero(
-// CHECK: "nova.sub"
+// CHECK: nova.sub
 func.func @keeps_minus_negative_zero(%x: tensor<2xf32>) -> tensor<2xf32> {
   %zero = "nova.constant"() {value = dense<-0.0> : tensor<f32>} : () -> tensor<f32>
   %0 = "nova.sub"(%x, %zero) : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
@@ -126,8 +126,8 @@ func.func @keeps_minus_negative_zero(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // 0 - x negates, and x * 0 may be NaN.
 // CHECK-LABEL: func.func @keeps_zero_minus_and_times_zero(
-// CHECK: "nova.sub"
-// CHECK: "nova.mul"
+// CHECK: nova.sub
+// CHECK: nova.mul
 func.func @keeps_zero_minus_and_times_zero(%x: tensor<2xf32>) -> tensor<2xf32> {
   %zero = "nova.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
   %0 = "nova.sub"(%zero, %x) : (tensor<f32>, tensor<2xf32>) -> tensor<2xf32>
@@ -137,7 +137,7 @@ func.func @keeps_zero_minus_and_times_zero(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // The other operand widens the result: x * 1 is not x.
 // CHECK-LABEL: func.func @keeps_broadcasts(
-// CHECK: "nova.mul"
+// CHECK: nova.mul
 func.func @keeps_broadcasts(%x: tensor<2xf32>) -> tensor<3x2xf32> {
   %one = "nova.constant"() {value = dense<1.0> : tensor<3x1xf32>} : () -> tensor<3x1xf32>
   %0 = "nova.mul"(%x, %one) : (tensor<2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
@@ -145,7 +145,7 @@ func.func @keeps_broadcasts(%x: tensor<2xf32>) -> tensor<3x2xf32> {
 }
 
 // CHECK-LABEL: func.func @keeps_half_ones(
-// CHECK: "nova.mul"
+// CHECK: nova.mul
 func.func @keeps_half_ones(%x: tensor<2xf32>) -> tensor<2xf32> {
   %one = "nova.constant"() {value = dense<[1.0, 2.0]> : tensor<2xf32>} : () -> tensor<2xf32>
   %0 = "nova.mul"(%x, %one) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
@@ -153,8 +153,8 @@ func.func @keeps_half_ones(%x: tensor<2xf32>) -> tensor<2xf32> {
 }
 
 // CHECK-LABEL: func.func @keeps_casts_that_lose(
-// CHECK: "nova.cast"
-// CHECK: "nova.cast"
+// CHECK: nova.cast
+// CHECK: nova.cast
 func.func @keeps_casts_that_lose(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "nova.cast"(%x) {dtype = f16} : (tensor<2xf32>) -> tensor<2xf16>
   %1 = "nova.cast"(%0) {dtype = f32} : (tensor<2xf16>) -> tensor<2xf32>
@@ -173,8 +173,8 @@ func.func @drops_double_negation(%x: tensor<2xf32>) -> tensor<2xf32> {
 }
 
 // CHECK-LABEL: func.func @keeps_single_negation(
-// CHECK: "nova.neg"
-// CHECK: "nova.abs"
+// CHECK: nova.neg
+// CHECK: nova.abs
 func.func @keeps_single_negation(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "nova.neg"(%x) : (tensor<2xf32>) -> tensor<2xf32>
   %1 = "nova.abs"(%0) : (tensor<2xf32>) -> tensor<2xf32>
@@ -185,7 +185,7 @@ func.func @keeps_single_negation(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // CHECK-LABEL: func.func @squares(
 // CHECK-SAME: %[[X:.*]]: tensor<2xf32>
-// CHECK-NEXT: %[[Y:.*]] = "nova.mul"(%[[X]], %[[X]])
+// CHECK-NEXT: %[[Y:.*]] = nova.mul %[[X]], %[[X]]
 // CHECK-NEXT: return %[[Y]]
 func.func @squares(%x: tensor<2xf32>) -> tensor<2xf32> {
   %two = "nova.constant"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
@@ -194,7 +194,7 @@ func.func @squares(%x: tensor<2xf32>) -> tensor<2xf32> {
 }
 
 // CHECK-LABEL: func.func @keeps_other_powers(
-// CHECK: "nova.pow"
+// CHECK: nova.pow
 func.func @keeps_other_powers(%x: tensor<2xf32>) -> tensor<2xf32> {
   %c = "nova.constant"() {value = dense<[2.0, 3.0]> : tensor<2xf32>} : () -> tensor<2xf32>
   %0 = "nova.pow"(%x, %c) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
@@ -205,7 +205,7 @@ func.func @keeps_other_powers(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // CHECK-LABEL: func.func @merges_reshapes(
 // CHECK-SAME: %[[X:.*]]: tensor<2x6xf32>
-// CHECK-NEXT: "nova.reshape"(%[[X]]) {shape = array<i64: 3, 4>}
+// CHECK-NEXT: nova.reshape %[[X]] {shape = array<i64: 3, 4>}
 // CHECK-NEXT: return
 func.func @merges_reshapes(%x: tensor<2x6xf32>) -> tensor<3x4xf32> {
   %0 = "nova.reshape"(%x) {shape = array<i64: 12>} : (tensor<2x6xf32>) -> tensor<12xf32>
@@ -226,7 +226,7 @@ func.func @drops_reshape_and_back(%x: tensor<2x6xf32>) -> tensor<2x6xf32> {
 
 // CHECK-LABEL: func.func @merges_permutes(
 // CHECK-SAME: %[[X:.*]]: tensor<2x3x4xf32>
-// CHECK-NEXT: "nova.permute"(%[[X]]) {axes = array<i64: 2, 1, 0>} : (tensor<2x3x4xf32>) -> tensor<4x3x2xf32>
+// CHECK-NEXT: nova.permute %[[X]] {axes = array<i64: 2, 1, 0>} : (tensor<2x3x4xf32>) -> tensor<4x3x2xf32>
 // CHECK-NEXT: return
 func.func @merges_permutes(%x: tensor<2x3x4xf32>) -> tensor<4x3x2xf32> {
   %0 = "nova.permute"(%x) {axes = array<i64: 1, 2, 0>} : (tensor<2x3x4xf32>) -> tensor<3x4x2xf32>
@@ -245,7 +245,7 @@ func.func @drops_transpose_and_back(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 
 // A transpose of a square keeps the type and still moves the elements.
 // CHECK-LABEL: func.func @keeps_square_transpose(
-// CHECK: "nova.permute"
+// CHECK: nova.permute
 func.func @keeps_square_transpose(%x: tensor<3x3xf32>) -> tensor<3x3xf32> {
   %0 = "nova.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<3x3xf32>) -> tensor<3x3xf32>
   return %0 : tensor<3x3xf32>
@@ -263,8 +263,8 @@ func.func @drops_flip_and_back(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 }
 
 // CHECK-LABEL: func.func @keeps_flips_of_other_axes(
-// CHECK: "nova.flip"
-// CHECK: "nova.flip"
+// CHECK: nova.flip
+// CHECK: nova.flip
 func.func @keeps_flips_of_other_axes(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = "nova.flip"(%x) {axes = array<i64: 0>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %1 = "nova.flip"(%0) {axes = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>

@@ -64,7 +64,7 @@ func.func @unsigned(%x: tensor<2xui8>, %y: tensor<2xui8>) -> (tensor<2xi1>, tens
 
 // Checkpointing's barrier stays until kernels are formed.
 // CHECK-LABEL: func.func @barrier(
-// CHECK: "nova.barrier"(%{{.*}}, %{{.*}}) {region = 1 : i64}
+// CHECK: nova.barrier %{{.*}}, %{{.*}} {region = 1 : i64}
 func.func @barrier(%x: tensor<2xf32>, %g: tensor<f32>) -> tensor<2xf32> {
   %0 = "nova.barrier"(%x, %g) {region = 1 : i64} : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>

@@ -2,12 +2,12 @@
 
 // What an island needs goes before what it does not, so that the device is at work meanwhile.
 // CHECK-LABEL: func.func @main(
-// CHECK: "nova.sin"
-// CHECK: "nova.cos"
-// CHECK: "nova.tanh"
-// CHECK: "nova.sqrt"
+// CHECK: nova.sin
+// CHECK: nova.cos
+// CHECK: nova.tanh
+// CHECK: nova.sqrt
 // CHECK: call @island_0
-// CHECK: "nova.add"
+// CHECK: nova.add
 func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %0 = "nova.tanh"(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
   %1 = "nova.sqrt"(%0) : (tensor<64x64xf32>) -> tensor<64x64xf32>

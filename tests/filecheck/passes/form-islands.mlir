@@ -7,25 +7,25 @@
 // CHECK-LABEL: func.func private @island_0(
 // CHECK-SAME: %[[X:.*]]: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>)
 // CHECK-SAME: nova.device = "cpu"
-// CHECK: "nova.constant"
-// CHECK: "nova.exp"(%[[X]]) :
-// CHECK: "nova.mul"
+// CHECK: nova.constant
+// CHECK: nova.exp %[[X]] :
+// CHECK: nova.mul
 // CHECK-NOT: nova.permute
 // CHECK: return
 // CHECK-LABEL: func.func private @island_1(
-// CHECK: "nova.permute"
-// CHECK: "nova.add"
+// CHECK: nova.permute
+// CHECK: nova.add
 // CHECK-LABEL: func.func @main(
-// CHECK: "nova.tanh"
+// CHECK: nova.tanh
 // CHECK: call @island_0
-// CHECK: "nova.matmul"
+// CHECK: nova.matmul
 // CHECK: call @island_1
 // CHECK-NOT: nova.device
 
 // On a CPU pins do nothing.
 // HOST-NOT: nova.device
 // HOST-NOT: call
-// HOST: "nova.exp"
+// HOST: nova.exp
 // HOST: return
 
 // Nothing is fused across the border, and the calls of the islands' kernels stand in main.

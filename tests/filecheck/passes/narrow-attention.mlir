@@ -11,7 +11,7 @@
 // A result that is only rounded is rounded where it is made; the other stays wide.
 // CHECK-LABEL: func.func @both(
 // CHECK: %[[R:.*]]:2 = linalg.generic {{.*}} outs(%{{.*}}, %{{.*}} : tensor<2x3x6xbf16>, tensor<2x3xf32>) attrs = {nova.work = 7 : i64}
-// CHECK: %[[P:.*]] = "nova.attend_point"
+// CHECK: %[[P:.*]] = nova.attend_point
 // CHECK-SAME: -> f32
 // CHECK: %[[N:.*]] = arith.truncf %[[P]] : f32 to bf16
 // CHECK: linalg.yield %[[N]], %[[P]] : bf16, f32
