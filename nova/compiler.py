@@ -129,9 +129,12 @@ def compile(
     if not params:
         return program
     # The arrays and not the tensors: those would keep the graph of the gradients alive.
-    return program.with_values(
-        ParamValues(program._values.params, [p.data for p in params], "graph")
-    )
+    return carrying(program, [p.data for p in params])
+
+
+def carrying(program: Compiled, arrays: Sequence[Any]) -> Compiled:
+    """The program with the arrays of the graph that its params are."""
+    return program.with_values(ParamValues(program._values.params, arrays, "graph"))
 
 
 def _check_tensors(
@@ -154,17 +157,22 @@ def compile_plan(
     tune: float | None = None,
     name: str | None = None,
     run_mode: str = "native",
+    device: str | None = None,
 ) -> Compiled:
     """Compile a plan, or the text of one. `name` is what log lines call it.
 
-    With `run_mode="sim"` a program for a device runs on the simulated one.
+    With `run_mode="sim"` a program for a device runs on the simulated one. `device` is the name of
+    the one that it shall run on, and without a target it is compiled for that one.
     """
     if isinstance(plan, str):
         plan = parse_plan(plan)
+    if target is None and device is not None:
+        target = f"cuda:{local_architecture(device)}"
     settings = current_settings(_local_target(target), fast_math, max_workspace, tune)
     check_target(settings.target)
-    device = None
-    if parse_target(settings.target).is_device:
+    if not parse_target(settings.target).is_device:
+        device = None
+    elif device is None:
         device = "sim" if run_mode == "sim" else "cuda"
     try:
         return compile_settings(plan, settings, name, device)

@@ -72,6 +72,13 @@ class ModuleError(NovaError, TypeError):
     """A module that cannot work: no forward, parts in a plain list, or it contains itself."""
 
 
+class StateAssignedError(NovaError, RuntimeError):
+    """An attribute of a module is assigned while a function that uses it is traced.
+
+    The code of a traced function runs once, so later runs would not assign it again.
+    """
+
+
 class StateDictError(NovaError, ValueError):
     """A state dict that does not fit the model: names, shapes or types differ."""
 

@@ -62,7 +62,7 @@ def make_node(
 def constant(value: Any, dtype: DType) -> Tensor:
     """A leaf that holds a constant of type `dtype`."""
     array = number_array(value, dtype)
-    return Tensor(TensorType(array.shape, dtype), data=array)
+    return Tensor(TensorType(array.shape, dtype), data=array, fixed=True)
 
 
 def _operands(op: Op, operands: Sequence[Any]) -> list[Any]:
@@ -82,7 +82,9 @@ def _operand(op: Op, position: int, value: Any) -> Any:
     if isinstance(value, Tensor) or type(value) in _NUMBER:
         return value
     if isinstance(value, np.ndarray | np.generic | list | tuple) or hasattr(value, "__dlpack__"):
-        return make_tensor(as_array(value))
+        made = make_tensor(as_array(value))
+        made.fixed = isinstance(value, np.generic | list | tuple)
+        return made
     raise ArgumentTypeError(
         f"operand {position} is a {type(value).__name__}, not a tensor, array or number",
         hint="wrap data with nova.tensor(...)",

@@ -23,6 +23,7 @@ from nova.errors import (
     GradientError,
     NovaError,
 )
+from nova.graph.capture import current_capture
 from nova.graph.location import Location, user_location
 from nova.ops import Op
 
@@ -40,6 +41,7 @@ class Tensor:
         "attrs",
         "data",
         "device",
+        "fixed",
         "grad",
         "inputs",
         "location",
@@ -66,6 +68,7 @@ class Tensor:
         requires_grad: bool = False,
         name: str | None = None,
         weak: bool = False,
+        fixed: bool = False,
     ):
         self.type = type_
         self.op = op
@@ -82,6 +85,8 @@ class Tensor:
         self.requires_grad = requires_grad
         self.weak = weak
         """A placeholder of a Python number: like the number, it takes the type it stands beside."""
+        self.fixed = fixed
+        """A leaf whose array nobody else can reach: it keeps its value, and is a literal."""
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
@@ -125,6 +130,9 @@ class Tensor:
 
     def numpy(self) -> np.ndarray:
         """The value: compiles and runs what is needed."""
+        capture = current_capture()
+        if capture is not None:
+            capture.note_reads(self)
         if self.data is not None:
             return self.data
         if self._value is None:
@@ -225,7 +233,9 @@ def tensor(
             )
     except NovaError as error:
         raise error.located(str(user_location())) from None
-    return Tensor(type_, data=array, requires_grad=requires_grad, name=name)
+    # While a function is traced, numbers of Python code are made into an array here and now.
+    fixed = current_capture() is not None and not (isinstance(data, Tensor) or is_array(data))
+    return Tensor(type_, data=array, requires_grad=requires_grad, name=name, fixed=fixed)
 
 
 def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:

@@ -17,12 +17,13 @@ import numpy as np
 from nova.dlpack import is_array
 from nova.errors import ModuleError, NovaError
 from nova.graph import Tensor, tensor
+from nova.graph.capture import Holder, current_capture
 from nova.graph.location import user_location
 from nova.nn.parameter import Parameter
 from nova.nn.state import LoadReport, copy_into, read_state, write_state
 
 
-class Module:
+class Module(Holder):
     """Base of layers and models: set parts as attributes, and write `forward`."""
 
     training = True
@@ -37,6 +38,9 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`, with arrays among the arguments as tensors."""
+        capture = current_capture()
+        if capture is not None:
+            capture.enter(self)
         return self.forward(*map(_wrap, args), **{k: _wrap(v) for k, v in kwargs.items()})
 
     # --- parts ----------------------------------------------------------------------------------
@@ -157,11 +161,11 @@ def replaced(model: Module, values: Mapping[Parameter, Tensor]) -> Iterator[None
                 changed.append((module, name, part))
     try:
         for module, name, part in changed:
-            setattr(module, name, values[part])
+            vars(module)[name] = values[part]
         yield
     finally:
         for module, name, part in changed:
-            setattr(module, name, part)
+            vars(module)[name] = part
 
 
 # --- walking --------------------------------------------------------------------------------------

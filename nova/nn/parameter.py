@@ -10,6 +10,7 @@ import numpy as np
 from nova.dtypes import TensorType, dtype
 from nova.errors import GradientError, NovaError
 from nova.graph import Tensor
+from nova.graph.capture import generation
 from nova.graph.location import user_location
 from nova.graph.tensor import as_array
 
@@ -20,7 +21,7 @@ class Parameter(Tensor):
     While it is trained on a device, its values are there, and `data` fetches them when it is read.
     """
 
-    __slots__ = ("_array", "_derived", "_fetch")
+    __slots__ = ("_array", "_derived", "_fetch", "_trained")
 
     def __init__(
         self,
@@ -45,6 +46,16 @@ class Parameter(Tensor):
         super().__init__(type_, data=array, requires_grad=requires_grad, name=name)
 
     @property
+    def requires_grad(self) -> bool:
+        """Whether training changes it."""
+        return self._trained
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        generation[0] += 1
+        self._trained = value
+
+    @property
     def data(self) -> np.ndarray:
         """The array, with the values of now."""
         if self._fetch is not None:
@@ -62,6 +73,7 @@ class Parameter(Tensor):
 
     def follow(self, fetch: Callable[[], None]) -> None:
         """Call `fetch` before the array is looked at: it copies newer values into it."""
+        generation[0] += 1
         self._fetch = fetch
 
     def __repr__(self) -> str:

@@ -2,7 +2,8 @@
 
 Initializers draw from the generator that `manual_seed` sets. A random op (dropout) asks `next_seed`
 for its seed; a compiled step enters `seeded` with a tensor, so that every run draws anew without
-another compile.
+another compile. In a jitted function a seed is a run-time argument, drawn before each run as it is
+without `jit`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nova.graph import Tensor, tensor
+from nova.graph.capture import current_capture
 from nova.ops import F
 
 # Seeds of one base stay apart from those of the bases next to it.
@@ -27,6 +29,11 @@ class _Base:
 
     value: Tensor
     taken: int = 0
+
+    def take(self) -> int:
+        """How far the next seed is from the base."""
+        self.taken += 1
+        return (self.taken - 1) * _STRIDE
 
 
 _generator = [np.random.default_rng(0)]
@@ -46,13 +53,22 @@ def default_generator() -> np.random.Generator:
 def next_seed() -> Tensor:
     """The seed of one random op, another at each call, as a 0-d i64 tensor."""
     base = _base.get()
+    capture = current_capture()
+    if capture is not None and (base is None or base.value.data is not None):
+        return capture.seed(draw_seed)
     if base is None:
-        drawn = default_generator().integers(2**63 - 1, size=1)
         # One element and not 0-d: a number would become part of the program, and each a compile.
-        return F.reshape(tensor(drawn), ())
-    offset = base.taken * _STRIDE
-    base.taken += 1
-    return F.add(base.value, offset)
+        return F.reshape(tensor(draw_seed().reshape(1)), ())
+    return F.add(base.value, base.take())
+
+
+def draw_seed() -> np.ndarray:
+    """The value of the next seed, as a 0-d array: what `next_seed` gives outside of a trace."""
+    base = _base.get()
+    if base is None:
+        return np.asarray(default_generator().integers(2**63 - 1))
+    with np.errstate(over="ignore"):
+        return np.asarray(base.value.numpy() + np.int64(base.take()))
 
 
 @contextmanager

@@ -105,9 +105,9 @@ def open_cuda(path: str | None = None) -> _native.Driver:
         raise device_error(*error.args) from None
 
 
-def local_architecture() -> str:
-    """What code for this machine's GPU is compiled for, such as "sm_90a"."""
-    major, minor = open_device("cuda").capability
+def local_architecture(device: str = "cuda") -> str:
+    """What code for a device of this machine is compiled for, such as "sm_90a"."""
+    major, minor = open_device(device).capability
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
