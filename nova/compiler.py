@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -132,9 +132,11 @@ def compile(
     return carrying(program, [p.data for p in params])
 
 
-def carrying(program: Compiled, arrays: Sequence[Any]) -> Compiled:
-    """The program with the arrays of the graph that its params are."""
-    return program.with_values(ParamValues(program._values.params, arrays, "graph"))
+def carrying(
+    program: Compiled, arrays: Sequence[Any], fetch: Callable[[], None] | None = None
+) -> Compiled:
+    """The program with the arrays of the graph that its params are; `fetch` makes them current."""
+    return program.with_values(ParamValues(program._values.params, arrays, "graph", fetch))
 
 
 def _check_tensors(

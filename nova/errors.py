@@ -49,6 +49,10 @@ class UnknownKeywordError(NovaError, TypeError):
     """A keyword that the function does not have."""
 
 
+class SealedAttributeError(NovaError, AttributeError):
+    """An attribute was assigned that nothing reads, or that is fixed when the object is made."""
+
+
 class UnknownOpError(NovaError, LookupError):
     """A name that is not in the op table."""
 
@@ -374,6 +378,10 @@ class CacheKeyError(NovaError, LookupError):
 
 class CacheFolderError(NovaError):
     """`nova cache` was asked about a folder that Nova does not use, e.g. as others may write it."""
+
+
+class PrecisionWarning(UserWarning):
+    """A training step was given f64 data, and its model is of a narrower type: it was cast."""
 
 
 class CacheWarning(UserWarning):

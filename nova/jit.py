@@ -43,6 +43,7 @@ from nova.log import log
 from nova.plan import build_plan
 from nova.records import record
 from nova.runtime.device_arrays import DeviceArray, place_of, type_on_device
+from nova.sealed import Sealed
 from nova.structure import Structure, flatten, unflatten
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class _Entry:
     captured: Captured
 
 
-class JitFunction:
+class JitFunction(Sealed):
     """A function compiled per signature. Called with Tensors it builds graph, like any function."""
 
     __name__: str
@@ -130,6 +131,7 @@ class JitFunction:
         self._hits = 0
         self._misses = 0
         self._why = "never called"
+        self._seal()
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._attribute = name

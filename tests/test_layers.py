@@ -31,6 +31,7 @@ TABLES = {
     "log",
     "ops",
     "records",
+    "sealed",
     "settings",
     "structure",
     "targets",

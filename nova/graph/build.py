@@ -92,12 +92,18 @@ def _operand(op: Op, position: int, value: Any) -> Any:
 
 
 def _cast_operands(op: Op, given: list[Any]) -> tuple[Tensor, ...]:
-    beside = [v.dtype for v in given if isinstance(v, Tensor) and not v.weak]
+    beside = [
+        v.dtype
+        for i, v in enumerate(given)
+        if isinstance(v, Tensor) and not v.weak and not op.is_index(i)
+    ]
     if callable(op.cast):
         # A bool operand (a condition, a mask) does not say what a bare number beside it is.
         beside = [d for d in beside if d is not bool_] or []
     common = promote_all(beside) if beside else None
-    wanted = op.cast_types(tuple(_own_type(v, common) for v in given))
+    wanted = op.cast_types(
+        tuple(_own_type(v, None if op.is_index(i) else common) for i, v in enumerate(given))
+    )
     return tuple(
         cast(v, w) if isinstance(v, Tensor) else constant(v, w)
         for v, w in zip(given, wanted, strict=True)

@@ -35,7 +35,9 @@ _SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 class Capture:
     """One trace: the holders that were called, seeds that it takes, and leaves that it has read."""
 
-    def __init__(self) -> None:
+    def __init__(self, lifts_seeds: bool) -> None:
+        self.lifts_seeds = lifts_seeds
+        """Whether `seed` gives the seeds of random ops; else the caller has a base for them."""
         self.holders: dict[int, Any] = {}
         self.seeds: list[tuple[Tensor, Callable[[], np.ndarray]]] = []
         self.read: dict[int, Tensor] = {}
@@ -87,22 +89,12 @@ def current_capture() -> Capture | None:
 
 
 @contextmanager
-def capturing() -> Iterator[Capture]:
+def capturing(*, lifts_seeds: bool = True) -> Iterator[Capture]:
     """Inside, the code of a function is traced."""
-    capture = Capture()
+    capture = Capture(lifts_seeds)
     token = _current.set(capture)
     try:
         yield capture
-    finally:
-        _current.reset(token)
-
-
-@contextmanager
-def not_capturing() -> Iterator[None]:
-    """Inside, code runs as it does outside of a trace."""
-    token = _current.set(None)
-    try:
-        yield
     finally:
         _current.reset(token)
 

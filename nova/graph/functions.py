@@ -170,6 +170,11 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
     return lambda self, other: FUNCTIONS[name](other, self)
 
 
+def _equality(name: str) -> Callable[[Any, Any], Any]:
+    """`==` and `!=`; nothing is equal to None, as for every other object."""
+    return lambda self, other: name == "ne" if other is None else FUNCTIONS[name](self, other)
+
+
 def _install() -> None:
     for name, op in OPS.items():
         FUNCTIONS[name] = make_function(op)
@@ -180,7 +185,8 @@ def _install() -> None:
         setattr(Tensor, f"__{operator}__", _forward(name))
         setattr(Tensor, f"__r{operator}__", _reflected(name))
     for name in _COMPARISONS:
-        setattr(Tensor, f"__{name}__", _forward(name))
+        make = _equality if name in ("eq", "ne") else _forward
+        setattr(Tensor, f"__{name}__", make(name))
     for operator, name in _UNARY_OPERATORS.items():
         setattr(Tensor, f"__{operator}__", FUNCTIONS[name])
     setattr(Tensor, "__getitem__", FUNCTIONS["getitem"])  # noqa: B010

@@ -39,17 +39,23 @@ class Captured:
     @staticmethod
     def of(outputs: Sequence[Tensor], arguments: Sequence[Tensor], capture: Capture) -> Captured:
         """What `outputs` need besides `arguments`; literals of the code stay literals."""
-        order = topological(outputs, stop=arguments)
-        leaves = [n for n in order if n.op is None and n.data is not None and not n.fixed]
+        leaves = captured_leaves(outputs, arguments)
         # Every seed that was taken is drawn, also one that nothing depends on: the generator goes
         # on as it does without a program.
         seeds = [seed for seed, _ in capture.seeds]
-        return Captured(
-            tuple(leaf for leaf in leaves if _is_stored(leaf)),
-            tuple(leaf for leaf in leaves if not _is_stored(leaf)),
-            tuple(seeds),
-            tuple(draw for _, draw in capture.seeds),
-        )
+        draws = [draw for _, draw in capture.seeds]
+        return Captured.sorted(leaves, seeds, draws)
+
+    @staticmethod
+    def sorted(
+        leaves: Sequence[Tensor],
+        seeds: Sequence[Tensor] = (),
+        draws: Sequence[Callable[[], np.ndarray]] = (),
+    ) -> Captured:
+        """Leaves that know where their array is before the others."""
+        stored = tuple(leaf for leaf in leaves if _is_stored(leaf))
+        others = tuple(leaf for leaf in leaves if not _is_stored(leaf))
+        return Captured(stored, others, tuple(seeds), tuple(draws))
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -74,6 +80,16 @@ class Captured:
         return tuple(found)
 
 
+def captured_leaves(outputs: Sequence[Tensor], arguments: Sequence[Tensor]) -> list[Tensor]:
+    """The leaves with data that `outputs` need besides `arguments`; no literals of the code."""
+    known = {id(argument) for argument in arguments}
+    return [
+        node
+        for node in topological(outputs, stop=arguments)
+        if node.op is None and node.data is not None and not node.fixed and id(node) not in known
+    ]
+
+
 def _is_stored(leaf: Tensor) -> bool:
     """Whether the leaf has its array in a slot `_array`, as `nova.nn.Parameter` has."""
     return hasattr(type(leaf), "_array")
@@ -90,6 +106,7 @@ class BoundProgram:
         state: Snapshot,
         seen: int,
         device_array: type | None,
+        arrays: tuple[Any, ...] = (),
     ):
         self._program = program
         self._generation = seen
@@ -101,6 +118,8 @@ class BoundProgram:
         self._leaves = captured.leaves
         self._fetches = captured.fetches()
         self._device_array = device_array
+        self._arrays = arrays
+        """Further arguments before those that were captured: arrays that stay on a device."""
 
     def __call__(self, *args: Any) -> Any:
         if generation[0] != self._generation:
@@ -121,5 +140,6 @@ class BoundProgram:
             fetch()
         stored = [tensor._array for tensor in self._stored]
         if not self._leaves:
-            return self._program(*args, *stored)
-        return self._program(*args, *stored, *[leaf.data for leaf in self._leaves])
+            return self._program(*args, *self._arrays, *stored)
+        leaves = [leaf.data for leaf in self._leaves]
+        return self._program(*args, *self._arrays, *stored, *leaves)

@@ -212,6 +212,7 @@ def _is_volatile(value: Any) -> bool:
         or type(value) is frozenset
         or value is _EMPTY
         or callable(value)
+        or _is_library(type(value).__module__)
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nova.dtypes import TensorType, dtype
-from nova.errors import GradientError, NovaError
+from nova.errors import GradientError, NovaError, StateDictError
 from nova.graph import Tensor
 from nova.graph.capture import generation
 from nova.graph.location import user_location
@@ -64,6 +64,12 @@ class Parameter(Tensor):
 
     @data.setter
     def data(self, array: np.ndarray) -> None:
+        if self._fetch is not None:
+            raise StateDictError(
+                f"the data of {self!r} is replaced while a step trains it on a device",
+                where=str(user_location()),
+                hint="load values with load_state_dict of the step",
+            )
         self._array = array
 
     def name_after(self, path: str) -> None:

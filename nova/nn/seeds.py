@@ -54,7 +54,7 @@ def next_seed() -> Tensor:
     """The seed of one random op, another at each call, as a 0-d i64 tensor."""
     base = _base.get()
     capture = current_capture()
-    if capture is not None and (base is None or base.value.data is not None):
+    if capture is not None and capture.lifts_seeds:
         return capture.seed(draw_seed)
     if base is None:
         # One element and not 0-d: a number would become part of the program, and each a compile.

@@ -14,8 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nova.dtypes import DType
-from nova.errors import AttributeValueError, GraphError, NovaError, UnknownKeywordError
+from nova.errors import (
+    AttributeValueError,
+    GraphError,
+    NovaError,
+    SealedAttributeError,
+    UnknownKeywordError,
+)
 from nova.graph.build import cast
+from nova.graph.capture import Holder
 from nova.graph.location import user_location
 from nova.graph.tensor import Tensor
 from nova.optim.clipping import clip_grad_norm, clip_grad_value
@@ -49,7 +56,7 @@ class _Entry:
     options: Any
 
 
-class Optimizer(ABC):
+class Optimizer(Holder, ABC):
     """Base of the optimizers.
 
     `params` are parameters, (name, parameter) pairs such as `model.named_parameters()` gives, or
@@ -81,6 +88,16 @@ class Optimizer(ABC):
         self.clip_norm = clip_norm
         self.clip_norm_type = clip_norm_type
         self.clip_value = clip_value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in {field.name for field in fields(self.options_class)}:
+            raise SealedAttributeError(
+                f"{type(self).__name__}.{name} cannot be assigned",
+                where=str(user_location()),
+                hint="options are given when the optimizer is made: pass a schedule as lr=, or "
+                "make a new one",
+            )
+        super().__setattr__(name, value)
 
     @property
     def params(self) -> list[Tensor]:

@@ -57,9 +57,10 @@ def make_converter(
             if index == _IN_USE:
                 title = title_of((outputs if is_output else args)[value])
                 raise ArrayInUseError(
-                    f"{title} shares memory with an array of a submitted run that has not ended, "
-                    "and one of the two is written",
-                    hint="wait for its future, or submit both to one nova.NovaStream",
+                    f"{title} shares memory with an array of another run that has not ended, and "
+                    "one of the two is written",
+                    hint="wait for its future, or submit both to one nova.NovaStream; threads "
+                    "that update one array take turns, e.g. with a lock",
                 )
             if index == _PLACE:
                 raise AttributeValueError(

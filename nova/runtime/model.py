@@ -29,6 +29,7 @@ from nova.runtime.signature import Signature, read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values
+from nova.sealed import Sealed
 
 if TYPE_CHECKING:
     from nova.runtime.simulate import Simulation
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
 
 
-class Model:
+class Model(Sealed):
     """A program that can be called, and the values of params that it carries.
 
     Threads may share a model; runs that update the same params must not overlap.
@@ -66,6 +67,7 @@ class Model:
         args = executable.manifest.args
         self._input_count = sum(spec.role == "input" for spec in args)
         self._has_params = self._input_count < len(args)
+        self._seal()
 
     def _observed(self, program: Any) -> Any:
         """What is called for a run, where somebody wants to see it."""
