@@ -44,22 +44,19 @@ from nova.plan import Plan, build_plan, parse_plan, print_plan
 from nova.runtime.device_executor import load_for
 from nova.runtime.devices import explain_absent, local_architecture
 from nova.runtime.executor import Executable
-from nova.runtime.options import unknown_keyword
 from nova.runtime.weights import ParamValues
 from nova.settings import Settings, current_settings
 from nova.targets import host_arch, parse_target
+from nova.user_facing import user_facing
 
 if TYPE_CHECKING:
     from nova.codegen.compile import Build
 
 _PROGRAMS_IN_MEMORY = 1024
-_OPTIONS = (
-    *("inputs", "params", "include_backward", "updates", "target", "fast_math"),
-    *("max_workspace", "freeze", "tune", "run_mode", "sim_cores", "sim_seed"),
-)
 RUN_MODES = ("native", "sim")
 
 
+@user_facing
 def compile(
     outputs: Tensor | Sequence[Tensor],
     *,
@@ -75,7 +72,6 @@ def compile(
     run_mode: str = "native",
     sim_cores: int = 64,
     sim_seed: int = 0,
-    **unknown: Any,
 ) -> Compiled:
     """Compile what computes `outputs` from `inputs` and `params`.
 
@@ -91,8 +87,6 @@ def compile(
     GPU runs on the simulated one, on the CPU. One for the CPU takes its tasks one after the other,
     as `sim_cores` cores would start them; its `simulation` is their timeline (docs/tracing.md).
     """
-    if unknown:
-        raise unknown_keyword("compile()", unknown, _OPTIONS)
     check_run_mode(run_mode)
     if freeze and updates:
         raise GraphError(
@@ -101,21 +95,18 @@ def compile(
             hint="freeze the program that uses the trained params, not the one that trains them",
         )
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    try:
-        _check_tensors(wanted, inputs, params)
-        if include_backward:
-            if len(wanted) != 1:
-                raise GraphError(
-                    f"include_backward with {len(wanted)} outputs: it takes one scalar",
-                    hint="compile the loss, or make gradients with nova.backward",
-                )
-            # Made here and not taken from `.grad`, which may hold the sum over several losses.
-            wanted += gradients(wanted[0], params)
-        if freeze:
-            params = ()  # leaves that are no arguments are constants
-        plan = build_plan(wanted, inputs, params, updates)
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    _check_tensors(wanted, inputs, params)
+    if include_backward:
+        if len(wanted) != 1:
+            raise GraphError(
+                f"include_backward with {len(wanted)} outputs: it takes one scalar",
+                hint="compile the loss, or make gradients with nova.backward",
+            )
+        # Made here and not taken from `.grad`, which may hold the sum over several losses.
+        wanted += gradients(wanted[0], params)
+    if freeze:
+        params = ()  # leaves that are no arguments are constants
+    plan = build_plan(wanted, inputs, params, updates)
     program = compile_plan(
         plan,
         target=target,
@@ -150,6 +141,7 @@ def _check_tensors(
             raise GraphError(f"output {i} is a {type(value).__name__}, not a Tensor")
 
 
+@user_facing
 def compile_plan(
     plan: Plan | str,
     *,

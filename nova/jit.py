@@ -45,6 +45,7 @@ from nova.records import record
 from nova.runtime.device_arrays import DeviceArray, place_of, type_on_device
 from nova.sealed import Sealed
 from nova.structure import Structure, flatten, unflatten
+from nova.user_facing import user_facing
 
 if TYPE_CHECKING:
     from nova.runtime.futures import RunFuture
@@ -331,6 +332,7 @@ class _JitMethod(JitFunction):
         return getattr, (self._owner, self._attribute)
 
 
+@user_facing
 def jit(
     function: Callable[..., Any] | None = None,
     *,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from warnings import warn
+from warnings import warn_explicit
 
 import numpy as np
 
@@ -47,6 +47,7 @@ from nova.resident import Resident
 from nova.runtime.device_arrays import type_on_device
 from nova.sealed import Sealed
 from nova.structure import flatten, unflatten
+from nova.user_facing import unknown_keyword, user_facing, user_facing_class
 
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
 # The seeds of two runs are far apart, whatever number of random ops a run has (2**64 / golden
@@ -56,6 +57,7 @@ _SEED_STEP = 0x9E3779B97F4A7C15 - 2**64
 Loss = Callable[..., Tensor]
 
 
+@user_facing
 def train_step(
     model: Module,
     loss: Loss,
@@ -79,21 +81,18 @@ def train_step(
     schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
     stay there between calls; `run_mode="sim"` takes the simulated one.
     """
-    try:
-        return TrainStep(
-            model,
-            loss,
-            optimizer,
-            precision=precision,
-            accumulate=accumulate,
-            seed=seed,
-            target=target,
-            scaler=scaler,
-            tune=tune,
-            run_mode=run_mode,
-        )
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    return TrainStep(
+        model,
+        loss,
+        optimizer,
+        precision=precision,
+        accumulate=accumulate,
+        seed=seed,
+        target=target,
+        scaler=scaler,
+        tune=tune,
+        run_mode=run_mode,
+    )
 
 
 @record
@@ -110,6 +109,7 @@ class _Entry:
     captured: Captured
 
 
+@user_facing_class
 class TrainStep(Sealed):
     """One program a batch signature; parameters and state are updated in place."""
 
@@ -172,12 +172,14 @@ class TrainStep(Sealed):
 
     # --- running --------------------------------------------------------------------------------
 
-    def __call__(self, *batch: Any) -> np.ndarray:
+    def __call__(self, *batch: Any, **unknown: Any) -> np.ndarray:
         """Run the step on arrays; the loss before the update, as a 0-d array.
 
         On a device, parameters and state stay there from call to call. The loss comes to the host
         unless the batch is on the device as well.
         """
+        if unknown:
+            raise unknown_keyword("a step", unknown, (), by_position=tuple(unknown))
         program = self._program
         if program is not None:
             try:
@@ -203,11 +205,13 @@ class TrainStep(Sealed):
             return array
         if not self._warned:
             self._warned = True
-            warn(
+            location = user_location()
+            warn_explicit(
                 "a training step of a model without f64 parameters was given f64 data, which is "
                 "cast to f32 here and in later calls: pass .astype('float32') to do it once",
                 PrecisionWarning,
-                stacklevel=4,
+                location.file,
+                location.line,
             )
         return array.astype(np.float32)
 
@@ -305,10 +309,7 @@ class TrainStep(Sealed):
         named = [(f"model.{n}", p) for n, p in self.model._all_parameters()]
         named += list(self._leaves.items())  # type: ignore[arg-type]
         self.sync()
-        try:
-            report = copy_into(named, state, strict)
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        report = copy_into(named, state, strict)
         if self._resident is not None:
             self._resident.push()
             self._program = None

@@ -35,6 +35,7 @@ TABLES = {
     "settings",
     "structure",
     "targets",
+    "user_facing",
 }
 
 # Folder or file -> what it may import besides itself and the tables, in the order of the road.
@@ -108,6 +109,9 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "dlpack": {"errors", "records"},
     "dtypes": {"errors", "records"},
     "records": set(),
+    # Errors name the user's line.
+    "sealed": {"errors", "graph.location"},
+    "user_facing": {"errors", "graph.location"},
     "settings": {"knobs", "records"},
     "structure": {"records"},
     "targets": {"errors", "records"},

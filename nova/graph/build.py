@@ -32,9 +32,9 @@ _NUMBER = (bool, int, float)
 def apply(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> Tensor:
     """The node `op(operands, **attrs)`."""
     try:
+        attrs = _attributes(op, attrs)
         tensors = _cast_operands(op, _operands(op, operands))
         types = tuple(t.type for t in tensors)
-        attrs = _attributes(op, attrs)
         if op.canon is not None:
             attrs = op.canon(types, attrs)
         if op.infer is None:

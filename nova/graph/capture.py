@@ -18,6 +18,7 @@ import numpy as np
 from nova.dtypes import TensorType, i64
 from nova.errors import ConcreteValueError, StateAssignedError
 from nova.graph.location import user_location
+from nova.user_facing import user_facing_class
 
 if TYPE_CHECKING:
     from nova.graph.tensor import Tensor
@@ -102,6 +103,14 @@ def capturing(*, lifts_seeds: bool = True) -> Iterator[Capture]:
 class Holder:
     """An object whose attributes are state of the functions that use it."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("nova."):
+            user_facing_class(cls)
+
+    def __init__(self) -> None:
+        """Takes nothing: a class without a constructor has no keywords."""
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
         capture = _current.get()
@@ -140,3 +149,6 @@ def _assigned(holder: Any, name: str) -> StateAssignedError:
         hint="return the new value from the function and assign it outside, or set it (and "
         "train() or eval()) before the call",
     )
+
+
+user_facing_class(Holder)

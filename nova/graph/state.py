@@ -172,8 +172,10 @@ class _Walk:
             return
         self.seen[id(value)] = len(self.seen)
         self.objects.append(value)
+        # Whether the mode stands in the class or was set makes no difference.
+        self.values.append(getattr(value, "training", None) if isinstance(value, Holder) else None)
         for name, part in list(getattr(value, "__dict__", {}).items()):
-            if not getattr(type(part), "has_no_state", False):
+            if name != "training" and not getattr(type(part), "has_no_state", False):
                 self.values.append(name)
                 self.visit(part)
 

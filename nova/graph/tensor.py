@@ -21,11 +21,11 @@ from nova.errors import (
     AttributeValueError,
     ConcreteValueError,
     GradientError,
-    NovaError,
 )
 from nova.graph.capture import current_capture
 from nova.graph.location import Location, user_location
 from nova.ops import Op
+from nova.user_facing import user_facing
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
@@ -220,19 +220,17 @@ def set_evaluator(evaluate: Callable[[Tensor], np.ndarray]) -> None:
     _evaluator[:] = [evaluate]
 
 
+@user_facing
 def tensor(
     data: Any, *, dtype: Any = None, requires_grad: bool = False, name: str | None = None
 ) -> Tensor:
     """A leaf with data: anything numpy or DLPack understands. Python floats become f32."""
-    try:
-        array = as_array(data, dtype)
-        type_ = TensorType(array.shape, _dtype_of(array))
-        if requires_grad and not type_.dtype.is_float:
-            raise GradientError(
-                f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
-            )
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    array = as_array(data, dtype)
+    type_ = TensorType(array.shape, _dtype_of(array))
+    if requires_grad and not type_.dtype.is_float:
+        raise GradientError(
+            f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
+        )
     # While a function is traced, numbers of Python code are made into an array here and now.
     fixed = current_capture() is not None and not (isinstance(data, Tensor) or is_array(data))
     return Tensor(type_, data=array, requires_grad=requires_grad, name=name, fixed=fixed)
@@ -278,6 +276,7 @@ def number_type(value: bool | int | float) -> DType:
     return dtype(bool) if isinstance(value, bool) else i64 if isinstance(value, int) else f32
 
 
+@user_facing
 @contextmanager
 def no_grad() -> Iterator[None]:
     """No gradient flows through what is built inside."""
@@ -288,6 +287,7 @@ def no_grad() -> Iterator[None]:
         _recording.reset(token)
 
 
+@user_facing
 def device(name: str) -> AbstractContextManager[None]:
     """Ops made inside run on the host (`cpu`), or where the program is compiled for (`cuda`).
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from nova.dtypes import TensorType, dtype
-from nova.errors import GradientError, NovaError, StateDictError
+from nova.errors import GradientError, StateDictError
 from nova.graph import Tensor
 from nova.graph.capture import generation
 from nova.graph.location import user_location
 from nova.graph.tensor import as_array
+from nova.user_facing import user_facing_class
 
 
+@user_facing_class
 class Parameter(Tensor):
     """A tensor with its own array: contiguous, writable, at one address for its whole life.
 
@@ -31,16 +33,13 @@ class Parameter(Tensor):
         dtype: Any = None,
         name: str | None = None,
     ):
-        try:
-            array = np.array(as_array(data, dtype), order="C", copy=True)
-            type_ = _type_of(array)
-            if requires_grad and not type_.dtype.is_float:
-                raise GradientError(
-                    f"a parameter of {type_.dtype} cannot require gradients",
-                    hint="pass requires_grad=False, or give it a float type",
-                )
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        array = np.array(as_array(data, dtype), order="C", copy=True)
+        type_ = _type_of(array)
+        if requires_grad and not type_.dtype.is_float:
+            raise GradientError(
+                f"a parameter of {type_.dtype} cannot require gradients",
+                hint="pass requires_grad=False, or give it a float type",
+            )
         self._fetch: Callable[[], None] | None = None
         self._derived: str | None = None
         super().__init__(type_, data=array, requires_grad=requires_grad, name=name)

@@ -18,6 +18,7 @@ import numpy as np
 from nova.graph import Tensor, tensor
 from nova.graph.capture import current_capture
 from nova.ops import F
+from nova.user_facing import user_facing
 
 # Seeds of one base stay apart from those of the bases next to it.
 _STRIDE = 1_000_003
@@ -40,16 +41,19 @@ _generator = [np.random.default_rng(0)]
 _base: ContextVar[_Base | None] = ContextVar("nova_seed_base", default=None)
 
 
+@user_facing
 def manual_seed(seed: int) -> None:
     """Start the generator of initializers and of seeds outside of `seeded` again, from `seed`."""
     _generator[0] = np.random.default_rng(seed)
 
 
+@user_facing
 def default_generator() -> np.random.Generator:
     """The generator that `manual_seed` set; it starts at seed 0."""
     return _generator[0]
 
 
+@user_facing
 def next_seed() -> Tensor:
     """The seed of one random op, another at each call, as a 0-d i64 tensor."""
     base = _base.get()
@@ -71,6 +75,7 @@ def draw_seed() -> np.ndarray:
         return np.asarray(base.value.numpy() + np.int64(base.take()))
 
 
+@user_facing
 @contextmanager
 def seeded(base: Tensor | int) -> Iterator[None]:
     """Inside, the k-th call of `next_seed` (from 0) gives `base + k * 1_000_003`."""

@@ -325,9 +325,9 @@ ROWS: tuple[Op, ...] = (
     ),
     Op(
         "getitem",
-        "x[key] with ints, slices, None, Ellipsis and integer tensors: any number of 0-d ones (such "
-        "as Python ints given to a jitted function), at most one other. Tensors that are out of "
-        "range are clamped to the ends of the axis; negative ones count from its end.",
+        "x[key] with ints, slices, None, Ellipsis and integer tensors: any number of 0-d ones "
+        "(such as Python ints given to a jitted function), at most one other. Tensors that are out "
+        "of range are clamped to the ends of the axis; negative ones count from its end.",
         build=_getitem,
     ),
 )

@@ -17,7 +17,6 @@ from nova.dtypes import DType
 from nova.errors import (
     AttributeValueError,
     GraphError,
-    NovaError,
     SealedAttributeError,
     UnknownKeywordError,
 )
@@ -28,6 +27,7 @@ from nova.graph.tensor import Tensor
 from nova.optim.clipping import clip_grad_norm, clip_grad_value
 from nova.optim.schedules import Rate, Schedule, as_schedule
 from nova.records import record
+from nova.user_facing import unknown_keyword
 
 
 @record
@@ -75,16 +75,18 @@ class Optimizer(Holder, ABC):
         clip_value: float | None = None,
         **options: Any,
     ):
-        try:
-            self.options = self.options_class(**options)
-            self.entries = _entries(params, self.options)
-            for value, name in ((clip_norm, "clip_norm"), (clip_value, "clip_value")):
-                if value is not None and not value > 0:
-                    raise AttributeValueError(
-                        f"{name} is {value!r}", hint="it is a positive number, or None"
-                    )
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        known = [field.name for field in fields(self.options_class)]
+        unknown = {name: value for name, value in options.items() if name not in known}
+        if unknown:
+            own = (*known, "clip_norm", "clip_norm_type", "clip_value")
+            raise unknown_keyword(f"{type(self).__name__}:", unknown, own)
+        self.options = self.options_class(**options)
+        self.entries = _entries(params, self.options)
+        for value, name in ((clip_norm, "clip_norm"), (clip_value, "clip_value")):
+            if value is not None and not value > 0:
+                raise AttributeValueError(
+                    f"{name} is {value!r}", hint="it is a positive number, or None"
+                )
         self.clip_norm = clip_norm
         self.clip_norm_type = clip_norm_type
         self.clip_value = clip_value

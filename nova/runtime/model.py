@@ -23,13 +23,14 @@ from nova.runtime import output_pool
 from nova.runtime.device_executor import values_on
 from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
-from nova.runtime.options import check_place, unknown_keyword
+from nova.runtime.options import check_place
 from nova.runtime.saving import Saver, Weights
 from nova.runtime.signature import Signature, read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values
 from nova.sealed import Sealed
+from nova.user_facing import unknown_keyword
 
 if TYPE_CHECKING:
     from nova.runtime.simulate import Simulation

@@ -31,10 +31,12 @@ from nova.translation.request import (
 )
 from nova.translation.result import Translation
 from nova.translation.road import Road
+from nova.user_facing import user_facing
 
 __all__ = ["EMITS", "STARTS", "Translation", "translate"]
 
 
+@user_facing
 def translate(
     source: str | os.PathLike[str] | bytes | Source | Compiled,
     *,
