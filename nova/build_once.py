@@ -58,6 +58,18 @@ class BuildOnce(Generic[T]):
                     self._building.pop(key, None)
             return value, False
 
+    def move(self, old: Hashable, new: Hashable) -> None:
+        """Keep the value of `old` under `new`, once its key is known better."""
+        with self._lock:
+            if old in self._values:
+                self._values[new] = self._values.pop(old)
+
+    def discard(self, key: Hashable, value: T) -> None:
+        """Forget `value`, unless another one has taken its place."""
+        with self._lock:
+            if self._values.get(key) is value:
+                del self._values[key]
+
     def __len__(self) -> int:
         return len(self._values)
 

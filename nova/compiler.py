@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -46,22 +46,19 @@ from nova.plan import Plan, build_plan, parse_plan, print_plan
 from nova.runtime.device_executor import load_for
 from nova.runtime.devices import explain_absent, local_architecture
 from nova.runtime.executor import Executable
-from nova.runtime.options import unknown_keyword
 from nova.runtime.weights import ParamValues
 from nova.settings import Settings, current_settings
 from nova.targets import host_arch, parse_target
+from nova.user_facing import user_facing
 
 if TYPE_CHECKING:
     from nova.codegen.compile import Build
 
 _PROGRAMS_IN_MEMORY = 1024
-_OPTIONS = (
-    *("inputs", "params", "include_backward", "updates", "target", "fast_math"),
-    *("max_workspace", "freeze", "tune", "run_mode", "sim_cores", "sim_seed"),
-)
 RUN_MODES = ("native", "sim")
 
 
+@user_facing
 def compile(
     outputs: Tensor | Sequence[Tensor],
     *,
@@ -77,7 +74,6 @@ def compile(
     run_mode: str = "native",
     sim_cores: int = 64,
     sim_seed: int = 0,
-    **unknown: Any,
 ) -> Compiled:
     """Compile what computes `outputs` from `inputs` and `params`.
 
@@ -94,8 +90,6 @@ def compile(
     GPU runs on the simulated one, on the CPU. One for the CPU takes its tasks one after the other,
     as `sim_cores` cores would start them; its `simulation` is their timeline (docs/tracing.md).
     """
-    if unknown:
-        raise unknown_keyword("compile()", unknown, _OPTIONS)
     check_run_mode(run_mode)
     if freeze and updates:
         raise GraphError(
@@ -104,21 +98,18 @@ def compile(
             hint="freeze the program that uses the trained params, not the one that trains them",
         )
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    try:
-        _check_tensors(wanted, inputs, params)
-        if include_backward:
-            if len(wanted) != 1:
-                raise GraphError(
-                    f"include_backward with {len(wanted)} outputs: it takes one scalar",
-                    hint="compile the loss, or make gradients with nova.backward",
-                )
-            # Made here and not taken from `.grad`, which may hold the sum over several losses.
-            wanted += gradients(wanted[0], params)
-        if freeze:
-            params = ()  # leaves that are no arguments are constants
-        plan = build_plan(wanted, inputs, params, updates)
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    _check_tensors(wanted, inputs, params)
+    if include_backward:
+        if len(wanted) != 1:
+            raise GraphError(
+                f"include_backward with {len(wanted)} outputs: it takes one scalar",
+                hint="compile the loss, or make gradients with nova.backward",
+            )
+        # Made here and not taken from `.grad`, which may hold the sum over several losses.
+        wanted += gradients(wanted[0], params)
+    if freeze:
+        params = ()  # leaves that are no arguments are constants
+    plan = build_plan(wanted, inputs, params, updates)
     program = compile_plan(
         plan,
         target=target,
@@ -132,9 +123,14 @@ def compile(
     if not params:
         return program
     # The arrays and not the tensors: those would keep the graph of the gradients alive.
-    return program.with_values(
-        ParamValues(program._values.params, [p.data for p in params], "graph")
-    )
+    return carrying(program, [p.data for p in params])
+
+
+def carrying(
+    program: Compiled, arrays: Sequence[Any], fetch: Callable[[], None] | None = None
+) -> Compiled:
+    """The program with the arrays of the graph that its params are; `fetch` makes them current."""
+    return program.with_values(ParamValues(program._values.params, arrays, "graph", fetch))
 
 
 def _check_tensors(
@@ -148,6 +144,7 @@ def _check_tensors(
             raise GraphError(f"output {i} is a {type(value).__name__}, not a Tensor")
 
 
+@user_facing
 def compile_plan(
     plan: Plan | str,
     *,
@@ -157,17 +154,22 @@ def compile_plan(
     tune: float | None = None,
     name: str | None = None,
     run_mode: str = "native",
+    device: str | None = None,
 ) -> Compiled:
     """Compile a plan, or the text of one. `name` is what log lines call it.
 
-    With `run_mode="sim"` a program for a device runs on the simulated one.
+    With `run_mode="sim"` a program for a device runs on the simulated one. `device` is the name of
+    the one that it shall run on, and without a target it is compiled for that one.
     """
     if isinstance(plan, str):
         plan = parse_plan(plan)
+    if target is None and device is not None:
+        target = f"cuda:{local_architecture(device)}"
     settings = current_settings(_local_target(target), fast_math, max_workspace, tune)
     check_target(settings.target)
-    device = None
-    if parse_target(settings.target).is_device:
+    if not parse_target(settings.target).is_device:
+        device = None
+    elif device is None:
         device = "sim" if run_mode == "sim" else "cuda"
     try:
         return compile_settings(plan, settings, name, device)

@@ -53,6 +53,10 @@ class OptionTypeError(NovaError, TypeError):
     """An argument of a public function has a type that the function does not take."""
 
 
+class SealedAttributeError(NovaError, AttributeError):
+    """An attribute was assigned that nothing reads, or that is fixed when the object is made."""
+
+
 class UnknownOpError(NovaError, LookupError):
     """A name that is not in the op table."""
 
@@ -78,6 +82,13 @@ class ConcreteValueError(NovaError, TypeError):
 
 class ModuleError(NovaError, TypeError):
     """A module that cannot work: no forward, parts in a plain list, or it contains itself."""
+
+
+class StateAssignedError(NovaError, RuntimeError):
+    """An attribute of a module is assigned while a function that uses it is traced.
+
+    The code of a traced function runs once, so later runs would not assign it again.
+    """
 
 
 class StateDictError(NovaError, ValueError):
@@ -381,6 +392,10 @@ class CacheKeyError(NovaError, LookupError):
 
 class CacheFolderError(NovaError):
     """`nova cache` was asked about a folder that Nova does not use, e.g. as others may write it."""
+
+
+class PrecisionWarning(UserWarning):
+    """A training step was given f64 data, and its model is of a narrower type: it was cast."""
 
 
 class CacheWarning(UserWarning):

@@ -35,10 +35,12 @@ TABLES = {
     "ops",
     "packages",
     "records",
+    "sealed",
     "settings",
     "structure",
     "suggest",
     "targets",
+    "user_facing",
 }
 
 # Folder or file -> what it may import besides itself and the tables, in the order of the road.
@@ -115,6 +117,9 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "dtypes": {"errors", "records"},
     "packages": {"errors"},
     "records": set(),
+    # Errors name the user's line.
+    "sealed": {"errors", "graph.location"},
+    "user_facing": {"errors", "graph.location"},
     "settings": {"knobs", "records"},
     "structure": {"records"},
     "suggest": {"errors"},

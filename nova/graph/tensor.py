@@ -21,11 +21,12 @@ from nova.errors import (
     AttributeValueError,
     ConcreteValueError,
     GradientError,
-    NovaError,
 )
+from nova.graph.capture import current_capture
 from nova.graph.location import Location, user_location
 from nova.ops import Op
 from nova.suggest import unknown_name
+from nova.user_facing import user_facing
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
@@ -47,6 +48,7 @@ class Tensor(TensorMethods):
         "attrs",
         "data",
         "device",
+        "fixed",
         "grad",
         "inputs",
         "location",
@@ -73,6 +75,7 @@ class Tensor(TensorMethods):
         requires_grad: bool = False,
         name: str | None = None,
         weak: bool = False,
+        fixed: bool = False,
     ):
         self.type = type_
         self.op = op
@@ -89,6 +92,8 @@ class Tensor(TensorMethods):
         self.requires_grad = requires_grad
         self.weak = weak
         """A placeholder of a Python number: like the number, it takes the type it stands beside."""
+        self.fixed = fixed
+        """A leaf whose array nobody else can reach: it keeps its value, and is a literal."""
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
@@ -137,6 +142,9 @@ class Tensor(TensorMethods):
 
     def numpy(self) -> np.ndarray:
         """The value: compiles and runs what is needed."""
+        capture = current_capture()
+        if capture is not None:
+            capture.note_reads(self)
         if self.data is not None:
             return self.data
         if self._value is None:
@@ -197,20 +205,20 @@ def set_evaluator(evaluate: Callable[[Tensor], np.ndarray]) -> None:
     _evaluator[:] = [evaluate]
 
 
+@user_facing
 def tensor(
     data: Any, *, dtype: Any = None, requires_grad: bool = False, name: str | None = None
 ) -> Tensor:
     """A leaf with data: anything numpy or DLPack understands. Python floats become f32."""
-    try:
-        array = as_array(data, dtype)
-        type_ = TensorType(array.shape, _dtype_of(array))
-        if requires_grad and not type_.dtype.is_float:
-            raise GradientError(
-                f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
-            )
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
-    return Tensor(type_, data=array, requires_grad=requires_grad, name=name)
+    array = as_array(data, dtype)
+    type_ = TensorType(array.shape, _dtype_of(array))
+    if requires_grad and not type_.dtype.is_float:
+        raise GradientError(
+            f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
+        )
+    # While a function is traced, numbers of Python code are made into an array here and now.
+    fixed = current_capture() is not None and not (isinstance(data, Tensor) or is_array(data))
+    return Tensor(type_, data=array, requires_grad=requires_grad, name=name, fixed=fixed)
 
 
 def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
@@ -253,6 +261,7 @@ def number_type(value: bool | int | float) -> DType:
     return dtype(bool) if isinstance(value, bool) else i64 if isinstance(value, int) else f32
 
 
+@user_facing
 @contextmanager
 def no_grad() -> Iterator[None]:
     """No gradient flows through what is built inside."""
@@ -263,6 +272,7 @@ def no_grad() -> Iterator[None]:
         _recording.reset(token)
 
 
+@user_facing
 def device(name: str) -> AbstractContextManager[None]:
     """Ops made inside run on the host (`cpu`), or where the program is compiled for (`cuda`).
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nova.errors import AttributeValueError
-from nova.ops.pointwise import float_or_f64, in_f32, narrowed, widened
+from nova.ops.pointwise import in_f32, narrowed, widened
 from nova.ops.reductions import Attrs, axes_attrs, count, kept, reduced, reduction
 from nova.ops.rules import Types, reduced_shape
 from nova.ops.table import register
@@ -135,16 +135,16 @@ _MOMENT: dict[str, Any] = {
     "attrs": {"axis": None, "keepdims": False, "correction": 1},
     "canon": _moment_axes,
     "infer": reduced(lambda x: x),
-    "cast": float_or_f64,
+    "cast": "float",
     "tags": frozenset(("reduce", "smooth")),
 }
 
 ROWS = (
     reduction(
         "mean",
-        "The mean over the axes; integers and bools average as f64; of nothing, NaN.",
+        "The mean over the axes; integers and bools average as f32; of nothing, NaN.",
         infer=reduced(lambda x: x),
-        cast=float_or_f64,
+        cast="float",
         numpy=in_f32(_numpy_mean),
         compose=_compose_mean,
         tags=frozenset(("reduce", "smooth")),
@@ -171,7 +171,7 @@ ROWS = (
         "logsumexp",
         "log(sum(exp(x))) over the axes without overflow; of nothing, -inf.",
         infer=reduced(lambda x: x),
-        cast=float_or_f64,
+        cast="float",
         numpy=in_f32(_numpy_logsumexp),
         compose=_compose_logsumexp,
         vjp=_vjp_logsumexp,

@@ -23,12 +23,14 @@ from nova.runtime import output_pool
 from nova.runtime.device_executor import values_on
 from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
-from nova.runtime.options import check_place, unknown_keyword
+from nova.runtime.options import check_place
 from nova.runtime.saving import Saver, Weights
 from nova.runtime.signature import Signature, read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values
+from nova.sealed import Sealed
+from nova.user_facing import unknown_keyword
 
 if TYPE_CHECKING:
     from nova.runtime.simulate import Simulation
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
 
 
-class Model:
+class Model(Sealed):
     """A program that can be called, and the values of params that it carries.
 
     Threads may share a model; runs that update the same params must not overlap.
@@ -66,6 +68,7 @@ class Model:
         args = executable.manifest.args
         self._input_count = sum(spec.role == "input" for spec in args)
         self._has_params = self._input_count < len(args)
+        self._seal()
 
     def _observed(self, program: Any) -> Any:
         """What is called for a run, where somebody wants to see it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,15 @@ class ParamValues:
     """
 
     def __init__(
-        self, params: Sequence[TensorSpec], arrays: Sequence[np.ndarray | None], kind: str
+        self,
+        params: Sequence[TensorSpec],
+        arrays: Sequence[np.ndarray | None],
+        kind: str,
+        fetch: Callable[[], None] | None = None,
     ):
         self.params = tuple(params)
         self.kind = kind
+        self._fetch = fetch
         self._given = tuple(arrays)
         self.is_complete = all(array is not None for array in self._given)
         self._lock = threading.Lock()
@@ -59,7 +64,12 @@ class ParamValues:
         return tuple(spec.name for spec, array in pairs if array is None)
 
     def get(self) -> tuple[Any, ...]:
-        """The arrays that runs use, the same ones at every call."""
+        """The arrays that runs use, the same ones at every call.
+
+        `fetch` brings their values up to date, where they are trained on a device.
+        """
+        if self._fetch is not None:
+            self._fetch()
         if self._arrays is None:
             with self._lock:
                 if self._arrays is None:

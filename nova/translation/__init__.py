@@ -33,10 +33,12 @@ from nova.translation.request import (
 )
 from nova.translation.result import Translation
 from nova.translation.road import Road
+from nova.user_facing import user_facing
 
 __all__ = ["EMITS", "STARTS", "Translation", "translate"]
 
 
+@user_facing
 def translate(
     source: str | os.PathLike[str] | bytes | Source | Compiled,
     *,
@@ -53,7 +55,8 @@ def translate(
 ) -> Translation:
     """Compile a program for one or several targets, to one file.
 
-    `source` is what `nova.compile` or `nova.load` gave, or MLIR (nova, StableHLO, TOSA or linalg;
+    `source` is what `nova.compile` or `nova.load` gave, a training step (the program that it used
+    last), or MLIR (nova, StableHLO, TOSA or linalg;
     text, bytecode, or the path of it). `targets` are the machines that get their code in the file:
     CPUs of one architecture (`x86_64`, `x86_64-v3`, ...) and GPUs (`cuda:sm_80`, `cuda:sm_90a`,
     ...). Values of params that a program carries stay with it: `save(path, weights="embed")` puts
@@ -85,6 +88,8 @@ def translate(
     emit = checked_stage(emit or "so", EMITS, "emit")
     start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
     carried = None
+    # A training step stands for the program that it used last.
+    source = getattr(source, "compiled", source) if not isinstance(source, Compiled) else source
     if isinstance(source, Compiled):
         given, start = source_of(source, start)
         carried = source.carried

@@ -48,6 +48,17 @@ static inline bool overlap(const void *a, size_t a_size, const void *b, size_t b
     return a_size != 0 && b_size != 0 && x < y + b_size && y < x + a_size;
 }
 
+struct Running {
+    ProgramObject *program;
+    const Call *call;
+    Running *before, *after;
+};
+
+/* Around the run of a call: others that would write its arrays, or read what it writes, are refused
+ * meanwhile. run_conflict.c */
+void running_begin(Running *running, ProgramObject *program, const Call *call);
+void running_end(Running *running);
+
 /* Asks `convert`; a new reference, or NULL with an exception. call_arguments.c */
 PyObject *ask(ProgramObject *self, Py_ssize_t index, PyObject *object, bool is_output);
 

@@ -95,6 +95,11 @@ typedef struct {
 typedef struct Run Run;
 extern Run *runs_in_flight;
 
+/* A call that runs now, on a thread that may have given the GIL away; a list that the GIL guards. It
+ * lies on the stack of its thread. */
+typedef struct Running Running;
+extern Running *calls_running;
+
 /* Set once by the module's initialisation, and never changed. */
 extern PyTypeObject *image_type;
 extern PyTypeObject *program_type;
@@ -238,8 +243,13 @@ Py_ssize_t call_conflict(ProgramObject *self, const Call *call, ProgramObject *o
 /* Raises for slot `index` of a call that a submitted run uses. */
 void raise_in_use(ProgramObject *self, Py_ssize_t index);
 
-/* Whether no submitted run is in the way of a call, but for those of `stream` (NULL: none); false with
+/* Whether nothing that runs is in the way of a call, but for runs of `stream` (NULL: none); false with
  * an exception. */
+static inline bool is_anything_running(void)
+{
+    return runs_in_flight != NULL || calls_running != NULL;
+}
+
 bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream);
 
 /* A new array for an output, with arbitrary contents; NULL with an exception. outputs.c */

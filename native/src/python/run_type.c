@@ -99,7 +99,7 @@ PyObject *program_submit(PyObject *object, PyObject *args, PyObject *kwargs)
         Py_DECREF((PyObject *)run);
         return NULL;
     }
-    if ((runs_in_flight != NULL && !check_in_flight(self, &run->call, order)) || !prepare(run)) {
+    if ((is_anything_running() && !check_in_flight(self, &run->call, order)) || !prepare(run)) {
         PyMem_Free(run->values);
         run->values = NULL;
         call_end(&run->call);

@@ -99,6 +99,7 @@ void device_run_release(Run *run);
 
 /* In a child of fork, where its threads are not. */
 void device_runs_in_child(void);
+void calls_running_in_child(void);
 
 /* Its state at this moment. Takes `runs_lock`. */
 State run_state(Run *run);

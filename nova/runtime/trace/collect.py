@@ -39,6 +39,7 @@ from nova.runtime.trace.perfetto import to_json
 from nova.runtime.trace.run import AnyRun, Run
 from nova.runtime.trace.summary import Summary, summarize
 from nova.runtime.trace.timeline import RECORD, make_timeline
+from nova.user_facing import user_facing, user_facing_class
 
 _lock = threading.Lock()
 _open: list[list[Any]] = []  # where the runs of each open block go
@@ -46,6 +47,7 @@ _open: list[list[Any]] = []  # where the runs of each open block go
 _ON_DEVICE = 2  # what a run on a device leaves: the program, and what is yet to be read
 
 
+@user_facing_class
 class Trace:
     """The runs of a block; made by `nova.trace`."""
 
@@ -119,6 +121,7 @@ def save_runs(path: Path, runs: Sequence[AnyRun], summary: Summary, *, as_page: 
         raise _cannot_write(path, error.strerror or str(error)) from None
 
 
+@user_facing
 def trace(path: str | os.PathLike[str] | None = None) -> Trace:
     """Trace the runs of a `with` block; `path` gets a page (`.html`) or JSON for Perfetto."""
     return Trace(path)
