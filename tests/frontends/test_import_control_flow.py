@@ -35,7 +35,7 @@ def _newton(x):
     """A while loop that carries a float, an integer, a flag and a vector."""
 
     def again(state):
-        guess, count, close, _ = state
+        _, count, close, _ = state
         return ~close & (count < 50)
 
     def body(state):
