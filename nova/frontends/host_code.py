@@ -6,12 +6,15 @@ buffers that it makes, and what it returns. Called by `nova.frontends.launches`.
 
 The host does nothing in a run but launch. Its arithmetic, loads and stores between two launches run
 in one thread of the device, so that a run never waits for a value; copies and fills are kernels. A
-branch whose condition only a run knows becomes a condition of each kernel inside. Tokens order
-launches, and so does the program: they are dropped.
+branch whose condition only a run knows becomes a condition of each kernel inside. A loop whose
+number of iterations only a run knows stays one, and waits for its condition. Tokens order launches,
+and so does the program: they are dropped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -34,6 +37,7 @@ from nova.mlir.launches import (
 from nova.mlir.walk import every_op
 from nova.passes.group_ops import captured
 
+_LESS = arith.CmpIPredicate.slt
 ALLOCATIONS = ("memref.alloc", "memref.alloca", "gpu.alloc")
 _DEALLOCATIONS = ("memref.dealloc", "gpu.dealloc")
 _NOTHING = VIEWS | {"arith.constant", "gpu.wait", "memref.get_global", "ub.poison"}
@@ -61,11 +65,22 @@ class Lifetime:
     begins: bool
 
 
+@dataclass(frozen=True)
+class Loop:
+    """Steps that run again and again, as long as a number is not 0 before them."""
+
+    condition: Number
+    steps: list[HostLaunch | Lifetime | Loop] = field(default_factory=list)
+
+
+Step = HostLaunch | Lifetime | Loop
+
+
 @dataclass
 class Host:
     """What a function does: launches in order, between them lifetimes, and what it returns."""
 
-    steps: list[HostLaunch | Lifetime] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     returned: list[Any] = field(default_factory=list)
 
 
@@ -83,10 +98,16 @@ class _Walk:
         self.kernels = kernels
         self.filename = filename
         self.host = Host()
+        self.steps = self.host.steps  # of the loop that is read, where it is one
         self.waiting: list[Any] = []
         self.kept: list[tuple[Any, Number]] = []
         self.guard: Number | None = None
         self.numbers: dict[Any, Any] = {}
+        self._structures: dict[str, Callable[[Any, Number | None], None]] = {
+            "scf.if": self._branch,
+            "scf.for": self._for,
+            "scf.while": self._while,
+        }
 
     def block(self, block: Any, guard: Number | None) -> None:
         """All ops of a block, under the condition `guard` where there is one."""
@@ -94,36 +115,32 @@ class _Walk:
             self._op(op.operation, guard)
 
     def _op(self, op: Any, guard: Number | None) -> None:
-        if op.name in _NOTHING or op.name == "scf.yield":
+        if op.name in _NOTHING or op.name in ("scf.yield", "scf.condition"):
             return
         if op.name in ALLOCATIONS:
-            self.host.steps.append(Lifetime(op.results[0], begins=True))
+            self.steps.append(Lifetime(op.results[0], begins=True))
         elif op.name in _DEALLOCATIONS:
             self._flush()  # what waits may use the buffer
-            self.host.steps.append(Lifetime(op.operands[len(op.operands) - 1], begins=False))
+            self.steps.append(Lifetime(op.operands[len(op.operands) - 1], begins=False))
         elif op.name == "gpu.launch_func":
             self._launch(op, guard)
         elif op.name in ("gpu.memcpy", "memref.copy", "gpu.memset"):
             self._move(op, guard)
         elif op.name == "func.return":
             self._return(op)
-        elif op.name == "scf.if" and has_device_work(op):
-            self._branch(op, guard)
+        elif op.name in self._structures and has_device_work(op):
+            self._structures[op.name](op, guard)
         elif self._is_arithmetic(op):
             self._wait(op, guard)
         else:
             self._refuse(op)
 
     def _refuse(self, op: Any) -> None:
-        hint = "move it into a kernel, or into the program that calls this one"
-        what = f"{op.name} between launches has no code in Nova"
-        if op.name in ("scf.for", "scf.while"):
-            what = f"{op.name} around launches whose number of iterations is not a constant"
-            hint = (
-                "write constant bounds, loop inside of the kernel, or run the program once for "
-                "each iteration"
-            )
-        raise UnsupportedOpError(what, where=place(op, self.filename), hint=hint)
+        raise UnsupportedOpError(
+            f"{op.name} between launches has no code in Nova",
+            where=place(op, self.filename),
+            hint="move it into a kernel, or into the program that calls this one",
+        )
 
     def _is_arithmetic(self, op: Any) -> bool:
         known = op.name.partition(".")[0] in _ARITHMETIC or op.name in _ARITHMETIC_OPS
@@ -147,8 +164,8 @@ class _Walk:
 
     def _number(self, value: Any) -> Any:
         """The buffer of a number: an argument of the function, a constant, or a number."""
-        if not isinstance(value, ir.OpResult):
-            return value
+        if value in self.numbers or not isinstance(value, ir.OpResult):
+            return self.numbers.get(value, value)
         if value.owner.operation.name == "arith.constant":
             return constant_of(value.owner.operation)
         return self.numbers[value]
@@ -227,41 +244,108 @@ class _Walk:
         if guard is not None:
             symbols = self.kernels.variant(symbols, False, True, None)
             operands = [*operands, guard]
-        self.host.steps.append(HostLaunch(symbols, grid, block, shared, tuple(operands), location))
+        self.steps.append(HostLaunch(symbols, grid, block, shared, tuple(operands), location))
 
-    # --- branches and results ---------------------------------------------------------------------
+    # --- branches, loops and results --------------------------------------------------------------
 
     def _branch(self, op: Any, guard: Number | None) -> None:
         guards = self._guards(op, guard)
-        results = [r for r in op.results if _is_value(r)]
-        for result in results:
-            if not is_number(result):
-                raise UnsupportedOpError(
-                    f"scf.if around launches that gives a {result.type}",
-                    where=place(op, self.filename),
-                    hint="write into one buffer in both branches",
-                )
-            self.numbers[result] = Number(buffer_of(result.type))
+        results = self._new_numbers(op, op.results)
         self._flush()
-        for number, region in enumerate(op.regions):
+        for own, region in zip(guards, op.regions, strict=True):
             for block in region.blocks:
-                self.block(block, guards[number])
-                ending = block.operations[len(block.operations) - 1].operation
-                given = [v for v in ending.operands if _is_value(v)]
-                for result, value in zip(results, given, strict=True):
-                    self._keep(value, self.numbers[result], guards[number])
+                self.block(block, own)
+                self._assign(results, _last(block).operands, own)
                 self._flush()
+
+    def _new_numbers(self, op: Any, values: Sequence[Any]) -> list[Number]:
+        """Where what a loop or a branch hands on is kept."""
+        made = []
+        for value in filter(_is_value, values):
+            if not is_number(value):
+                raise UnsupportedOpError(
+                    f"{op.name} around launches that hands on a {value.type}",
+                    where=place(op, self.filename),
+                    hint="write into the same buffers in all branches and iterations",
+                )
+            made.append(Number(buffer_of(value.type)))
+            self.numbers[value] = made[-1]
+        return made
+
+    def _assign(self, numbers: Sequence[Number], values: Sequence[Any], guard: Any) -> None:
+        """Let the next arithmetic write values to where they are kept, all at once."""
+        for number, value in zip(numbers, filter(_is_value, values), strict=True):
+            self._keep(value, number, guard)
+
+    def _for(self, op: Any, guard: Number | None) -> None:
+        block = op.regions[0].blocks[0]
+        counter, *carried = list(block.arguments)
+        lower, upper, step, *initial = list(op.operands)
+        less = arith.CmpIPredicate.ult if "unsignedCmp" in op.attributes else _LESS
+        ending = _last(block)
+        with ir.InsertionPoint(op), op.location:
+            starts = arith.cmpi(less, lower, upper)
+        with ir.InsertionPoint(ending), op.location:
+            following = arith.addi(counter, step)
+            goes_on = arith.cmpi(less, following, upper)
+        condition = self._new_condition(op, guard)
+        numbers = self._new_numbers(op, [counter, *carried])
+        self._assign(numbers, [lower, *initial], guard)
+        self._wait(starts.owner.operation, guard)
+        self._keep(starts, condition, guard)
+        with self._loop(condition):
+            self.block(block, None)
+            self._assign(numbers, [following, *ending.operands], None)
+            self._keep(goes_on, condition, None)
+        self.numbers.update(zip(filter(_is_value, op.results), numbers[1:], strict=True))
+
+    def _while(self, op: Any, guard: Number | None) -> None:
+        before, after = (region.blocks[0] for region in op.regions)
+        test = _last(before)
+        condition = self._new_condition(op, guard)
+        given = self._new_numbers(op, before.arguments)
+        handed = self._new_numbers(op, after.arguments)
+        self._assign(given, op.operands, guard)
+        self._flush()
+        self.block(before, guard)
+        self._assign(handed, list(test.operands)[1:], guard)
+        self._keep(test.operands[0], condition, guard)
+        with self._loop(condition):
+            self.block(after, None)
+            self._assign(given, _last(after).operands, None)
+            self._flush()
+            self.block(before, None)
+            self._assign(handed, list(test.operands)[1:], None)
+            self._keep(test.operands[0], condition, None)
+        self.numbers.update(zip(filter(_is_value, op.results), handed, strict=True))
+
+    @contextmanager
+    def _loop(self, condition: Number) -> Iterator[None]:
+        """A loop; the caller brings its condition up to date at the end of the body."""
+        self._flush()
+        outer, loop = self.steps, Loop(condition)
+        self.steps = loop.steps
+        yield
+        self._flush()
+        self.steps = outer
+        self.steps.append(loop)
+
+    def _new_condition(self, op: Any, guard: Number | None) -> Number:
+        """A condition that does not hold where `guard` does not."""
+        type_ = ir.IntegerType.get_signless(1)
+        condition = Number(buffer_of(type_))
+        if guard is not None:
+            with ir.InsertionPoint(op), op.location:
+                self._keep(arith.ConstantOp(type_, 0).result, condition, None)
+        return condition
 
     def _guards(self, op: Any, guard: Number | None) -> list[Number]:
         """The conditions of the two branches; where `guard` does not hold, both are false."""
         condition = op.operands[0]
         with ir.InsertionPoint(op), op.location:
-            false, true = (arith.ConstantOp(condition.type, bit).result for bit in (0, 1))
+            true = arith.ConstantOp(condition.type, 1).result
             otherwise = arith.xori(condition, true)
-        guards = [Number(buffer_of(condition.type)) for _ in range(2)]
-        if guard is not None:
-            for own in guards:
-                self._keep(false, own, None)
+        guards = [self._new_condition(op, guard) for _ in range(2)]
         self._wait(otherwise.owner.operation, guard)
         for own, value in zip(guards, (condition, otherwise), strict=True):
             self._keep(value, own, guard)
@@ -276,6 +360,10 @@ class _Walk:
             else:
                 self.host.returned.append(value)
         self._flush()
+
+
+def _last(block: Any) -> Any:
+    return block.operations[len(block.operations) - 1].operation
 
 
 def _is_value(value: Any) -> bool:

@@ -2,15 +2,13 @@
 
 In: a module whose function `entry` launches kernels in loops. Out: the same with a launch for each
 iteration, where the bounds of a loop are constants, or become some when the loops around it are
-written out. Called by `nova.frontends.launches`.
+written out. The other loops stay. Called by `nova.frontends.launches`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from nova.errors import UnsupportedOpError
-from nova.frontends.checks import place
 from nova.frontends.entry import find_entry
 from nova.mlir.bindings import arith, ir
 from nova.mlir.clone import clone_into
@@ -18,8 +16,8 @@ from nova.mlir.launches import find_constant
 from nova.mlir.walk import every_op
 from nova.passes.base import UpstreamPass, run_pipeline
 
-_MOST_OPS = 100_000
-"""Ops on the device that loops may be written out to: a table has a row for each."""
+_MOST_OPS = 4096
+"""Ops on the device that a loop is written out to at most: a table has a row for each."""
 _DEVICE_WORK = ("memref.alloc", "memref.alloca", "memref.copy", "memref.dealloc")
 
 
@@ -32,27 +30,27 @@ def unroll_loops(module: ir.Module, entry: str, filename: str) -> None:
     """Write out the loops of a function that launch kernels, as far as their bounds are known."""
     while True:
         main = find_entry(module, entry, filename)
-        loops = [loop for loop in _outer_loops(main.entry_block) if _bounds(loop) is not None]
+        loops = _known_loops(main)
         if not loops:
             return
         with module.context:
-            for loop in loops:
-                _unroll(loop, filename)
+            for loop, counters in loops:
+                _unroll(loop, counters)
         # Bounds of inner loops, and sizes, that were computed are constants now.
         run_pipeline(module, [UpstreamPass("canonicalize,cse")])
 
 
-def _outer_loops(block: Any) -> list[Any]:
-    """The loops with work for the device that are in no other such loop, but maybe in a branch."""
+def _known_loops(within: Any) -> list[tuple[Any, range]]:
+    """The loops to write out, with their counters, that are in no other such loop."""
     loops = []
-    for op in block.operations:
-        op = op.operation
-        if op.name == "scf.for" and has_device_work(op):
-            loops.append(op)
-        elif op.name == "scf.if":
-            for region in op.regions:
-                for inner in region.blocks:
-                    loops += _outer_loops(inner)
+    for region in within.regions:
+        for op in (inner.operation for block in region.blocks for inner in block.operations):
+            counters = _bounds(op) if op.name == "scf.for" and has_device_work(op) else None
+            work = sum(inner.name.startswith("gpu.") for inner in every_op(op))
+            if counters is not None and len(counters) * work <= _MOST_OPS:
+                loops.append((op, counters))
+            elif op.name.startswith("scf."):
+                loops += _known_loops(op)
     return loops
 
 
@@ -65,17 +63,7 @@ def _bounds(loop: Any) -> range | None:
     return range(lower, upper, step)
 
 
-def _unroll(loop: Any, filename: str) -> None:
-    counters = _bounds(loop)
-    assert counters is not None
-    work = sum(op.name.startswith("gpu.") for op in every_op(loop))
-    if len(counters) * work > _MOST_OPS:
-        raise UnsupportedOpError(
-            f"scf.for of {len(counters)} iterations around launches: a program has one row for "
-            f"each launch, and {_MOST_OPS} at most",
-            where=place(loop, filename),
-            hint="write the loop inside of the kernel, or run the program several times",
-        )
+def _unroll(loop: Any, counters: range) -> None:
     block = loop.regions[0].blocks[0]
     counter, *carried = list(block.arguments)
     *operations, ending = [op.operation for op in block.operations]

@@ -10,7 +10,7 @@ so are numbers. Called by `nova.frontends.program`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -21,11 +21,11 @@ from nova.errors import DTypeError, ImportedProgramError
 from nova.frontends.checks import all_ops, place
 from nova.frontends.device_functions import check_device_functions, make_unique, written_arguments
 from nova.frontends.entry import argument_name, find_entry
-from nova.frontends.host_code import ALLOCATIONS, Host, HostLaunch, Lifetime, read_host
+from nova.frontends.host_code import ALLOCATIONS, Host, HostLaunch, Lifetime, Loop, Step, read_host
 from nova.frontends.host_kernels import HostKernels
 from nova.frontends.host_loops import unroll_loops
 from nova.frontends.host_numbers import Constant, Number, buffer_of, is_number
-from nova.mlir.bindings import arith, func, ir, memref
+from nova.mlir.bindings import arith, func, ir, memref, scf
 from nova.mlir.buffers import buffer_root, nbytes
 from nova.mlir.context import load_device_dialects
 from nova.mlir.launches import make_launch
@@ -134,7 +134,6 @@ class _Rewrite:
         self.module = module
         self.main = main
         self.host = host
-        self.launches = [step for step in host.steps if isinstance(step, HostLaunch)]
         self.arguments = list(main.entry_block.arguments)
         self.launchers: dict[Any, Any] = {}
         self.constants: dict[str, str] = {}
@@ -161,7 +160,7 @@ class _Rewrite:
     def _written(self) -> set[Any]:
         found: set[Any] = set()
         known: dict[tuple[str, str], list[int]] = {}
-        for launch in self.launches:
+        for launch in _every(self.host.steps, HostLaunch):
             if launch.symbols not in known:
                 known[launch.symbols] = written_arguments(self.module, launch.symbols)
             for number in known[launch.symbols]:
@@ -190,12 +189,9 @@ class _Rewrite:
             for value, offset in offsets.items():
                 at = arith.ConstantOp(ir.IndexType.get(), offset)
                 mapping[value] = memref.ViewOp(value.type, block.arguments[-1], at, []).result
-        for launch in self.launches:
-            with ir.InsertionPoint(block), launch.location:
-                operands = [self._operand(v, mapping) for v in launch.operands]
-                func.CallOp(self._launcher(launch, [v.type for v in operands]), operands)
         with ir.InsertionPoint(block), self.main.location:
-            func.ReturnOp([])
+            returned = func.ReturnOp([])
+        self._write_steps(self.host.steps, returned.operation, returned.operation, mapping)
         self.main.operation.erase()
         ir.SymbolTable.set_symbol_name(new.operation, "main")
         named = [ir.DictAttr.get({"nova.name": ir.StringAttr.get(a.name)}) for a in args]
@@ -207,6 +203,21 @@ class _Rewrite:
         updated = [i for i, spec in enumerate(args) if spec.donated]
         if updated:
             new.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(updated)
+
+    def _write_steps(
+        self, steps: Sequence[Step], before: Any, top: Any, mapping: dict[Any, Any]
+    ) -> None:
+        """Calls before an op; what they are given is made before `top`, outside of all loops."""
+        for step in steps:
+            if isinstance(step, Loop):
+                with ir.InsertionPoint(before), self.main.location:
+                    loop, last = _make_loop(mapping[step.condition])
+                self._write_steps(step.steps, last, loop if before == top else top, mapping)
+            elif isinstance(step, HostLaunch):
+                with ir.InsertionPoint(top), step.location:
+                    operands = [self._operand(v, mapping) for v in step.operands]
+                with ir.InsertionPoint(before), step.location:
+                    func.CallOp(self._launcher(step, [v.type for v in operands]), operands)
 
     def _operand(self, value: Any, mapping: dict[Any, Any]) -> Any:
         """An operand in the new main; views and constants are made there."""
@@ -290,7 +301,7 @@ def _place_buffers(host: Host) -> tuple[dict[Any, int], int]:
             offsets[value] = size
             size += room
 
-    for step in host.steps:
+    for step in _every(host.steps, HostLaunch, Lifetime):
         if isinstance(step, Lifetime):
             root = buffer_root(step.buffer)
             if step.begins and root not in returned:
@@ -302,3 +313,23 @@ def _place_buffers(host: Host) -> tuple[dict[Any, int], int]:
                 if isinstance(operand, Number) and operand not in offsets.keys() | returned:
                     place_one(operand)
     return offsets, size
+
+
+def _every(steps: Sequence[Step], *kinds: type) -> Iterator[Any]:
+    """The steps of some kinds, also in loops, in order."""
+    for step in steps:
+        if isinstance(step, kinds):
+            yield step
+        if isinstance(step, Loop):
+            yield from _every(step.steps, *kinds)
+
+
+def _make_loop(condition: Any) -> tuple[Any, Any]:
+    """A loop as the tables have it, and the op at the end of its body."""
+    loop = ir.Operation.create("scf.while", [], [], regions=2)
+    test, body = (region.blocks.append() for region in loop.regions)
+    with ir.InsertionPoint(test):
+        scf.ConditionOp(memref.LoadOp(condition, []).result, [])
+    with ir.InsertionPoint(body):
+        last = scf.YieldOp([])
+    return loop, last.operation
