@@ -70,6 +70,7 @@ class Loop:
     """Steps that run again and again, as long as a number is not 0 before them."""
 
     condition: Number
+    location: Any
     steps: list[HostLaunch | Lifetime | Loop] = field(default_factory=list)
 
 
@@ -293,7 +294,7 @@ class _Walk:
         self._assign(numbers, [lower, *initial], guard)
         self._wait(starts.owner.operation, guard)
         self._keep(starts, condition, guard)
-        with self._loop(condition):
+        with self._loop(condition, op):
             self.block(block, None)
             self._assign(numbers, [following, *ending.operands], None)
             self._keep(goes_on, condition, None)
@@ -310,7 +311,7 @@ class _Walk:
         self.block(before, guard)
         self._assign(handed, list(test.operands)[1:], guard)
         self._keep(test.operands[0], condition, guard)
-        with self._loop(condition):
+        with self._loop(condition, op):
             self.block(after, None)
             self._assign(given, _last(after).operands, None)
             self._flush()
@@ -320,10 +321,10 @@ class _Walk:
         self.numbers.update(zip(filter(_is_value, op.results), handed, strict=True))
 
     @contextmanager
-    def _loop(self, condition: Number) -> Iterator[None]:
+    def _loop(self, condition: Number, op: Any) -> Iterator[None]:
         """A loop; the caller brings its condition up to date at the end of the body."""
         self._flush()
-        outer, loop = self.steps, Loop(condition)
+        outer, loop = self.steps, Loop(condition, op.location)
         self.steps = loop.steps
         yield
         self._flush()

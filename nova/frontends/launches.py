@@ -210,7 +210,7 @@ class _Rewrite:
         """Calls before an op; what they are given is made before `top`, outside of all loops."""
         for step in steps:
             if isinstance(step, Loop):
-                with ir.InsertionPoint(before), self.main.location:
+                with ir.InsertionPoint(before), step.location:
                     loop, last = _make_loop(mapping[step.condition])
                 self._write_steps(step.steps, last, loop if before == top else top, mapping)
             elif isinstance(step, HostLaunch):
