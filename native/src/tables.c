@@ -169,7 +169,8 @@ static nova_status check_device_launch(const nova_tables *tables, uint32_t index
                                                            "does not say how to launch it", index)
                           : NOVA_OK;
     if (!is_linked && !is_device && (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
-        return REFUSE(error, "tables-device", "kernel %u is a copy, and has code or flags", index);
+        return REFUSE(error, "tables-device", "kernel %u is a copy or a loop, and has code or flags",
+                      index);
     static const nova_device_launch NONE;
     const nova_device_launch *launch = &tables->devices[index];
     if (!is_device)
@@ -197,7 +198,7 @@ static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_
 {
     const nova_kernel_record *kernel = &tables->kernels[index];
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
-    if ((kernel->core & NOVA_CORE_MASK) > NOVA_TO_DEVICE ||
+    if ((kernel->core & NOVA_CORE_MASK) > NOVA_WHILE ||
         (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
     if (flags == NOVA_TAKES_SCRATCH && tables->header->scratch_size == 0)
@@ -222,9 +223,39 @@ static nova_status check_copies(const nova_tables *tables, nova_error *error)
             continue;
         if (launch->operand_count != 1 ||
             tables->buffers[tables->operands[launch->first_operand]].kind == NOVA_CONSTANT)
-            return REFUSE(error, "tables-copy", "launch %u copies %u buffers, or a constant", i,
+            return REFUSE(error, "tables-copy", "launch %u copies or tests %u buffers, or a constant", i,
                           launch->operand_count);
     }
+    return NOVA_OK;
+}
+
+/* A loop has its condition in one byte, and its body inside of the loop around it. Between its launches there
+ * is neither code of the host nor a copy, and there are no tasks, which run once. */
+static nova_status check_loops(const nova_tables *tables, nova_error *error)
+{
+    const nova_tables_header *header = tables->header;
+    uint64_t ends[NOVA_MOST_LOOPS];
+    uint32_t depth = 0, loops = 0, others = 0;
+    for (uint32_t i = 0; i < header->launch_count; i++) {
+        const nova_launch_record *launch = &tables->launches[i];
+        const nova_kernel_record *kernel = &tables->kernels[launch->kernel];
+        uint32_t core = kernel->core & NOVA_CORE_MASK;
+        while (depth > 0 && i >= ends[depth - 1])
+            depth--;
+        others += core != NOVA_DEVICE && core != NOVA_WHILE;
+        if (core != NOVA_WHILE)
+            continue;
+        loops++;
+        uint64_t limit = depth > 0 ? ends[depth - 1] : header->launch_count;
+        if (depth == NOVA_MOST_LOOPS || kernel->grid < 1 ||
+            (uint64_t)kernel->grid > limit - i - 1 ||
+            tables->buffers[tables->operands[launch->first_operand]].nbytes != 1)
+            return REFUSE(error, "tables-loop", "launch %u is a loop of %" PRId64 " launches, or its "
+                                                "condition is not a byte", i, kernel->grid);
+        ends[depth++] = i + 1 + (uint64_t)kernel->grid;
+    }
+    if (loops > 0 && (others > 0 || header->task_count > 0))
+        return REFUSE(error, "tables-loop", "there are loops, and tasks or launches of the host");
     return NOVA_OK;
 }
 
@@ -255,7 +286,8 @@ static nova_status check_launches(const nova_tables *tables, nova_error *error)
         if (tables->operands[i] >= header->buffer_count)
             return REFUSE(error, "tables-operand", "operand %u is buffer %u of %u", i,
                           tables->operands[i], header->buffer_count);
-    return check_copies(tables, error);
+    nova_status status = check_copies(tables, error);
+    return status == NOVA_OK ? check_loops(tables, error) : status;
 }
 
 /* --- tasks ------------------------------------------------------------------------------------ */

@@ -35,11 +35,12 @@ DEVICE = Struct("<7I4x")
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
-CORES = ("matrix", "vector", "host", "device", "to_host", "to_device")
-"""What a kernel runs on. The last two are no code: a launch of one copies its one buffer from the
-memory of the device to that of the host, or back."""
+CORES = ("matrix", "vector", "host", "device", "to_host", "to_device", "while")
+"""What a kernel runs on. The last three are no code: a launch of a copy moves its one buffer from
+the memory of the device to that of the host, or back; and the `grid` launches after one of `while`
+run as long as its one buffer, a byte on the device, is not 0."""
 COPIES = ("to_host", "to_device")
-UNLINKED = ("device", *COPIES)
+UNLINKED = ("device", *COPIES, "while")
 """Cores of kernels that are not in the code that is linked into the file."""
 REPORTS = 0x100
 """Added to the number of the core: the kernel returns an error number."""

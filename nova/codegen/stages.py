@@ -49,7 +49,7 @@ DEVICE_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "nova": lambda s: [],
     "linalg": lambda s: pipelines.nova_to_linalg(islands=True),
     "kernels": lambda s: pipelines.linalg_to_device_kernels(s.serial_work, s.max_workspace),
-    "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
+    "buffers": lambda s: pipelines.kernels_to_device_buffers(s.max_workspace),
     "device": lambda s: pipelines.buffers_to_device(s.target, s.tf32),
     "outlined": lambda s: pipelines.device_to_outlined(),
     "nvvm": lambda s: pipelines.outlined_to_nvvm(s.fast_math),

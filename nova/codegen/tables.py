@@ -27,6 +27,7 @@ _HOST_OPS = VIEWS | {
     "func.return",
     "memref.get_global",
     "memref.view",
+    "scf.yield",
 }
 
 
@@ -95,10 +96,12 @@ class HostReader:
         }
         self.workspace_size = int(main.attributes["nova.workspace"].value)
 
-    def calls(self) -> Iterator[Any]:
-        """The calls of kernels, in order."""
-        for op in self.main.entry_block.operations:
-            if op.operation.name not in _HOST_OPS:
+    def calls(self, block: Any = None, loops: bool = False) -> Iterator[Any]:
+        """The calls of kernels in main or in a block of it, in order, and with `loops` those."""
+        for op in (block or self.main.entry_block).operations:
+            if loops and op.operation.name == "scf.while":
+                yield op
+            elif op.operation.name not in _HOST_OPS:
                 raise LoweringError(
                     f"main holds {op.operation.name}, which is no kernel call",
                     where=str(op.location),

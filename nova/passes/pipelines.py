@@ -33,6 +33,7 @@ from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
 from nova.passes.narrow_attention import NarrowAttention
 from nova.passes.pack_constants import PackConstants
+from nova.passes.pin_control_flow import PinControlFlow
 from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
@@ -158,6 +159,12 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
     return [BufferizeKernels(), PlanWorkspace(max_workspace), ShareKernels()]
 
 
+def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
+    """The same for a device: kernels with control flow that it cannot run go to the host."""
+    # Behind bufferization, which shows what memory loops and branches need.
+    return [BufferizeKernels(), PinControlFlow(), PlanWorkspace(max_workspace), ShareKernels()]
+
+
 def buffers_to_loops(
     target: str = "cpu",
     tile_work: int = 65_536,
@@ -255,6 +262,7 @@ PIPELINES: dict[str, Callable[..., list[Pass]]] = {
     "linalg-to-kernels": linalg_to_kernels,
     "linalg-to-device-kernels": linalg_to_device_kernels,
     "kernels-to-buffers": kernels_to_buffers,
+    "kernels-to-device-buffers": kernels_to_device_buffers,
     "buffers-to-loops": buffers_to_loops,
     "loops-to-llvm": loops_to_llvm,
     "buffers-to-device": buffers_to_device,

@@ -38,6 +38,7 @@ PASS_MODULES: dict[str, str] = {
     "make-signless": "nova.passes.make_signless",
     "narrow-attention": "nova.passes.narrow_attention",
     "pack-constants": "nova.passes.pack_constants",
+    "pin-control-flow": "nova.passes.pin_control_flow",
     "place-scratch": "nova.passes.place_scratch",
     "plan-tasks": "nova.passes.plan_tasks",
     "plan-workspace": "nova.passes.plan_workspace",

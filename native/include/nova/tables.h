@@ -42,11 +42,16 @@ typedef struct nova_buffer {
     uint64_t nbytes;
 } nova_buffer;
 
-/* Kernels of the first three kinds are code in the file. One of the last two is no code: a launch of it
- * copies its one buffer from the memory of the device to that of the host, or back. */
+/* Kernels of the first three kinds are code in the file. One of the last three is no code: a launch of it
+ * copies its one buffer from the memory of the device to that of the host, or back; or it is a loop, and the
+ * `grid` launches after it run as long as its one buffer, a byte on the device, is not 0 before them. */
 enum {
-    NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2, NOVA_DEVICE = 3, NOVA_TO_HOST = 4, NOVA_TO_DEVICE = 5
+    NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2, NOVA_DEVICE = 3, NOVA_TO_HOST = 4, NOVA_TO_DEVICE = 5,
+    NOVA_WHILE = 6
 };
+
+/* Loops that may be inside of each other. */
+enum { NOVA_MOST_LOOPS = 32 };
 
 /* In `core`: the kernel returns an int32_t, where anything but 0 is an error that ends the run. */
 enum { NOVA_REPORTS = 0x100 };
@@ -60,10 +65,10 @@ enum { NOVA_CORE_MASK = 0xff };
 
 typedef struct nova_kernel_record {
     uint64_t code; /* virtual address; 0 for one that is not linked: see nova_kernel_is_linked */
-    int64_t grid;  /* tiles */
+    int64_t grid;  /* tiles; of a loop: launches of its body */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core; /* one of the six kinds, and one of the two flags or none */
+    uint32_t core; /* one of the seven kinds, and one of the two flags or none */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;
