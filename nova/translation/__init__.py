@@ -19,7 +19,6 @@ from nova.compiled import Compiled
 from nova.errors import PipelineError
 from nova.frontends.safetensors import read_safetensors
 from nova.frontends.source import Source, read_source
-from nova.runtime.options import unknown_keyword
 from nova.runtime.weights import fit_names
 from nova.translation.program import source_of
 from nova.translation.request import (
@@ -33,7 +32,7 @@ from nova.translation.request import (
 )
 from nova.translation.result import Translation
 from nova.translation.road import Road
-from nova.user_facing import user_facing
+from nova.user_facing import unknown_keyword, user_facing
 
 __all__ = ["EMITS", "STARTS", "Translation", "translate"]
 
