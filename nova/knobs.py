@@ -186,6 +186,8 @@ TEXT = Kind("a text that is not empty", _parse_text)
 CHECK = Kind("one of off, 1, nan", _parse_check)
 TOPIC_SET = Kind(f"a comma-separated list of {', '.join(TOPICS)}, or all", _parse_topics)
 
+CPU_LEVELS = ("x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64")
+
 KNOBS: dict[str, Knob] = {
     knob.name: knob
     for knob in (
@@ -223,6 +225,8 @@ KNOBS: dict[str, Knob] = {
         Knob("trusted_keys", PATHS, (), "none: signatures are not looked at",
              "Public keys, as PEM files or folders of them; files not signed by one are refused."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
+        Knob("cpu_level", _one_of("all", *CPU_LEVELS), "all", "all",
+             "The most that target cpu and loaded files may use of the processor; a whole process."),
         Knob("tf32", FLAG, False, "off",
              "Let devices round the factors of f32 products to 11 bits, for tensor cores."),
         Knob("cubin", FLAG, False, "off",
@@ -258,6 +262,7 @@ check: str
 progress: str
 trusted_keys: tuple[str, ...]
 target: str
+cpu_level: str
 tf32: bool
 cubin: bool
 ptxas: str | None

@@ -113,7 +113,7 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "structure": {"records"},
     "cpus": set(),
     "features": set(),
-    "targets": {"cpus", "errors", "features", "records"},
+    "targets": {"cpus", "errors", "features", "knobs", "records"},
     "ops": {"dtypes", "errors", "records"},
 }
 
