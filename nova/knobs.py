@@ -226,7 +226,7 @@ KNOBS: dict[str, Knob] = {
              "Public keys, as PEM files or folders of them; files not signed by one are refused."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
         Knob("cpu_level", _one_of("all", *CPU_LEVELS), "all", "all",
-             "The most that target cpu and loaded files may use of the processor; a whole process."),
+             "The most of the processor that target cpu and files may use, for the whole process."),
         Knob("tf32", FLAG, False, "off",
              "Let devices round the factors of f32 products to 11 bits, for tensor cores."),
         Knob("cubin", FLAG, False, "off",

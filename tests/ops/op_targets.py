@@ -14,12 +14,12 @@ from op_cases import Built, Case, Sample, build, varies
 from op_programs import interpret, run_all
 from op_reference import check
 from op_samples import SAMPLES
+from processors import runs_here
 
 from nova.codegen.compile import build as compile_plan
 from nova.dtypes import DType, f32
 from nova.plan import build_plan
 from nova.settings import Settings
-from nova.targets import parse_target
 
 TARGETS = (
     *("x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "haswell", "skylake-avx512"),
@@ -64,11 +64,6 @@ def every_case() -> Iterator[Chosen]:
 def sampled(target: str, count: int) -> list[Chosen]:
     """Some of the cases, always the same ones for a target."""
     return random.Random(f"ops for {target}").sample(list(every_case()), count)
-
-
-def runs_here(target: str) -> bool:
-    here, wanted = parse_target("cpu"), parse_target(target)
-    return here.arch == wanted.arch and set(wanted.features) <= set(here.features)
 
 
 def check_target(target: str, chosen: Sequence[Chosen]) -> None:

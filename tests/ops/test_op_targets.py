@@ -20,7 +20,8 @@ from op_cases import build
 from op_programs import interpret
 from op_reference import check
 from op_samples import SAMPLES
-from op_targets import TARGETS, check_target, every_case, runs_here, sampled
+from op_targets import TARGETS, check_target, every_case, sampled
+from processors import runs_here
 
 from nova.artifact.elf_runtime import runtime_object
 from nova.codegen.compile import build as compile_plan
