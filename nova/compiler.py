@@ -79,8 +79,8 @@ def compile(
 
     With `include_backward` the gradients of the params follow the (one, scalar) output. `updates`
     maps params to their new values: those arrays are changed in place by a run. `target` is `cpu`
-    (this machine), a CPU such as `x86_64-v3`, `cuda` (the GPU of this machine) or a GPU such as
-    `cuda:sm_80` (docs/devices.md). `fast_math` lets LLVM rearrange float arithmetic
+    (this machine), a CPU such as `x86_64-v3` or `haswell`, `cuda` (the GPU of this machine) or a
+    GPU such as `cuda:sm_80` (docs/devices.md). `fast_math` lets LLVM rearrange float arithmetic
     (docs/fast-math.md). `max_workspace` limits the scratch memory of a run, in bytes or as "512M":
     the compiler gives up speed for it (values are computed again, kernels are smaller, so that the
     last bit of a result may differ), or raises WorkspaceError with the least that works. With

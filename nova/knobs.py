@@ -201,6 +201,8 @@ TEXT = Kind("a text that is not empty", _parse_text)
 CHECK = Kind("one of off, 1, nan", _parse_check)
 TOPIC_SET = Kind(f"a comma-separated list of {', '.join(TOPICS)}, or all", _parse_topics)
 
+CPU_LEVELS = ("x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64")
+
 KNOBS: dict[str, Knob] = {
     knob.name: knob
     for knob in (
@@ -238,6 +240,8 @@ KNOBS: dict[str, Knob] = {
         Knob("trusted_keys", PATHS, (), "none: signatures are not looked at",
              "Public keys, as PEM files or folders of them; files not signed by one are refused."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
+        Knob("cpu_level", _one_of("all", *CPU_LEVELS), "all", "all",
+             "The most of the processor that target cpu and files may use, for the whole process."),
         Knob("tf32", FLAG, False, "off",
              "Let devices round the factors of f32 products to 11 bits, for tensor cores."),
         Knob("cubin", FLAG, False, "off",
@@ -273,6 +277,7 @@ check: str
 progress: str
 trusted_keys: tuple[str, ...]
 target: str
+cpu_level: str
 tf32: bool
 cubin: bool
 ptxas: str | None

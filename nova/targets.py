@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from nova import knobs
 from nova.cpus import PROCESSORS, processor_features
 from nova.errors import TargetError
 from nova.features import BASES, FLAGS
@@ -293,6 +294,18 @@ def _host() -> Target:
     identity = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
     model = "/".join(fields[key] for key in identity if key in fields)
     return _make("cpu", arch, "", model, features, _host_caches())
+
+
+def _follow(known: bool) -> None:
+    """Hold the process to the level that the knob has, or the environment."""
+    from nova import _native
+
+    number = {"all": 5, "x86_64": 1, "x86_64-v2": 2, "x86_64-v3": 3, "x86_64-v4": 4, "aarch64": 1}
+    _native.limit_cpu(number[knobs.get("cpu_level")] if known else 0)
+    parse_target.cache_clear()
+
+
+knobs.watch(("cpu_level",), _follow)
 
 
 def _host_caches() -> tuple[int, int, int]:

@@ -125,7 +125,7 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "suggest": {"errors"},
     "cpus": set(),
     "features": set(),
-    "targets": {"cpus", "errors", "features", "packages", "records"},
+    "targets": {"cpus", "errors", "features", "knobs", "packages", "records"},
     "ops": {"dtypes", "errors", "records"},
 }
 

@@ -236,7 +236,7 @@ import hashlib, numpy as np, nova
 X = nova.tensor(np.ones((4, 3), "f4"), name="X")
 W = nova.tensor(np.linspace(0, 1, 6, dtype="f4").reshape(3, 2), name="W")
 y = nova.softmax(X @ W) + np.linspace(0, 1, 8, dtype="f4").reshape(4, 2)
-program = nova.compile([y, y.sum()], inputs=[X], params=[W], target="x86_64-v3")
+program = nova.compile([y, y.sum()], inputs=[X], params=[W], target="x86_64")
 print(hashlib.sha256(program._executable.artifact.data).hexdigest())
 """
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from page_blocks import ROOT, read_blocks, run_python
+from processors import needs
 
 import nova
 from nova.tools import nova_opt
@@ -98,6 +99,7 @@ def test_tracing_page(
     assert (tmp_path / "run.json").exists()
 
 
+@needs("x86_64-v3")  # the page shows and runs code for it
 def test_how_it_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

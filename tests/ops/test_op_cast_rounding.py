@@ -8,18 +8,12 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
+from processors import runnable
 from roundings import SHORT, boundaries
 
 import nova
-from nova.targets import parse_target
 
-HERE = set(parse_target("cpu").features)
-LEVELS = [
-    name
-    for name in ("x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64")
-    if parse_target(name).arch == parse_target("cpu").arch
-    and set(parse_target(name).features) <= HERE
-]
+LEVELS = runnable("x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64")
 _STABLEHLO = """
 func.func @main(%x: tensor<{n}x{source}>) -> tensor<{n}x{target}> {{
   %0 = stablehlo.convert %x : (tensor<{n}x{source}>) -> tensor<{n}x{target}>

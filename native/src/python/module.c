@@ -38,6 +38,9 @@ static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTyp
 }
 
 static PyMethodDef functions[] = {
+    {"limit_cpu", module_limit_cpu, METH_O,
+     "limit_cpu(level)\n--\n\nHolds the process to a level: 1 is the baseline, 2 to 4 are x86-64-v2 to "
+     "-v4, 5 is all, 0 what NOVA_CPU_LEVEL says."},
     {"cpu_features", module_cpu_features, METH_NOARGS,
      "cpu_features()\n--\n\nWhat this processor and system have, by LLVM's names."},
     {"allowed_imports", module_allowed_imports, METH_NOARGS,

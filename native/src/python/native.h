@@ -120,8 +120,9 @@ void raise_error(const nova_error *error);
 /* Makes the class FileError; called once by the module's initialisation. */
 PyObject *make_file_error(void);
 
-/* cpu_features() and allowed_imports() */
+/* cpu_features(), limit_cpu() and allowed_imports() */
 PyObject *module_cpu_features(PyObject *module, PyObject *unused);
+PyObject *module_limit_cpu(PyObject *module, PyObject *level);
 PyObject *module_allowed_imports(PyObject *module, PyObject *unused);
 
 /* choose_image(images, major, minor); device_choice.c */
