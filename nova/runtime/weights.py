@@ -21,10 +21,11 @@ import numpy as np
 from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
+from nova.dlpack import as_numpy
 from nova.dtypes import dtype
 from nova.errors import ArtifactError, NovaError, WeightsError
 from nova.frontends.safetensors import Layout, lay_out, read_safetensors
-from nova.runtime.arrays import as_numpy, take_argument
+from nova.runtime.arrays import take_argument
 
 SUFFIX = ".safetensors"
 # How much of its SHA-256 is in the name of a file with weights.

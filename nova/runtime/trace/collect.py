@@ -84,9 +84,11 @@ class Trace:
             _native.trace_into(tuple(_open))
         if self._path is None:
             return
-        if kind is None:
-            _native.await_traced(self._items)
-        self.save(self._path)
+        try:
+            if kind is None:
+                _native.await_traced(self._items)
+        finally:  # also when Ctrl-C ends the wait
+            self.save(self._path)
 
     @property
     def runs(self) -> tuple[AnyRun, ...]:
