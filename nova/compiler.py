@@ -329,8 +329,12 @@ class _Cache:
             self._last = recipe
             if disk is not None:
                 disk.put(key, built.data)
+        from nova.codegen.compile import share_bytes  # loaded by the build
+
+        artifact = read_artifact(built.data)
+        built = share_bytes(built, artifact)
         return Compiled(
-            job.load(read_artifact(built.data)),
+            job.load(artifact),
             job.plan,
             "compiled",
             recorder=built.recorder,

@@ -14,7 +14,7 @@ from nova.errors import MLIRSyntaxError
 from nova.mlir.bindings import ir, stablehlo
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
 from nova.mlir.dialect import load_dialect
-from nova.mlir.resources import attach_constants, constants_of, take_constants
+from nova.mlir.resources import constants_of, take_constants
 
 # MLIR's parser recurses, and at some thousand levels overflows the stack, which kills the process.
 MAX_NESTING = 500
@@ -57,12 +57,9 @@ def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
     check_nesting(compact, filename)
     with capture_diagnostics(context) as said:
         try:
-            module = ir.Module.parse(compact, context)
+            return ir.Module.parse(compact, context)
         except ir.MLIRError as error:
             raise _syntax_error(said, str(error), compact, filename) from None
-    if compact is not text:
-        attach_constants(module)
-    return module
 
 
 def verify_module(module: ir.Module) -> None:

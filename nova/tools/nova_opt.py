@@ -18,6 +18,7 @@ from nova.errors import NovaError, PipelineError
 from nova.mlir.bindings import ir
 from nova.mlir.context import decode_source, in_file, make_context
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
+from nova.mlir.resources import constants_of, take_constants, whole_text
 from nova.passes.base import Pass, option_name, run_pipeline
 from nova.passes.pipeline_parser import parse_pipeline
 from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
@@ -132,12 +133,11 @@ def _process(
     """The module after the passes, as text; None on failure. `said` gains what MLIR said."""
 
     def print_module(module: ir.Module) -> str:
-        return str(
-            module.operation.get_asm(
-                enable_debug_info=args.mlir_print_debuginfo,
-                print_generic_op_form=args.mlir_print_op_generic,
-            )
+        text = module.operation.get_asm(
+            enable_debug_info=args.mlir_print_debuginfo,
+            print_generic_op_form=args.mlir_print_op_generic,
         )
+        return whole_text(str(text), module.context)
 
     def show(step: Pass, module: ir.Module) -> None:
         if args.mlir_print_ir_after_all or _names(step) & set(args.mlir_print_ir_after):
@@ -147,7 +147,7 @@ def _process(
     try:
         with capture_diagnostics(context) as parsing:
             try:
-                module = ir.Module.parse(text, context)
+                module = ir.Module.parse(take_constants(text, constants_of(context)), context)
             finally:
                 said += [in_file(diagnostic, filename) for diagnostic in parsing]
         run_pipeline(
