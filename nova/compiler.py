@@ -283,7 +283,9 @@ class _Cache:
     """Programs by key, in memory and on disk; one thread compiles a key, others wait for it."""
 
     def __init__(self) -> None:
-        self._programs: BuildOnce[Compiled] = BuildOnce(_PROGRAMS_IN_MEMORY)
+        self._programs: BuildOnce[Compiled] = BuildOnce(
+            _PROGRAMS_IN_MEMORY, Compiled.held_bytes, lambda: knobs.get("cache_memory")
+        )
         self._lock = threading.Lock()
         self._statistics = {"memory": 0, "disk": 0, "compiled": 0}
         self._last: Recipe | None = None
@@ -351,6 +353,16 @@ class _Cache:
         with self._lock:
             return dict(self._statistics)
 
+    @property
+    def memory(self) -> dict[str, int]:
+        programs = self._programs
+        return {
+            "programs": len(programs),
+            "bytes": programs.nbytes,
+            "max_bytes": knobs.get("cache_memory"),
+            "evictions": programs.evictions,
+        }
+
     def clear(self) -> None:
         self._programs.clear()
 
@@ -371,6 +383,11 @@ def clear_memory_cache() -> None:
 def cache_statistics() -> dict[str, int]:
     """How many programs came from memory, from disk, and were compiled, in this process."""
     return _CACHE.statistics
+
+
+def memory_cache_info() -> dict[str, int]:
+    """How many programs are kept in memory and their bytes, the bound, and how many have gone."""
+    return _CACHE.memory
 
 
 @cache
