@@ -85,6 +85,16 @@ class Compiled(Model):
         """The text of every stage, from plan to LLVM IR; also of a program from a cache."""
         return super().stages if self._recorder is None else self._recorder.texts
 
+    def held_bytes(self) -> int:
+        """About how many bytes the program keeps: its file, the code of it, texts and constants.
+
+        Values of params are not counted, nor is the plan, which belongs to its graph.
+        """
+        nbytes = 2 * len(self._executable.artifact.data)
+        if self._recorder is not None:
+            nbytes += sum(map(len, self._recorder.compact.values()))
+        return nbytes
+
     @property
     def mlir_source(self) -> str:
         """The program in the nova dialect, in its custom syntax: the stage `nova` for reading."""

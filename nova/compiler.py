@@ -287,7 +287,9 @@ class _Cache:
     """Programs by key, in memory and on disk; one thread compiles a key, others wait for it."""
 
     def __init__(self) -> None:
-        self._programs: BuildOnce[Compiled] = BuildOnce(_PROGRAMS_IN_MEMORY)
+        self._programs: BuildOnce[Compiled] = BuildOnce(
+            _PROGRAMS_IN_MEMORY, Compiled.held_bytes, lambda: knobs.get("cache_memory")
+        )
         self._lock = threading.Lock()
         self._statistics = {"memory": 0, "disk": 0, "compiled": 0}
         self._last: Recipe | None = None
@@ -333,8 +335,12 @@ class _Cache:
             self._last = recipe
             if disk is not None:
                 disk.put(key, built.data)
+        from nova.codegen.compile import share_bytes  # loaded by the build
+
+        artifact = read_artifact(built.data)
+        built = share_bytes(built, artifact)
         return Compiled(
-            job.load(read_artifact(built.data)),
+            job.load(artifact),
             job.plan,
             "compiled",
             recorder=built.recorder,
@@ -350,6 +356,16 @@ class _Cache:
     def statistics(self) -> dict[str, int]:
         with self._lock:
             return dict(self._statistics)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        programs = self._programs
+        return {
+            "programs": len(programs),
+            "bytes": programs.nbytes,
+            "max_bytes": knobs.get("cache_memory"),
+            "evictions": programs.evictions,
+        }
 
     def clear(self) -> None:
         self._programs.clear()
@@ -371,6 +387,11 @@ def clear_memory_cache() -> None:
 def cache_statistics() -> dict[str, int]:
     """How many programs came from memory, from disk, and were compiled, in this process."""
     return _CACHE.statistics
+
+
+def memory_cache_info() -> dict[str, int]:
+    """How many programs are kept in memory and their bytes, the bound, and how many have gone."""
+    return _CACHE.memory
 
 
 @cache

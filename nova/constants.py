@@ -14,19 +14,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
+import numpy as np
+
 LEAST = 1 << 16
 """Bytes of a constant that is kept out of texts; smaller ones may be folded and stay readable."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-Digits: TypeAlias = Callable[[str], str]
-"""What stands in a text for the digits of a constant, given its digest."""
+Digits: TypeAlias = Callable[[str], str | None]
+"""What stands in a text for the digits of a constant, given its digest; None of an unknown one."""
 
 _IN_PLAN = re.compile(r"<@([0-9a-f]{64})>")
 _PLAN_DIGITS = re.compile(rf"<x([0-9a-f]{{{2 * LEAST},}})>")
 # MLIR puts a number behind a name that a context has already.
 _IN_MODULE = re.compile(r"dense_resource<(nova_([0-9a-f]{64})(?:_[0-9]+)?)>")
+_SECTION_BEGIN = "\n\n{-#\n  dialect_resources: {\n    builtin: {\n"
+_SECTION_END = "\n    }\n  }\n#-}"
 _ALIGNMENT = "40000000"  # 64, in the four bytes before a resource's values
-_NO_RESOURCES = re.compile(r"\n\{-#\s*#-\}\s*\Z")
 
 
 def digest_of(data: Buffer) -> str:
@@ -50,6 +53,13 @@ class Constants:
         """Keep all constants of another table as well."""
         self._data |= others._data
 
+    def move_into(self, data: memoryview) -> None:
+        """Refer to the copies of constants that `data` has, and let go of the others."""
+        for digest, own in self._data.items():
+            offset = find_bytes(data, own)
+            if offset >= 0:
+                self._data[digest] = data[offset : offset + own.nbytes]
+
     def __contains__(self, digest: str) -> bool:
         return digest in self._data
 
@@ -64,31 +74,53 @@ class Constants:
     def nbytes(self) -> int:
         return sum(data.nbytes for data in self._data.values())
 
-    def digits(self, digest: str) -> str:
-        """The bytes of a constant in hexadecimal."""
-        return self._data[digest].hex()
+    def digits(self, digest: str) -> str | None:
+        """The bytes of a constant in hexadecimal, or None."""
+        data = self._data.get(digest)
+        return None if data is None else data.hex()
+
+
+def find_bytes(data: memoryview, wanted: memoryview) -> int:
+    """Where `data` has the bytes `wanted`, at a multiple of 64; -1 where it does not."""
+    size = len(data) // 64 * 64
+    for row in np.flatnonzero(_heads(data[:size]) == _heads(wanted[:64])[0]):
+        offset = 64 * int(row)
+        if data[offset : offset + len(wanted)] == wanted:
+            return offset
+    return -1
+
+
+def _heads(data: memoryview) -> np.ndarray:
+    """The first eight of each 64 bytes."""
+    return np.frombuffer(data, np.uint64)[::8]
 
 
 def expand_text(text: str, digits: Digits) -> str:
     """The whole text of a compact one."""
-    text = _IN_PLAN.sub(lambda match: f"<x{digits(match[1])}>", text)
-    names = dict(_IN_MODULE.findall(text))
-    if not names:
+
+    def in_plan(match: re.Match[str]) -> str:
+        known = digits(match[1])
+        return match[0] if known is None else f"<x{known}>"
+
+    text = _IN_PLAN.sub(in_plan, text)
+    lines = [
+        f'      {name}: "0x{_ALIGNMENT}{known}"'
+        for name, digest in dict(_IN_MODULE.findall(text)).items()
+        if (known := digits(digest)) is not None
+    ]
+    if not lines:
         return text
-    lines = [f'      {name}: "0x{_ALIGNMENT}{digits(key)}"' for name, key in names.items()]
-    body = ",\n".join(lines)
-    section = f"{{-#\n  dialect_resources: {{\n    builtin: {{\n{body}\n    }}\n  }}\n#-}}\n"
-    return text.rstrip("\n") + "\n\n" + section
+    head = text.rstrip("\n")
+    if head.endswith(_SECTION_END):  # MLIR has printed small resources
+        head = head.removesuffix(_SECTION_END) + ",\n"
+    else:
+        head += _SECTION_BEGIN
+    return head + ",\n".join(lines) + _SECTION_END + "\n"
 
 
 def compact_plan(text: str) -> str:
     """A whole plan text as `expand_text` was given it."""
     return _PLAN_DIGITS.sub(lambda match: f"<@{digest_of(bytes.fromhex(match[1]))}>", text)
-
-
-def without_resources(text: str) -> str:
-    """A module's text without the empty section that is left where resources were elided."""
-    return _NO_RESOURCES.sub("\n", text) if text.endswith("#-}\n") else text
 
 
 class StageTexts(Mapping[str, str]):

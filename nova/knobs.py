@@ -211,6 +211,9 @@ KNOBS: dict[str, Knob] = {
         Knob("cache", FLAG, True, "on", "Keep compiled programs on disk between processes."),
         Knob("cache_dir", FOLDER, None, "the user's cache folder", "Where the disk cache lives."),
         Knob("cache_size", SIZE, 2 << 30, "2G", "Bytes the disk cache may take; oldest go first."),
+        Knob("cache_memory", SIZE, 1 << 30, "1G",
+             "Bytes of compiled programs that a process keeps for later compiles; the least "
+             "recently used go first."),
         Knob("cache_wait", SECONDS, 300.0, "300",
              "Seconds to wait for another process that compiles the same program."),
         Knob("threads", COUNT, _count_cores, "the cores of this process",
@@ -261,6 +264,7 @@ dump: str | None
 cache: bool
 cache_dir: str | None
 cache_size: int
+cache_memory: int
 cache_wait: float
 threads: int
 policy: str

@@ -41,7 +41,7 @@ def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
         known = texts.constants
         shortened = {
             name: expand_text(
-                _shorten(text, references.digits), lambda key: references.data(known[key])
+                _shorten(text, references.digits), lambda key: references.data(known.get(key))
             )
             for name, text in texts.compact.items()
         }
@@ -152,8 +152,10 @@ class _References:
         text, size = self._known[digits]
         return text if self._take(size) else digits
 
-    def data(self, data: memoryview) -> str:
+    def data(self, data: memoryview | None) -> str | None:
         """What stands for the digits of bytes: those of one table, which stays as it is."""
+        if data is None:
+            return None
         if id(data) not in self._offsets:
             self._offsets[id(data)] = _find(self._constants, data)
         offset = self._offsets[id(data)]

@@ -52,9 +52,9 @@ class Variant:
     cpu: str
     objects: tuple[bytes, ...]
     tables: Tables
-    constants: bytes
+    constants: Buffer
     options: Mapping[str, str]
-    unpacked: bytes = b""
+    unpacked: Buffer = b""
 
     @property
     def is_device(self) -> bool:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from nova import knobs
 from nova.artifact.elf_runtime import runtime_object
+from nova.artifact.format import Artifact
 from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.write import Contents, write_artifact
@@ -51,6 +53,18 @@ class Build:
     data: bytes
     recorder: Recorder
     contents: Contents
+
+
+def share_bytes(built: Build, artifact: Artifact) -> Build:
+    """The same with the constants that the file has, instead of copies of them."""
+    section = artifact.section(".nova.const")
+    built.recorder.constants.move_into(section)
+    specs = {spec.target: spec for spec in artifact.manifest.variants}
+    variants = []
+    for variant in built.contents.variants:
+        offset, size = specs[variant.target.name].constants
+        variants.append(replace(variant, constants=section[offset : offset + size]))
+    return replace(built, contents=replace(built.contents, variants=tuple(variants)))
 
 
 @paused_collection()

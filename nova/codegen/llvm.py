@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from nova.codegen.llvm_bindings import binding as llvm
-from nova.codegen.llvm_bindings import ffi
+from nova.codegen.llvm_bindings import NewPassManager, ffi
 from nova.errors import CodegenError
 from nova.targets import Target
 
@@ -209,6 +209,24 @@ def parse_module(text: bytes, context: Any) -> Any:
     return module
 
 
+class _Passes(llvm.ModulePassManager):
+    """A list of passes that LLVM gets back.
+
+    llvmlite's own class is never disposed of: its first base class has a `_dispose` that does
+    nothing, which hides the one of the second. The passes of a default pipeline are 60 KiB.
+    """
+
+    _dispose = NewPassManager._dispose
+
+
+def default_passes(builder: Any) -> Any:
+    """LLVM's own pipeline; for one run, which uses it up."""
+    leaked = builder.getModulePassManager()
+    passes = _Passes(leaked._ptr)
+    leaked.detach()
+    return passes
+
+
 def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
     """The passes for a unit, and the builder they need.
 
@@ -220,8 +238,8 @@ def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
     options.loop_unrolling = unit.unroll
     builder = llvm.create_pass_builder(machine, options)
     if unit.vectorize:
-        return builder.getModulePassManager(), builder
-    manager = llvm.create_new_module_pass_manager()
+        return default_passes(builder), builder
+    manager = _Passes()
     manager.add_always_inliner_pass()
     manager.add_sroa_pass()
     manager.add_instruction_combine_pass()

@@ -23,7 +23,7 @@ from typing import Any
 from nova import knobs
 from nova.codegen.dump import dump_stage
 from nova.codegen.signature import keep_signature
-from nova.constants import LEAST, Constants, StageTexts, without_resources
+from nova.constants import Constants, StageTexts
 from nova.errors import PipelineError
 from nova.log import log
 from nova.mlir.bindings import ir
@@ -110,8 +110,7 @@ def module_text(module: ir.Module) -> str:
 
     The values of large constants are in the recorder's table (`nova/constants.py`).
     """
-    text = module.operation.get_asm(assume_verified=True, large_resource_limit=LEAST)
-    return without_resources(text)
+    return module.operation.get_asm(assume_verified=True)
 
 
 def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:

@@ -15,6 +15,7 @@ from nova.codegen.tasks import make_tasks
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
+from nova.mlir.resources import resource_digest
 from nova.mlir.types import dense_bytes
 from nova.mlir.walk import find_function, functions
 from nova.passes.place_scratch import scratch_size
@@ -87,6 +88,7 @@ class HostReader:
         self.buffers: dict[BufferSpec, int] = {}
         self.constants = bytearray()
         self.constant_at: dict[str, int] = {}
+        self.large_at: dict[str, int] = {}
         outputs = int(main.attributes["nova.outputs"].value)
         arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
@@ -131,11 +133,20 @@ class HostReader:
         if name not in self.constant_at:
             for op in self.module.body.operations:
                 if op.operation.name == "memref.global" and op.sym_name.value == name:
-                    data = dense_bytes(op.operation.attributes["initial_value"])
-                    self.constants += bytes(-len(self.constants) % ALIGN)
-                    self.constant_at[name] = len(self.constants)
-                    self.constants += data or b"\0"  # an empty one has an address as well
+                    self.constant_at[name] = self._keep(op.operation.attributes["initial_value"])
         return self.constant_at[name]
+
+    def _keep(self, values: Any) -> int:
+        """Where the values of a constant are; large ones that are equal are kept once."""
+        digest = resource_digest(values)
+        if digest is not None and digest in self.large_at:
+            return self.large_at[digest]
+        self.constants += bytes(-len(self.constants) % ALIGN)
+        start = len(self.constants)
+        self.constants += dense_bytes(values) or b"\0"  # an empty one has an address as well
+        if digest is not None:
+            self.large_at[digest] = start
+        return start
 
 
 def _count_reads(function: Any) -> int:

@@ -16,7 +16,7 @@ from nova.mlir.bindings import ir, stablehlo
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
 from nova.mlir.dialect import OP_NAMES, infer_type, load_dialect
 from nova.mlir.pretty import Rewritten, to_generic
-from nova.mlir.resources import attach_constants, constants_of, take_constants
+from nova.mlir.resources import constants_of, take_constants
 
 # MLIR's parser recurses, and at some thousand levels overflows the stack, which kills the process.
 MAX_NESTING = 500
@@ -59,14 +59,11 @@ def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
     check_nesting(compact, filename)
     said: list[Diagnostic] = []
     try:
-        module = parse_text(compact, filename, context, said)
+        return parse_text(compact, filename, context, said)
     except ir.MLIRError as error:
         raise _syntax_error(said, str(error), compact, filename) from None
     except MLIRSyntaxError as error:
         raise _show_line(error, compact) from None
-    if compact is not text:
-        attach_constants(module)
-    return module
 
 
 def parse_text(text: str, filename: str, context: ir.Context, said: list[Diagnostic]) -> ir.Module:

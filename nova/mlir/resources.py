@@ -1,9 +1,9 @@
 """Large constants in modules: attributes that refer to memory outside of MLIR.
 
 In: arrays, or the text of a module with the values of constants in hexadecimal. Out: attributes
-`dense_resource<nova_digest>`, which MLIR reads without a copy and prints as short as that, and a
-table of the bytes for each context, as the bindings do not read such attributes. `emit.py` and
-`parse_module` make them, `dense_bytes` reads them, `module_text` prints without the values.
+`dense_resource<nova_digest>`, whose values MLIR does not have and prints as short as that, and a
+table of the bytes for each context. `dense` and `parse_module` make them, `dense_bytes` reads them.
+No pass of MLIR may need the values: only constants that `main` gives to kernels are kept so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from nova.constants import LEAST, Constants, digest_of
+from nova.constants import LEAST, Constants, digest_of, expand_text
 from nova.mlir.bindings import ir
 
 # Whole constants of ops that hold one; in kernels, and of other element types, they stay.
@@ -42,6 +42,9 @@ _WIDTHS = {
     **{f"{sign}i{bits}": bits // 8 for sign in ("", "s", "u") for bits in (8, 16, 32, 64)},
 }
 
+# Device code and LLVM's functions hold constants of their own, which MLIR translates.
+_CODE = ("gpu.module", "llvm.func", "llvm.mlir.global")
+
 _TABLES: WeakKeyDictionary[ir.Context, Constants] = WeakKeyDictionary()
 
 
@@ -54,16 +57,13 @@ def constants_of(context: ir.Context) -> Constants:
 
 
 def resource(data: np.ndarray, type_: ir.Type) -> ir.Attribute:
-    """The attribute of a large constant; its bytes are not copied."""
+    """The attribute of a large constant, whose bytes are not copied.
+
+    MLIR gives each a name of its own: whoever needs one often keeps the attribute, for CSE.
+    """
+    digest = constants_of(type_.context).add(memoryview(data).cast("B"))
     with type_.context:
-        constants = constants_of(type_.context)
-        digest = constants.add(memoryview(data).cast("B"))
-        return _attribute(constants, digest, type_)
-
-
-def _attribute(constants: Constants, digest: str, type_: ir.Type) -> ir.Attribute:
-    data = np.frombuffer(constants[digest], np.uint8)
-    return ir.DenseResourceElementsAttr.get_from_buffer(data, f"nova_{digest}", type_, alignment=1)
+        return ir.Attribute.parse(f"dense_resource<nova_{digest}> : {type_}")
 
 
 def is_resource(attr: Any) -> bool:
@@ -71,12 +71,23 @@ def is_resource(attr: Any) -> bool:
     return type(attr) is ir.Attribute and str(attr).startswith("dense_resource<")
 
 
-def resource_bytes(attr: ir.Attribute) -> memoryview | None:
-    """The bytes of a constant that `resource` made; None for other attributes."""
+def resource_digest(attr: ir.Attribute) -> str | None:
+    """The digest of a constant that `resource` or the parser made; None for other attributes."""
     # The bindings give no class to these attributes, and the text of others may be long.
     if type(attr) is not ir.Attribute or (found := _NAME.match(str(attr))) is None:
         return None
-    return constants_of(attr.context).get(found[1])
+    return found[1] if found[1] in constants_of(attr.context) else None
+
+
+def resource_bytes(attr: ir.Attribute) -> memoryview | None:
+    """The bytes of such a constant; None for other attributes."""
+    digest = resource_digest(attr)
+    return None if digest is None else constants_of(attr.context)[digest]
+
+
+def whole_text(text: str, context: ir.Context) -> str:
+    """The text of a module of a context, with the values of its large constants."""
+    return expand_text(text, constants_of(context).digits)
 
 
 def retyped(attr: ir.Attribute, type_: ir.Type) -> ir.Attribute:
@@ -93,7 +104,7 @@ def retyped(attr: ir.Attribute, type_: ir.Type) -> ir.Attribute:
 
 def take_constants(text: str, constants: Constants) -> str:
     """Move the values of large constants from the text of a module into the table."""
-    if '"0x' not in text or len(text) < 2 * LEAST:
+    if len(text) < 2 * LEAST or any(sign in text for sign in _CODE):
         return text
     cuts = sorted([*_inline_cuts(text, constants), *_blob_cuts(text, constants)])
     if not cuts:
@@ -154,25 +165,3 @@ def _size(shape: str, element: str) -> int | None:
     if width is None or not shape:
         return None
     return width * prod(int(extent) for extent in shape.split("x"))
-
-
-def attach_constants(module: ir.Module) -> None:
-    """Give the references of a parsed module the memory that they stand for."""
-    constants = constants_of(module.context)
-    made: dict[tuple[str, ir.Type], ir.Attribute] = {}
-
-    def visit(op: Any) -> None:
-        for name in list(op.attributes):
-            attr = op.attributes[name]
-            found = _NAME.match(str(attr)) if type(attr) is ir.Attribute else None
-            if found is not None and found[1] in constants:
-                key = (found[1], attr.type)
-                if key not in made:
-                    made[key] = _attribute(constants, found[1], attr.type)
-                op.attributes[name] = made[key]
-        for region in op.regions:
-            for block in region.blocks:
-                for inner in block.operations:
-                    visit(inner.operation)
-
-    visit(module.operation)

@@ -19,6 +19,7 @@ from nova.mlir.bindings import ir
 from nova.mlir.context import decode_source, in_file, make_context, parse_text
 from nova.mlir.diagnostics import Diagnostic
 from nova.mlir.pretty import to_pretty
+from nova.mlir.resources import constants_of, take_constants, whole_text
 from nova.passes.base import Pass, option_name, run_pipeline
 from nova.passes.pipeline_parser import parse_pipeline
 from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
@@ -168,7 +169,8 @@ def _process(
                 print_generic_op_form=args.mlir_print_op_generic,
             )
         )
-        return text if args.mlir_print_op_generic else to_pretty(text)
+        shown = text if args.mlir_print_op_generic else to_pretty(text)
+        return whole_text(shown, module.context)
 
     def show(step: Pass, module: ir.Module) -> None:
         if args.mlir_print_ir_after_all or _names(step) & set(args.mlir_print_ir_after):
@@ -176,7 +178,7 @@ def _process(
             sys.stderr.write(dump)
 
     try:
-        module = parse_text(text, filename, context, said)
+        module = parse_text(take_constants(text, constants_of(context)), filename, context, said)
         run_pipeline(
             module,
             passes,
