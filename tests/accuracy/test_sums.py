@@ -106,6 +106,16 @@ def test_sums_on_a_device(shape, axis):
     np.testing.assert_allclose(got.run([x]), np.float32(0.1), rtol=3e-6)
 
 
+@pytest.mark.parametrize("rows, columns", [(4, 8), (1, 5)])
+def test_a_long_product_on_a_device(rows, columns):
+    a, b = sums.uniform(rows, 65_536), sums.uniform(65_536, columns)
+    tensors = [nova.tensor(a, name="a"), nova.tensor(b, name="b")]
+    program = nova.compile(
+        tensors[0] @ tensors[1], inputs=tensors, target="cuda:sm_80", run_mode="sim"
+    )
+    np.testing.assert_allclose(program.run([a, b]), a.astype("f8") @ b.astype("f8"), rtol=1e-6)
+
+
 STABLEHLO = """
 func.func @main(%x: tensor<1000x1001xf32>) -> (tensor<f32>, tensor<1001xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
