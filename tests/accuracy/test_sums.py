@@ -134,3 +134,13 @@ def test_imported_sums():
     exact = x.astype(np.float64)
     np.testing.assert_allclose(whole, exact.sum(), rtol=3e-6)
     np.testing.assert_allclose(columns, exact.sum(axis=0), rtol=3e-6)
+
+
+@pytest.mark.parametrize("dtype", [nova.f16, nova.bf16])
+def test_imported_sums_of_narrow_terms(dtype):
+    text = STABLEHLO.replace("f32", dtype.name).replace("1001", "20").replace("1000", "5000")
+    x = np.full((5000, 20), 2.0**-6, np.float32).astype(dtype.numpy)
+    whole, columns = nova.translate(text).load()(x)
+    np.testing.assert_array_equal(whole.astype("f4"), np.float32(100_000 / 64).astype(dtype.numpy))
+    want = np.float32([78.125] * 20).astype(dtype.numpy)
+    np.testing.assert_array_equal(columns, want)
