@@ -17,9 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from llvmlite import binding as llvm
-
 from nova.codegen.llvm import initialise
+from nova.codegen.llvm_bindings import binding as llvm
 from nova.features import BASES, FLAGS, UNPROBED
 from nova.records import record
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nova.codegen.llvm_bindings import binding as llvm
 from nova.codegen.llvm_bindings import NewPassManager, ffi
+from nova.codegen.llvm_bindings import binding as llvm
 from nova.errors import CodegenError
 from nova.targets import Target
 

@@ -96,6 +96,8 @@ class HostReader:
             a: ("arg", i) if i < inputs else ("output", i - inputs)
             for i, a in enumerate(arguments[:-1])
         }
+        # A view of all of it, as bytes, folds to the workspace itself.
+        self.place[arguments[-1]] = "workspace", 0
         self.workspace_size = int(main.attributes["nova.workspace"].value)
 
     def calls(self, block: Any = None, loops: bool = False) -> Iterator[Any]:

@@ -48,6 +48,7 @@ from nova.passes.structure_attention import StructureAttention
 from nova.passes.structure_tensors import StructureTensors
 from nova.passes.unfold_convolutions import UnfoldConvolutions
 from nova.passes.widen_conversions import WidenConversions
+from nova.passes.widen_sums import WidenSums
 from nova.targets import llvm_cpu, parse_target
 
 # Calls of one math function in a unit of code: models have a few dozen kernels in all.
@@ -115,7 +116,8 @@ def import_linalg() -> list[Pass]:
         UpstreamPass("linalg-generalize-named-ops"),
         UnfoldConvolutions(),
         ContractProducts(),
-        # Kernels compute in f32 and f64; behind the products, whose sums are rounded once.
+        WidenSums(),
+        # Kernels compute in f32 and f64; behind products and sums, which are rounded once.
         UpstreamPass("arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32}"),
         UpstreamPass("math-extend-to-supported-types{extra-types=f64 target-type=f32}"),
         *linalg_fusion(),

@@ -53,6 +53,7 @@ PASS_MODULES: dict[str, str] = {
     "structure-tensors": "nova.passes.structure_tensors",
     "unfold-convolutions": "nova.passes.unfold_convolutions",
     "widen-conversions": "nova.passes.widen_conversions",
+    "widen-sums": "nova.passes.widen_sums",
 }
 
 

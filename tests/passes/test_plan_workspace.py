@@ -247,3 +247,14 @@ def test_odd_sizes(shape: tuple[int, ...]) -> None:
     x = nova.tensor(np.ones(shape, np.float32), name="x")
     value = nova.sum(nova.exp(x) * 2.0) + 1.0
     _check(Graph([x], [], [value, x], {}), serial_work=0)
+
+
+def test_one_buffer_of_bytes_that_is_the_whole_workspace() -> None:
+    """A view of all of it folds away."""
+    x = nova.tensor(np.linspace(-1, 1, 64, dtype=np.float32), name="x")
+    with nova.knobs.override(serial_work=0, tile_work=500):
+        large = nova.sin(x) > 0.1
+        outputs = [nova.where(large, x, 0.0), nova.sum(nova.where(large, x * x, x))]
+        program = nova.compile(outputs, inputs=[x])
+    for got, want in zip(program.run([x.data]), evaluate(outputs), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
