@@ -21,8 +21,6 @@ from nova.training import TrainStep
 sys.path.insert(0, str(Path(__file__).parent))
 import digits
 
-OUT = digits.OUT
-
 
 def show_stages(step: nova.Compiled) -> None:
     """Size, time and the first telling lines of every stage."""
@@ -92,15 +90,14 @@ def main(epochs: int = digits.EPOCHS) -> None:
     image = nova.tensor(test_images, name="images")
     model.eval()
     predict = nova.compile(nova.softmax(model(image)), inputs=[image])
-    OUT.mkdir(exist_ok=True)
-    path = OUT / "digits.nova"
+    path = digits.PROGRAM
     predict.save(path)
-    model.save(OUT / "digits.safetensors")
+    model.save(digits.WEIGHTS)
     before = predict.run([test_images])
     after = nova.load(path).run([test_images])
     if not np.array_equal(before, after):
         raise SystemExit("the loaded model computes something else")
-    print(f"  {path.parent.name}/{path.name}: {path.stat().st_size:,} bytes, weights inside")
+    print(f"  {path}: {path.stat().st_size:,} bytes, weights inside")
     print("  loaded again, it gives the same numbers, bit for bit")
 
 

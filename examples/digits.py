@@ -19,7 +19,7 @@ from nova.data import Batches
 from nova.training import TrainStep
 
 EPOCHS, BATCH = 80, 64
-OUT = Path(__file__).parents[1] / "build"
+WEIGHTS, PROGRAM = Path("digits.safetensors"), Path("digits.nova")  # in the current folder
 
 
 def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -66,13 +66,12 @@ def main(epochs: int = EPOCHS) -> float:
     share = accuracy(model, test_images, test_labels)
     print(f"{share:.1%} of {len(test_labels)} digits it has never seen are read right")
 
-    OUT.mkdir(exist_ok=True)
-    model.save(OUT / "digits.safetensors")
+    model.save(WEIGHTS)
     image = nova.tensor(test_images, name="images")
     model.eval()
     program = nova.compile(nova.softmax(model(image)), inputs=[image])
-    program.save(OUT / "digits.nova")
-    print(f"saved {OUT.name}/digits.safetensors and {OUT.name}/digits.nova")
+    program.save(PROGRAM)
+    print(f"saved {WEIGHTS} and {PROGRAM}")
     return share
 
 

@@ -149,7 +149,10 @@ def unslice(
     x: Operand, shape: int | Sequence[int], starts: Sequence[int], steps: Sequence[int]
 ) -> Tensor: ...
 def pad(
-    x: Operand, low: int | Sequence[int], high: int | Sequence[int] | None = ..., value: int = ...
+    x: Operand,
+    low: int | Sequence[int] | Sequence[Sequence[int]],
+    high: int | Sequence[int] | None = ...,
+    value: int = ...,
 ) -> Tensor: ...
 def join(
     x: Operand,

@@ -165,12 +165,10 @@ def compile_plan(
         plan = parse_plan(plan)
     if target is None and device is not None:
         target = f"cuda:{local_architecture(device)}"
-    settings = current_settings(_local_target(target), fast_math, max_workspace, tune)
+    settings = current_settings(local_target(target), fast_math, max_workspace, tune)
     check_target(settings.target)
-    if not parse_target(settings.target).is_device:
-        device = None
-    elif device is None:
-        device = "sim" if run_mode == "sim" else "cuda"
+    chosen = device_of(settings, run_mode)
+    device = chosen and (device or chosen)
     try:
         return compile_settings(plan, settings, name, device)
     except (WorkspaceError, MissingPackageError) as error:
@@ -194,7 +192,7 @@ def compile_text(text: str, stage: str, settings: Settings, name: str) -> Compil
 def check_target(target: str) -> None:
     """TargetError at the user's line unless `target` names something to compile for and run."""
     try:
-        wanted, here = parse_target(_local_target(target) or target), parse_target("cpu")
+        wanted, here = parse_target(local_target(target) or target), parse_target("cpu")
         if wanted.arch != here.arch and not wanted.is_device:
             raise TargetError(
                 f"target {target!r}: what compile() gives runs here, and this is {here.arch}",
@@ -204,7 +202,14 @@ def check_target(target: str) -> None:
         raise error.located(str(user_location())) from None
 
 
-def _local_target(target: str | None) -> str | None:
+def device_of(settings: Settings, run_mode: str) -> str | None:
+    """The name of the device that programs with these settings run on; None for the CPU."""
+    if not parse_target(settings.target).is_device:
+        return None
+    return "sim" if run_mode == "sim" else "cuda"
+
+
+def local_target(target: str | None) -> str | None:
     """`cuda` is the GPU of this machine: only its driver knows what that is called."""
     if target != "cuda":
         return target

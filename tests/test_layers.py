@@ -89,7 +89,10 @@ LAYERS: dict[str, set[str]] = {
     # Not `fit`: the package of that name would hide the function `nova.fit`.
     "fitting": {"graph.location", "artifact.files", "frontends", "training", "data"},
     # A checked run that was submitted is a future as well.
-    "debug": {"graph", "plan", "runtime.futures", "compiled", "compiler"},
+    "debug": {
+        *("graph", "plan", "compiled", "compiler"),
+        *("runtime.futures", "runtime.device_arrays"),
+    },
     "tools": {
         "graph",
         "plan",

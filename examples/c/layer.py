@@ -1,6 +1,6 @@
 """Writes the program that descriptors.c calls: relu(x @ w + b).
 
-python examples/c/layer.py build/layer.nova
+python examples/c/layer.py layer.nova
 """
 
 from __future__ import annotations

@@ -222,10 +222,13 @@ static nova_status run(void *result, void *const *descriptors, size_t count, nov
         return status;
     call.argument_count = nova_argument_count(call.model);
     call.output_count = nova_output_count(call.model);
-    if (count != call.argument_count || (result == NULL && call.output_count > 0))
+    if (count != call.argument_count || (descriptors == NULL && count > 0))
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "%zu descriptors for %zu arguments",
+                         descriptors == NULL ? (size_t)0 : count, call.argument_count);
+    if (result == NULL && call.output_count > 0)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
-                         "%zu descriptors for %zu arguments, or no place for the results", count,
-                         call.argument_count);
+                         "the pointer to the descriptors of the %zu results is NULL",
+                         call.output_count);
     status = begin(&call, descriptors, error);
     if (status == NOVA_OK)
         status = make_results(&call, error);

@@ -21,7 +21,8 @@ define void @{entry}({parameters}) nounwind {{
 start:
   %arguments = alloca [{room} x ptr], align 16
 {stores}
-  br label %clear
+  %absent = icmp eq ptr {result}, null
+  br i1 %absent, label %run, label %clear
 clear:
   %word = phi i64 [ 0, %start ], [ %next, %store ]
   %more = icmp ult i64 %word, {words}
@@ -50,8 +51,9 @@ def entry_text(arguments: int, ranks: tuple[int, ...]) -> str:
     """The function in LLVM IR.
 
     Without results there is no first parameter. The descriptors of the results are zero when the
-    runtime gets them, so that a failed call leaves nothing that looks like an array. The stores are
-    volatile, or LLVM would make them a call of `memset`.
+    runtime gets them, so that a failed call leaves nothing that looks like an array; where there
+    is no place for them, the runtime says so. The stores are volatile, or LLVM would make them a
+    call of `memset`.
     """
     parameters = ["ptr %result"] * bool(ranks) + [f"ptr %a{i}" for i in range(arguments)]
     stores = [

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nova.compiled import Compiled
+from nova.compiler import check_run_mode, check_target, device_of, local_target
 from nova.debug.compare import (
     Difference,
     Spread,
@@ -43,6 +44,7 @@ from nova.debug.surgery import Program, all_slots, prefix
 from nova.dlpack import as_numpy
 from nova.errors import NovaError
 from nova.plan import Arg, Derivation, Plan, Slot, parse_plan
+from nova.runtime.device_arrays import copy_to_host
 from nova.runtime.futures import EndedRun
 from nova.settings import Settings, current_settings
 
@@ -54,21 +56,27 @@ _FACTOR = 16.0
 class Checker:
     """Checks runs of one program; keeps what it compiled for the next run."""
 
-    def __init__(self, plan: Plan, settings: Settings, program: Any = None):
+    def __init__(
+        self, plan: Plan, settings: Settings, program: Any = None, device: str | None = None
+    ):
         self.plan = plan
         self.settings = settings
+        self.device = device  # where the program runs; None for the CPU
         self._given = program
         self._derivations: Sequence[Derivation] = plan.derivations
 
     @cached_property
     def program(self) -> Any:
         """The program under suspicion."""
-        return compile_unchecked(self.plan, self.settings) if self._given is None else self._given
+        return self._compile(self.plan) if self._given is None else self._given
 
     @cached_property
     def observed(self) -> Compiled:
         """The program that returns every slot."""
-        return compile_unchecked(all_slots(self.plan), self.settings)
+        return self._compile(all_slots(self.plan))
+
+    def _compile(self, plan: Plan) -> Compiled:
+        return compile_unchecked(plan, self.settings, self.device)
 
     def slots(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The compiled value of every slot."""
@@ -116,7 +124,7 @@ class Checker:
         part: Any = self.program
         while locate and high - low > 1:
             middle = (low + high) // 2
-            candidate = compile_unchecked(prefix(self.plan, middle), self.settings)
+            candidate = self._compile(prefix(self.plan, middle))
             values = run_copy(candidate, candidate.plan, program.arrays).values
             if judge.find(values) is None:
                 low = middle
@@ -181,9 +189,11 @@ class CheckedProgram:
 
     def __init__(self, executable: Any, program: Any, plan: Plan, mode: str):
         self._program = program
+        self._device = getattr(executable, "device", None)
         self._mode = mode
         self._plan = plan
-        self._checker = Checker(plan, Settings.of(executable.spec.options), executable.program)
+        settings = Settings.of(executable.spec.options)
+        self._checker = Checker(plan, settings, executable.program, executable.device_name)
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         self._check(arrays)
@@ -213,7 +223,7 @@ class CheckedProgram:
         return getattr(self, "_found", None)
 
     def _check(self, given: Sequence[Any]) -> None:
-        arrays = _fitting(self._plan, given)
+        arrays = _fitting(self._plan, given, self._device)
         if arrays is None:
             return  # the program itself refuses them, with its own error
         if self._mode == "nan":
@@ -231,16 +241,20 @@ def check_plan(
     target: str | None = None,
     fast_math: bool | None = None,
     gradients: bool = False,
+    run_mode: str = "native",
 ) -> None:
     """Compile a plan and check a run of it; CheckError names the first thing that is wrong.
 
     `arrays` are inputs, then params. With `gradients`, the vjp columns of all its ops are checked
-    too, whether or not the plan differentiates them.
+    too, whether or not the plan differentiates them. With `run_mode="sim"` a plan for a device
+    runs on the simulated one.
     """
     if isinstance(plan, str):
         plan = parse_plan(plan)
-    settings = current_settings(target, fast_math)
-    checker = Checker(plan, settings)
+    check_run_mode(run_mode)
+    settings = current_settings(local_target(target), fast_math)
+    check_target(settings.target)
+    checker = Checker(plan, settings, device=device_of(settings, run_mode))
     if gradients:
         checker._derivations = all_derivations(plan)
     fitting = _fitting(plan, arrays)
@@ -257,8 +271,11 @@ def _split(plan: Plan, arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return list(arrays[:count]), list(arrays[count:])
 
 
-def _fitting(plan: Plan, given: Sequence[Any]) -> list[np.ndarray] | None:
-    """The arguments as arrays of the signature's types; None if the program does not take them."""
+def _fitting(plan: Plan, given: Sequence[Any], device: Any = None) -> list[np.ndarray] | None:
+    """The arguments as arrays of the signature's types; None if the program does not take them.
+
+    Those that are on `device`, that of the program, are copied to the host.
+    """
     arguments = plan.signature.arguments
     if len(given) != len(arguments):
         return None
@@ -269,7 +286,8 @@ def _fitting(plan: Plan, given: Sequence[Any]) -> list[np.ndarray] | None:
             if type(value) in (bool, int, float) and not wanted.shape:
                 array = np.asarray(value).astype(wanted.dtype.numpy)
             else:
-                array = as_numpy(value, argument.name)
+                copy = None if device is None else copy_to_host(value, device, argument.name)
+                array = as_numpy(value if copy is None else copy, argument.name)
         except (NovaError, OverflowError):
             return None
         if array.dtype.newbyteorder("=") != wanted.dtype.numpy or array.shape != wanted.shape:

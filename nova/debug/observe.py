@@ -7,25 +7,27 @@ and updated params. Called by the checked runs and by the reduction of failing p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nova import knobs
 from nova.compiled import Compiled
-from nova.compiler import compile_plan
+from nova.compiler import compile_settings
 from nova.dtypes import TensorType, bool_
 from nova.plan import Arg, Input, Param, Plan
 from nova.settings import Settings
 
 
-def compile_unchecked(plan: Plan, settings: Settings) -> Compiled:
-    """The plan compiled with the settings of another program, and not checked."""
-    with knobs.override(
-        check="off", serial_work=settings.serial_work, tile_work=settings.tile_work, log=""
-    ):
-        return compile_plan(plan, target=settings.target, fast_math=settings.fast_math)
+def compile_unchecked(plan: Plan, settings: Settings, device: str | None = None) -> Compiled:
+    """The plan compiled with the settings of another program, for the same device; not checked.
+
+    Schedules and limits of memory were those of that program's kernels.
+    """
+    own = replace(settings, schedules=(), tune=0.0, max_workspace=None, cubin=False)
+    with knobs.override(check="off", log=""):
+        return compile_settings(plan, own, None, device)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ def minimize(
     if check is not None and isolate:
         raise AttributeValueError("isolate runs the default check: give either it or check")
     start, settings, finding = _start(program, inputs)
-    test = _Test(settings, check, isolate, _mode(finding))
+    device = program._executable.device_name if isinstance(program, Compiled) else None
+    test = _Test(settings, device, check, isolate, _mode(finding))
     error = test.run(start)
     if error is None:
         raise MinimizeError(
@@ -79,7 +80,7 @@ def minimize(
     reducer.reduce()
     script = Path(path)
     title = str(reducer.error).splitlines()[0]
-    write_script(script, reducer.best, settings, title, test.mode)
+    write_script(script, reducer.best, settings, title, test.mode, device)
     return Reduction(reducer.best.plan, reducer.best.arrays, reducer.error, script, test.count)
 
 
@@ -123,8 +124,11 @@ def _random(rng: np.random.Generator, type_: TensorType) -> np.ndarray:
 class _Test:
     """Whether a program fails; counts how often it was asked."""
 
-    def __init__(self, settings: Settings, check: Any, isolate: bool, mode: str):
+    def __init__(
+        self, settings: Settings, device: str | None, check: Any, isolate: bool, mode: str
+    ):
         self.settings = settings
+        self.device = device
         self.check = check
         self.isolate = isolate
         self.mode = mode
@@ -152,7 +156,7 @@ class _Test:
         return None if finding is None else error_of(finding)
 
     def _find(self, program: Program) -> Finding | None:
-        checker = Checker(program.plan, self.settings)
+        checker = Checker(program.plan, self.settings, device=self.device)
         if self.mode == "nan":
             found = checker.find_nonfinite(program.arrays)
             return found if found is not None and found.step is not None else None
@@ -163,7 +167,7 @@ class _Test:
     def _run_alone(self, program: Program) -> BaseException | None:
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "candidate.py")
-            write_script(script, program, self.settings, "A candidate.", self.mode)
+            write_script(script, program, self.settings, "A candidate.", self.mode, self.device)
             done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
         if done.returncode == 0:
             return None

@@ -40,8 +40,18 @@ print("the program agrees with the oracle")
 '''
 
 
-def write_script(path: Path, program: Program, settings: Settings, title: str, mode: str) -> None:
-    """Write the script. `mode` is `1`, `nan`, or `gradient` for the vjp columns of the ops."""
+def write_script(
+    path: Path,
+    program: Program,
+    settings: Settings,
+    title: str,
+    mode: str,
+    device: str | None = None,
+) -> None:
+    """Write the script. `mode` is `1`, `nan`, or `gradient` for the vjp columns of the ops.
+
+    `device` is where the program runs, if that is not the CPU.
+    """
     count = len(program.plan.signature.inputs)
     large = any(a.size > _MOST_ELEMENTS for a in program.arrays)
     names = [f"a{i}" for i in range(len(program.arrays))]
@@ -55,6 +65,8 @@ def write_script(path: Path, program: Program, settings: Settings, title: str, m
         }
         np.savez(path.with_suffix(".npz"), **stored)
     keywords = f"target={settings.target!r}, fast_math={settings.fast_math}"
+    if device is not None and device.startswith("sim"):
+        keywords += ', run_mode="sim"'
     if mode == "gradient":
         call = f"check_plan(PLAN, [{', '.join(names)}], {keywords}, gradients=True)"
     else:

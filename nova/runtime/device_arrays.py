@@ -105,6 +105,13 @@ def place_of(value: Any) -> str | None:
         return "cuda:0"  # `__cuda_array_interface__` does not say it: the run finds out
 
 
+def copy_to_host(value: Any, device: _native.Device, title: str) -> np.ndarray | None:
+    """A copy of an array that `device` holds; None for what is elsewhere."""
+    if isinstance(value, _native.DeviceArray):
+        return value.numpy()
+    return _view(value, device, title).numpy() if _is_on_device(value) else None
+
+
 def _is_on_device(value: Any) -> bool:
     """Whether a GPU holds it; what says neither is left to the host's conversion."""
     if isinstance(value, _native.DeviceArray):

@@ -45,6 +45,9 @@ from nova.targets import Target
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
 """A kernel with products gets this many tiles, none below so many operations or so short a side."""
 
+_USUAL_TILE_WORK = 65_536
+"""With a smaller `tile_work`, tiles of products are smaller in proportion, and as many as that."""
+
 
 _SCRATCH = 256 << 10
 """Bytes of the stack that a tile keeps its intermediate values in, next to packed operands."""
@@ -203,9 +206,12 @@ class KernelSchedule:
 
         A tile packs its operands by itself, which a short side does not pay for.
         """
+        smaller = min(1.0, self.tile_work / _USUAL_TILE_WORK)
         while True:
             tiles = _count(self.grid, tile)
-            if tiles >= _FEW_TILES or self.work < 2 * _LARGE_TILE * tiles:
+            if smaller == 1.0 and tiles >= _FEW_TILES:
+                return
+            if self.work < 2 * smaller * _LARGE_TILE * tiles:
                 return
             half = {i: -(-tile[i] // 2 // u) * u for i, u in unit.items() if tile[i] >= 2 * _SHORT}
             if not half:

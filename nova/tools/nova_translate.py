@@ -23,6 +23,7 @@ from nova.tools.mlir_source import describe_error, render_diagnostic
 from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
 from nova.translation import EMITS, STARTS, Translation, translate
+from nova.translation.request import KERNELS_ONLY
 
 _BINARIES = ("obj", "so")
 
@@ -36,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         source = _read(args.file)
         _check_output(args)
         result = _translate(source, args)
-        if result.emit == "so":
+        if result.emit in _BINARIES and args.start_from not in KERNELS_ONLY:
             _print_note(args.target)
         _write(result if args.sign is None else result.sign(args.sign), args.output)
     except NovaError as error:

@@ -34,7 +34,7 @@ _TYPES = {
     "eps": "float | None",
     "high": "int | Sequence[int] | None",
     "key": "Any",
-    "low": "int | Sequence[int]",
+    "low": "int | Sequence[int] | Sequence[Sequence[int]]",
     "m": "int | None",
     "max": "float | None",
     "min": "float | None",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nova.artifact.manifest import WeightsSpec
-from nova.artifact.write import write_artifact
+from nova.artifact.write import Contents, write_artifact
 from nova.codegen.compile import build_module, single_unit
 from nova.codegen.llvm_text import compile_foreign, compile_text
 from nova.codegen.module import module_contents
@@ -61,7 +61,8 @@ class Road:
             self._tune(module, stage, bar)
             if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
                 return self._stop_at(module, stage, signature)
-            if self.emit != "so":
+            # The text of kernels alone does not say what runs when: their object has no entry.
+            if self.emit not in ("so", "obj") or start in KERNELS_ONLY:
                 run_stages(module, self.settings[0], self.recorder, after=stage)
                 text = self._llvm_text(module)
                 return self._emit_code(text, signature, foreign=start in KERNELS_ONLY)
@@ -76,9 +77,10 @@ class Road:
             source = texts_before[-1]
             contents = module_contents(signature, program, self.recorder.texts, source, {})
             weights, values = self._weights(signature)
-            data = write_artifact(replace(contents, weights=weights))
+            contents = replace(contents, weights=weights)
+            data = write_artifact(contents) if self.emit == "so" else _object(contents)
             self.recorder.record_size("artifact", len(data), time.perf_counter() - started)
-            return Translation(data, "so", signature, self.recorder, values, contents)
+            return Translation(data, self.emit, signature, self.recorder, values, contents)
 
     def _tune(self, module: ir.Module, stage: str, bar: Progress) -> None:
         """Choose schedules for the targets that are to be tuned, by trying them."""
@@ -169,6 +171,16 @@ class Road:
         else:
             self.recorder.record(self.emit, data.decode(), seconds)
         return Translation(data, self.emit, signature, self.recorder)
+
+
+def _object(contents: Contents) -> bytes:
+    """The program as a relocatable object, with its entry point and the runtime."""
+    from nova.artifact.elf_relocatable import write_relocatable  # only for who asks for it
+
+    arch = contents.variants[0].target.arch
+    image = write_artifact(replace(contents, entry=None, runtime=None, stages={}))
+    runs = () if contents.runtime is None else (contents.entry, contents.runtime)
+    return write_relocatable(image, [data for data in runs if data is not None], arch)
 
 
 def _check_llvm(module: ir.Module, stage: str) -> None:

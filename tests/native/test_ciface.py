@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from memrefs import Entry, describe
+from memrefs import Entry, Error, describe
 from processors import needs
 
 import nova
@@ -163,3 +165,23 @@ def test_descriptors_are_as_mlir_lays_them_out():
     data = array.ctypes.data
     assert list(describe(array)) == [data, data, 0, 2, 3, 6, 2]
     assert len(describe(np.array(1, "f4"))) == 3
+
+
+def test_null_pointers_are_failures_and_not_crashes(tmp_path: Path) -> None:
+    x, w = np.ones((2, 3), "f4"), np.ones((3, 2), "f4")
+    X, W = nova.tensor(x, name="X"), nova.tensor(w, name="W")
+    nova.compile([X @ W, X.sum()], inputs=[X, W]).save(tmp_path / "m.nova")
+    entry = Entry(tmp_path / "m.nova")
+    results = [(2, np.dtype("f4")), (0, np.dtype("f4"))]
+    main, pointers = entry.library._mlir_ciface_main, [describe(a) for a in (x, w)]
+    for arguments in (map(ctypes.byref, pointers), (None, None)):
+        main(None, *arguments)
+        error = Error()
+        assert entry.library.nova_last_error(ctypes.byref(error)) != 0
+        assert error.text == b"the pointer to the descriptors of the 2 results is NULL"
+    for arrays, name in (([None, w], b"0 (X)"), ([x, None], b"1 (W)"), ([None, None], b"0 (X)")):
+        with pytest.raises(RuntimeError, match=rf"argument {re.escape(name.decode())} is NULL"):
+            entry(arrays, results)
+    product, total = entry([x, w], results)  # the process is alive, and the program works
+    np.testing.assert_array_equal(product, x @ w)
+    assert total == 6

@@ -187,7 +187,9 @@ def test_advice_about_tiles_cores_and_tasks():
     assert by_kind["tasks"].text.startswith("wide (model.py:4): 2 of 4 tasks")
     assert by_kind["tasks"].gain == 160
     assert by_kind["cores"].gain == 410 - 261, "no more than down to the bound"
-    assert by_kind["tiles"].text.startswith("load (model.py:4) has 1 task for 2 cores, one a tile")
+    assert by_kind["tiles"].text.startswith(
+        "load (model.py:4) has 1 task for 2 cores, one for each tile"
+    )
     assert not any("last" in f.text and f.kind == "tiles" for f in run.advice), "it is the host's"
     assert [f.gain for f in run.advice] == sorted((f.gain for f in run.advice), reverse=True)
 

@@ -10,14 +10,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from nova import knobs
+from nova.artifact.tables import KernelSpec, Tables
+from nova.runtime.trace.costs import WORTH_SHARING_NS, planned_ns, planned_tile_work
 from nova.runtime.trace.critical import Step
-from nova.runtime.trace.graph import Task
+from nova.runtime.trace.graph import Task, TaskGraph
 from nova.runtime.trace.timeline import Timeline
 
 _WORTH_SAYING = 0.02
 """Of the makespan: what cannot gain this much is left out."""
 
 _MOST = 6
+
+_WIDEST = 8
+"""Bytes of the widest element: a tile has at least one."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ def _about_kernels(timeline: Timeline, path: Sequence[Step]) -> Iterable[Finding
         count = graph.task_counts[task.launch]
         if count < workers and task.kernel.core != "host":  # those run on the caller alone
             gain = spent - spent * count // workers
-            yield Finding("tiles", gain, _too_few(task, count, workers, graph.by_launch))
+            yield Finding("tiles", gain, _too_few(graph, task, count, workers))
         else:
             many = f"{len(steps)} of {totals[number]} tasks"
             yield Finding(
@@ -75,14 +81,36 @@ def _about_kernels(timeline: Timeline, path: Sequence[Step]) -> Iterable[Finding
             )
 
 
-def _too_few(task: Task, count: int, workers: int, by_launch: bool) -> str:
+def _too_few(graph: TaskGraph, task: Task, count: int, workers: int) -> str:
+    """Why a kernel does not keep the cores busy, and the settings that change that."""
     tasks = f"{count} task" + ("s" if count != 1 else "")
     has = f"{_name(task)} has {tasks} for {workers} cores"
-    if by_launch:
+    if graph.by_launch and graph.tables.tasks:
         return f"{has}: it was run as a whole"
+    if graph.by_launch and sum(map(planned_ns, _launched(graph.tables))) < WORTH_SHARING_NS:
+        return f"{has}: the program is too short to be shared"
     if task.kernel.grid > count:
-        return f"{has}, and {task.kernel.grid} tiles: cut it into smaller tasks"
-    return f"{has}, one a tile: smaller tiles (NOVA_TILE_WORK) would let more cores help"
+        most = min(workers, task.kernel.grid)
+        each = max(1, int(planned_ns(task.kernel) / most))
+        return f"{has}, and {task.kernel.grid} tiles: NOVA_TASK_NS={each} makes {most} tasks of it"
+    if _written(graph.tables, task) < 2 * _WIDEST * count:
+        return f"{has}, one for each tile, and no more results to share"
+    smaller = f"NOVA_TILE_WORK={planned_tile_work(task.kernel, workers)}"
+    each = max(1, int(planned_ns(task.kernel) / workers))
+    if each < knobs.KNOBS["task_ns"].default:  # else tiles of that size are tasks of their own
+        smaller += f" NOVA_TASK_NS={each}"
+    return f"{has}, one for each tile: {smaller} makes more where its rows allow"
+
+
+def _launched(tables: Tables) -> Iterable[KernelSpec]:
+    return (tables.kernels[launch.kernel] for launch in tables.launches)
+
+
+def _written(tables: Tables, task: Task) -> int:
+    """Bytes of the largest buffer that a task's kernel writes."""
+    launch = tables.launches[task.launch]
+    buffers = [tables.buffers[b] for b in launch.buffers[launch.reads :]]
+    return max((buffer.nbytes for buffer in buffers), default=0)
 
 
 def _about_reuse(timeline: Timeline, path: Sequence[Step]) -> Iterable[Finding]:
@@ -94,7 +122,8 @@ def _about_reuse(timeline: Timeline, path: Sequence[Step]) -> Iterable[Finding]:
             "reuse",
             _covered(step.held for step in steps),
             f"{_count(steps, 'wait')} for workspace to be free again, most for "
-            f"{_name(timeline.graph.tasks[longest.task])}: a larger workspace would avoid that",
+            f"{_name(timeline.graph.tasks[longest.task])}: memory is used again, "
+            "the more the lower max_workspace is",
         )
 
 
@@ -124,7 +153,7 @@ def _about_overhead(path: Sequence[Step]) -> Iterable[Finding]:
             "overhead",
             waited,
             f"{_count(path, 'step')}, {waited / len(path) / 1e3:.1f} us between two: "
-            "waking cores and starting tasks; larger tasks have less of it",
+            "waking cores and starting tasks; larger tasks (NOVA_TASK_NS) have less of it",
         )
 
 

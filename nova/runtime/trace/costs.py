@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nova.artifact.tables import KernelSpec
 from nova.runtime.trace.graph import TaskGraph
 from nova.runtime.trace.peaks import Peaks
 
@@ -18,6 +19,12 @@ _OF_PEAK = {"matrix": 0.7, "vector": 0.05, "host": 0.02}
 Estimates, as are the copies and the time of a task below: they are not fitted to measurements."""
 
 _OF_COPY = 0.8
+
+WORTH_SHARING_NS = 40_000
+"""The compiler makes no tasks of a program that it expects to be shorter."""
+
+PRODUCT_TILE_WORK = 2 * 256_000_000 / 65_536
+"""Operations of a product that count as one of `tile_work`."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,25 @@ def speeds_of(peaks: Peaks) -> Speeds:
         **{kind: part * flops for kind, part in _OF_PEAK.items()},
         bytes=_OF_COPY * peaks.core_bytes / 1e9,
     )
+
+
+def planned_ns(kernel: KernelSpec) -> float:
+    """Nanoseconds of a whole kernel, as the compiler has estimated them to size its tasks.
+
+    The numbers are those of nova/schedules/cost.py; kernels of the host have one task.
+    """
+    speeds = Speeds()
+    rate = speeds.matrix if kernel.core == "matrix" else speeds.vector
+    return max(kernel.flops / rate, kernel.bytes / speeds.bytes)
+
+
+def planned_tile_work(kernel: KernelSpec, tiles: int) -> int:
+    """The setting `tile_work` with which the compiler would cut a kernel into about so many tiles.
+
+    In a product, operations are cheap: a tile has more of them (nova/schedules/cpu.py).
+    """
+    weight = PRODUCT_TILE_WORK if kernel.core == "matrix" else 1.0
+    return max(1, int(kernel.flops / weight / tiles))
 
 
 def task_costs(graph: TaskGraph, speeds: Speeds) -> np.ndarray:
