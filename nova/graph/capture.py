@@ -51,10 +51,12 @@ class Capture:
     def owns(self, holder: Any) -> bool:
         return id(holder) in self._created
 
-    def enter(self, holder: Any) -> None:
-        """A holder was called."""
-        if id(holder) not in self._created:
-            self.holders.setdefault(id(holder), holder)
+    def enter(self, holder: Any) -> bool:
+        """A holder was called; whether it is the first one of the trace."""
+        if id(holder) in self._created:
+            return False
+        self.holders.setdefault(id(holder), holder)
+        return len(self.holders) == 1
 
     def seed(self, draw: Callable[[], np.ndarray]) -> Tensor:
         """A 0-d i64 tensor whose value `draw` gives anew at each run."""
