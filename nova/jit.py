@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -202,7 +202,7 @@ class JitFunction(Sealed):
             seen = generation[0]
             state = self._roots.snapshot()
             key = _Key(structure, types, place, state.values)
-            entry, found = self._entries.get(key, lambda key=key: self._compile(key))
+            entry, found = self._entries.get(key, partial(self._compile, key))
             if entry.key != key:
                 self._entries.move(key, entry.key)
             if not found or entry.state.is_same(state):

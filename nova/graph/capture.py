@@ -18,7 +18,7 @@ import numpy as np
 from nova.dtypes import TensorType, i64
 from nova.errors import ConcreteValueError, StateAssignedError
 from nova.graph.location import user_location
-from nova.user_facing import user_facing_class
+from nova.user_facing import check_call, user_facing_class
 
 if TYPE_CHECKING:
     from nova.graph.tensor import Tensor
@@ -70,7 +70,10 @@ class Capture:
         """Python code reads a value: programs are made for these values of its leaves only."""
         from nova.graph.order import topological
 
-        for leaf in topological([value]):
+        order = topological([value])
+        if any(node.is_placeholder for node in order):
+            return  # it has no value, which is an error of its own
+        for leaf in order:
             self._note_read(leaf)
 
     def _note_read(self, leaf: Tensor) -> None:
@@ -110,10 +113,9 @@ class Holder:
         if cls.__module__.startswith("nova."):
             user_facing_class(cls)
 
-    def __init__(self) -> None:
-        """Takes nothing: a class without a constructor has no keywords."""
-
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if cls.__init__ is object.__init__ and (args or kwargs):
+            check_call(_no_arguments, cls.__name__, args, kwargs)
         made = super().__new__(cls)
         capture = _current.get()
         if capture is not None:
@@ -143,6 +145,10 @@ class Holder:
         )
 
 
+def _no_arguments() -> None:
+    """What a class without a constructor takes."""
+
+
 def _assigned(holder: Any, name: str) -> StateAssignedError:
     return StateAssignedError(
         f"{type(holder).__name__}.{name} is assigned while a function that uses it is traced: the "
@@ -151,6 +157,3 @@ def _assigned(holder: Any, name: str) -> StateAssignedError:
         hint="return the new value from the function and assign it outside, or set it (and "
         "train() or eval()) before the call",
     )
-
-
-user_facing_class(Holder)

@@ -7,6 +7,7 @@ import gc
 import pickle
 import threading
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -278,6 +279,8 @@ def test_numbers_containers_and_globals(monkeypatch: pytest.MonkeyPatch) -> None
     check_all()
     config.power = 2
     check_all()
+    params["w"][0] = 7
+    check_all()
     params["w"] = np.full(8, 3.0, "f4")
     check_all()
     mode = "mul"
@@ -288,6 +291,26 @@ def test_numbers_containers_and_globals(monkeypatch: pytest.MonkeyPatch) -> None
     check_all()
     jitted(X)
     assert jitted.cache_info().size <= 6
+
+
+@pytest.mark.parametrize(
+    "state", [[2.0], {"a": 2.0}, ([2.0],), SimpleNamespace(a=2.0)], ids=lambda s: type(s).__name__
+)
+def test_each_container_is_watched(state) -> None:
+    def get():
+        if isinstance(state, SimpleNamespace):
+            return state.a
+        return state["a"] if isinstance(state, dict) else np.ravel(state).tolist()[0]
+
+    f = nova.jit(lambda x: x * get())
+    np.testing.assert_allclose(f(X), X * 2, rtol=1e-6)
+    if isinstance(state, SimpleNamespace):
+        state.a = 3.0
+    elif isinstance(state, dict):
+        state["a"] = 3.0
+    else:
+        (state[0] if isinstance(state, tuple) else state)[0] = 3.0
+    np.testing.assert_allclose(f(X), X * 3, rtol=1e-6)
 
 
 def test_values_that_python_code_reads_select_programs() -> None:
@@ -301,6 +324,32 @@ def test_values_that_python_code_reads_select_programs() -> None:
     np.testing.assert_allclose(f(X), X * 2, rtol=1e-6)
     with pytest.raises(ConcreteValueError, match="read while a function is traced"):
         nova.jit(lambda x: x * float(large.sum()))(X)
+
+
+def test_a_branch_on_an_argument_says_so() -> None:
+    large = np.ones((8, 2000), "f4")
+    with pytest.raises(ConcreteValueError, match="has no value yet"):
+        nova.jit(lambda x: x if (x @ large).sum() > 0 else -x)(X)
+
+
+def test_large_containers_are_compared_by_length() -> None:
+    steps = [1.0] * 100_000
+    f = nova.jit(lambda x: x * len(steps))
+    f(X)
+    steps.append(1.0)
+    np.testing.assert_allclose(f(X), X * 100_001, rtol=1e-6)
+
+
+def test_a_mixin_keeps_its_constructor() -> None:
+    class Named:
+        def __init__(self, title="none"):
+            self.title = title
+
+    class Layer(nn.Module, Named):
+        def forward(self, x):
+            return x
+
+    assert Layer("mine").title == "mine" and Layer(title="own").title == "own"
 
 
 def test_names_that_a_trace_assigns_are_no_state() -> None:

@@ -124,6 +124,21 @@ def test_tensors_and_numbers_that_the_loss_closes_over(device) -> None:
     assert float(step(X)) == pytest.approx(wanted(), rel=1e-4)
 
 
+def test_names_that_the_loss_fills_are_no_state() -> None:
+    model, seen, traces = make_model(), [], 0
+
+    def noted(model, x, y):
+        nonlocal traces
+        traces += 1
+        seen.append(x)
+        return loss_of(model, x, y)
+
+    step = nova.train_step(model, noted, optim.SGD(model.parameters(), lr=0.1))
+    for rows in (5, 5, 2, 5, 2):
+        step(X[:rows], Y[:rows])
+    assert traces == len(seen) == len(step._entries) == 2
+
+
 def test_replaced_data_is_trained() -> None:
     model, other = make_model(), make_model()
     step, fresh = make_step(model), make_step(other)
