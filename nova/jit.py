@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,7 +121,6 @@ class JitFunction(Sealed):
             check_target(target)
         self._function = function
         self._name = getattr(function, "__name__", type(function).__name__)
-        self._attribute = self._name
         self._options = options
         self._entries: BuildOnce[_Entry] = BuildOnce(knobs.get("jit_programs"))
         self._lock = threading.Lock()
@@ -134,9 +133,6 @@ class JitFunction(Sealed):
         self._why = "never called"
         self._seal()
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._attribute = name
-
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As an attribute of a class: the function with `self` bound, compiled for each object."""
         if instance is None:
@@ -144,11 +140,10 @@ class JitFunction(Sealed):
         # Its own name for each class: that of a base may be called through super().
         name = f"jit of {getattr(self, '__qualname__', self._name)}"
         try:
-            return vars(instance)[name]
-        except KeyError:
-            method = self._function.__get__(instance, owner)
-            made = vars(instance)[name] = _JitMethod(method, self._options, instance)
-            made._attribute = self._attribute
+            made = vars(instance).get(name)
+            if not isinstance(made, _JitMethod):
+                method = self._function.__get__(instance, owner)
+                made = vars(instance)[name] = _JitMethod(method, self._options)
             return made
         except TypeError:
             raise GraphError(
@@ -207,7 +202,7 @@ class JitFunction(Sealed):
             seen = generation[0]
             state = self._roots.snapshot()
             key = _Key(structure, types, place, state.values)
-            entry, found = self._entries.get(key, lambda key=key: self._compile(key))
+            entry, found = self._entries.get(key, partial(self._compile, key))
             if entry.key != key:
                 self._entries.move(key, entry.key)
             if not found or entry.state.is_same(state):
@@ -322,14 +317,16 @@ class JitFunction(Sealed):
 
 
 class _JitMethod(JitFunction):
-    """A jitted function with `self` bound: kept by the object, and pickled with it."""
-
-    def __init__(self, function: Callable[..., Any], options: _Options, owner: Any):
-        super().__init__(function, options)
-        self._owner = owner
+    """A jitted function with `self` bound: kept by the object, whose copies make their own."""
 
     def __reduce__(self) -> Any:
-        return getattr, (self._owner, self._attribute)
+        return _Forgotten, ()
+
+
+class _Forgotten:
+    """What a copy of an object has instead of a jitted method that was not used yet."""
+
+    has_no_state = True
 
 
 @user_facing

@@ -16,6 +16,7 @@ from warnings import warn_explicit
 
 import numpy as np
 
+from nova import knobs
 from nova.compiled import Compiled
 from nova.compiler import carrying, check_target, compile
 from nova.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
@@ -28,7 +29,7 @@ from nova.errors import (
     SignatureError,
 )
 from nova.graph.build import cast
-from nova.graph.capture import capturing, generation
+from nova.graph.capture import Capture, capturing, generation
 from nova.graph.gradients import gradients
 from nova.graph.lifting import BoundProgram, Captured, captured_leaves
 from nova.graph.location import user_location
@@ -263,12 +264,18 @@ class TrainStep(Sealed):
             entry = self._entries.get(key)
             if entry is None or not entry.state.is_same(state):
                 self._check_params()
-                entry = self._entries[key] = self._compile(types, state)
+                entry = self._compile(types)
+                self._keep((types, entry.state.values), entry)
         except NovaError as error:
             raise error.located(str(user_location())) from None
         self._last = entry
         self._bind(entry, seen)
         return entry
+
+    def _keep(self, key: Any, entry: _Entry) -> None:
+        self._entries[key] = entry
+        while len(self._entries) > knobs.get("jit_programs"):
+            del self._entries[next(iter(self._entries))]
 
     def _bind(self, entry: _Entry, seen: int) -> None:
         """What later calls try first."""
@@ -334,9 +341,13 @@ class TrainStep(Sealed):
 
     # --- the program ----------------------------------------------------------------------------
 
-    def _compile(self, types: Sequence[TensorType], state: Snapshot) -> _Entry:
+    def _compile(self, types: Sequence[TensorType]) -> _Entry:
         batch = [Tensor(t, name=f"x{i}") for i, t in enumerate(types)]
-        loss = self._trace(batch)
+        before = self._roots.each()
+        loss, capture = self._trace(batch)
+        roots = self._roots.without_changed(before)
+        self._roots = roots.extended(capture.holders.values(), capture.read.values())
+        state = self._roots.snapshot()
         updates = self._updates(loss)
         own = (*self._params, *self._leaves.values())
         others = captured_leaves([loss, *updates.values()], [*batch, *own])
@@ -366,12 +377,12 @@ class TrainStep(Sealed):
             Captured((), params[count:], (), ()),
         )
 
-    def _trace(self, batch: Sequence[Tensor]) -> Tensor:
+    def _trace(self, batch: Sequence[Tensor]) -> tuple[Tensor, Capture]:
         with ExitStack() as stack:
             stack.enter_context(seeded(self._leaves["seed"]))
             if self._half is not None:
                 stack.enter_context(_computing_in(self.model, self._params, self._half))
-            stack.enter_context(capturing(lifts_seeds=False))
+            capture = stack.enter_context(capturing(lifts_seeds=False))
             loss = self._loss(self.model, *batch)
         if not isinstance(loss, Tensor) or loss.size != 1 or not loss.dtype.is_float:
             what = loss.type if isinstance(loss, Tensor) else type(loss).__name__
@@ -379,7 +390,7 @@ class TrainStep(Sealed):
                 f"the loss is {what}, not one float number", hint="reduce it, e.g. with .mean()"
             )
         loss = F.reshape(loss, ()) if loss.shape else loss
-        return loss if self._half is None else cast(loss, f32)
+        return loss if self._half is None else cast(loss, f32), capture
 
     def _updates(self, loss: Tensor) -> dict[Tensor, Tensor]:
         """The new value of every parameter and state array that changes."""

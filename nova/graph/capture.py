@@ -18,7 +18,7 @@ import numpy as np
 from nova.dtypes import TensorType, i64
 from nova.errors import ConcreteValueError, StateAssignedError
 from nova.graph.location import user_location
-from nova.user_facing import user_facing_class
+from nova.user_facing import check_call, user_facing_class
 
 if TYPE_CHECKING:
     from nova.graph.tensor import Tensor
@@ -51,10 +51,12 @@ class Capture:
     def owns(self, holder: Any) -> bool:
         return id(holder) in self._created
 
-    def enter(self, holder: Any) -> None:
-        """A holder was called."""
-        if id(holder) not in self._created:
-            self.holders.setdefault(id(holder), holder)
+    def enter(self, holder: Any) -> bool:
+        """A holder was called; whether it is the first one of the trace."""
+        if id(holder) in self._created:
+            return False
+        self.holders.setdefault(id(holder), holder)
+        return len(self.holders) == 1
 
     def seed(self, draw: Callable[[], np.ndarray]) -> Tensor:
         """A 0-d i64 tensor whose value `draw` gives anew at each run."""
@@ -68,7 +70,10 @@ class Capture:
         """Python code reads a value: programs are made for these values of its leaves only."""
         from nova.graph.order import topological
 
-        for leaf in topological([value]):
+        order = topological([value])
+        if any(node.is_placeholder for node in order):
+            return  # it has no value, which is an error of its own
+        for leaf in order:
             self._note_read(leaf)
 
     def _note_read(self, leaf: Tensor) -> None:
@@ -108,10 +113,9 @@ class Holder:
         if cls.__module__.startswith("nova."):
             user_facing_class(cls)
 
-    def __init__(self) -> None:
-        """Takes nothing: a class without a constructor has no keywords."""
-
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if cls.__init__ is object.__init__ and (args or kwargs):
+            check_call(_no_arguments, cls.__name__, args, kwargs)
         made = super().__new__(cls)
         capture = _current.get()
         if capture is not None:
@@ -141,6 +145,10 @@ class Holder:
         )
 
 
+def _no_arguments() -> None:
+    """What a class without a constructor takes."""
+
+
 def _assigned(holder: Any, name: str) -> StateAssignedError:
     return StateAssignedError(
         f"{type(holder).__name__}.{name} is assigned while a function that uses it is traced: the "
@@ -149,6 +157,3 @@ def _assigned(holder: Any, name: str) -> StateAssignedError:
         hint="return the new value from the function and assign it outside, or set it (and "
         "train() or eval()) before the call",
     )
-
-
-user_facing_class(Holder)

@@ -28,6 +28,8 @@ _STATE = _PLAIN | {*_CONTAINERS}
 # Globals of functions from here are no state of the user's.
 _LIBRARIES = frozenset({"nova", "numpy", "ml_dtypes", "torch", "jax", "scipy", "pytest", "_pytest"})
 _EMPTY = object()
+# Of larger containers only the identity and the length are compared at each call.
+_MOST_ITEMS = 1000
 
 Name = tuple[Any, str]
 """A dict of globals and a name in it, or a closure cell and its name."""
@@ -185,6 +187,9 @@ class _Walk:
             return
         self.seen[id(value)] = len(self.seen)
         self.values += (type(value), len(value))
+        if len(value) > _MOST_ITEMS:
+            self.objects.append(value)
+            return
         if isinstance(value, dict):
             for key in list(value):
                 self.visit(key)
@@ -204,18 +209,12 @@ def has_state(value: Any) -> bool:
 
 
 def _is_volatile(value: Any) -> bool:
+    """Whether parts of a value can be replaced without a trace in `generation`."""
     if isinstance(value, Holder):
         return any(_is_volatile(part) for part in vars(value).values())
     if type(value) is tuple:
         return any(_is_volatile(part) for part in value)
-    return not (
-        type(value) in _PLAIN
-        or isinstance(value, Tensor | np.ndarray | np.generic | type)
-        or type(value) is frozenset
-        or value is _EMPTY
-        or callable(value)
-        or _is_library(type(value).__module__)
-    )
+    return type(value) in (list, dict, set) or has_state(value)
 
 
 # --- finding --------------------------------------------------------------------------------------

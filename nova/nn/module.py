@@ -40,8 +40,8 @@ class Module(Holder):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`, with arrays among the arguments as tensors."""
         capture = current_capture()
-        if capture is not None:
-            capture.enter(self)
+        if capture is not None and capture.enter(self):
+            self.parameters()  # which names them, for the program
         return self.forward(*map(_wrap, args), **{k: _wrap(v) for k, v in kwargs.items()})
 
     # --- parts ----------------------------------------------------------------------------------

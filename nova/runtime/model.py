@@ -42,7 +42,7 @@ _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
 class Model(Sealed):
     """A program that can be called, and the values of params that it carries.
 
-    Threads may share a model; runs that update the same params must not overlap.
+    Threads may share a model; runs that update the same params take turns (ArrayInUseError).
     """
 
     def __init__(

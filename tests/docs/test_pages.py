@@ -39,6 +39,11 @@ def test_fast_math_page(tmp_path: Path) -> None:
     run_python("docs/fast-math.md")
 
 
+def test_jit_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_python("docs/jit.md")
+
+
 def test_training_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_python("docs/training.md")
