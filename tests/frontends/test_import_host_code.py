@@ -32,6 +32,9 @@ KERNELS = """module attributes {gpu.container_module} {
       }
       gpu.return
     }
+    gpu.func @vectors(%v: vector<4xf32>) kernel {
+      gpu.return
+    }
     gpu.func @reverse(%x: memref<64xf32>) workgroup(%s: memref<32xf32, 3>) kernel {
       %c31 = arith.constant 31 : index
       %b = gpu.block_id x
@@ -405,7 +408,7 @@ def test_iterations_share_their_arithmetic(tmp_path: Path) -> None:
     x = X.copy()
     load(source, tmp_path).run([np.int32(3)], [x])
     np.testing.assert_allclose(x, X + 3 * sum(range(32)), rtol=1e-5)
-    assert nova.translate(source, targets="cuda:sm_80").stages["ptx"].count(".entry") == 3
+    assert nova.translate(source, targets="cuda:sm_80").stages["ptx"].count(".entry") == 4
 
 
 def test_both_halves_are_in_the_file() -> None:
@@ -440,6 +443,17 @@ REFUSED: dict[str, tuple[str, str, type[nova.NovaError], str]] = {
         " args(%x : memref<64xf32>)",
         UnsupportedOpError,
         "a size that is not a constant",
+    ),
+    "type": (
+        "%x: memref<64xf32>)",
+        "%v = arith.constant dense<1.0> : vector<4xf32>\n"
+        "gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)"
+        " threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {\n"
+        "vector.store %v, %x[%tx] : memref<64xf32>, vector<4xf32>\ngpu.terminator\n}\n"
+        "gpu.launch_func @code::@vectors blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)"
+        " args(%v : vector<4xf32>)",
+        UnsupportedOpError,
+        "@vectors is given a vector<4xf32>",
     ),
     "op": (
         "%x: memref<64xf32>)",
