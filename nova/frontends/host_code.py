@@ -41,8 +41,10 @@ _LESS = arith.CmpIPredicate.slt
 ALLOCATIONS = ("memref.alloc", "memref.alloca", "gpu.alloc")
 _DEALLOCATIONS = ("memref.dealloc", "gpu.dealloc")
 _NOTHING = VIEWS | {"arith.constant", "gpu.wait", "memref.get_global", "ub.poison"}
+_MOST_WAITING = 64
+"""Ops of a kernel of one thread at most: each may have inputs, of which kernels take about 500."""
 _ARITHMETIC = ("arith", "index", "math")
-_ARITHMETIC_OPS = ("affine.apply", "memref.load", "memref.store", "scf.for", "scf.if", "scf.while")
+_ARITHMETIC_OPS = ("memref.load", "memref.store", "scf.for", "scf.if", "scf.while")
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,14 @@ class _Walk:
 
     def _is_arithmetic(self, op: Any) -> bool:
         known = op.name.partition(".")[0] in _ARITHMETIC or op.name in _ARITHMETIC_OPS
-        return known and not has_device_work(op)
+        return known and not has_device_work(op) and all(map(is_number, op.results))
 
     # --- numbers ----------------------------------------------------------------------------------
 
     def _wait(self, op: Any, guard: Number | None) -> None:
         self._under(guard)
+        if len(self.waiting) >= _MOST_WAITING:
+            self._flush()
         self.waiting.append(op)
 
     def _keep(self, value: Any, number: Number, guard: Number | None) -> None:
@@ -204,16 +208,33 @@ class _Walk:
         block = three([constant_size(value, op) for value in groups.block])
         shared = 0 if groups.shared is None else constant_size(groups.shared, op)
         grid = [find_constant(value) for value in groups.grid]
-        operands = [self._number(v) if is_number(v) else v for v in groups.operands]
-        outer, name = op.attributes["kernel"].value
         sizes = [size for size in grid if size is not None]
         any_grid = len(sizes) < 3
-        check_sizes((BLOCKS, 1, 1) if any_grid else three(sizes), block, shared, op)
+        launched = (BLOCKS, 1, 1) if any_grid else three(sizes)
+        check_sizes(launched, block, shared, op)
+        self._check_launch(op, groups.operands)
+        operands = [self._number(v) if is_number(v) else v for v in groups.operands]
         if any_grid:
             operands += [self._number(value) for value in groups.grid]
+        outer, name = op.attributes["kernel"].value
         symbols = self.kernels.variant((outer, name), any_grid, False, op)
-        launched = (BLOCKS, 1, 1) if any_grid else three(sizes)
         self._add(symbols, launched, block, shared, operands, op.location, guard)
+
+    def _check_launch(self, op: Any, operands: Sequence[Any]) -> None:
+        outer, name = op.attributes["kernel"].value
+        if (outer, name) not in self.kernels.functions:
+            raise UnsupportedOpError(
+                f"gpu.launch_func of @{outer}::@{name}, which is not a gpu.func of the program",
+                where=place(op, self.filename),
+                hint="give the function in a gpu.module: compiled code is not taken",
+            )
+        for value in operands:
+            if not is_number(value) and not isinstance(value.type, ir.MemRefType):
+                raise UnsupportedOpError(
+                    f"@{name} is given a {value.type}: kernels are given buffers and numbers",
+                    where=place(op, self.filename),
+                    hint="write it into a buffer, and let the kernel load it",
+                )
 
     def _move(self, op: Any, guard: Number | None) -> None:
         """A copy or a fill: the last two operands are what is written, and what with."""

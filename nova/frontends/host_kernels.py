@@ -191,7 +191,8 @@ class HostKernels:
             more += [ir.MemRefType.get([], i1)] * guarded
             types = [*(a.type for a in before[:given]), *more]
             kept = {name: old.attributes[name] for name in old.attributes}
-            kept.pop("arg_attrs", None)
+            for name in ("arg_attrs", *["known_grid_size"] * any_grid):
+                kept.pop(name, None)
             new = self._function(old.attributes["sym_name"].value, types, kept)
         types += [a.type for a in before[given:]]  # memory of the block and of threads
         top = new.regions[0].blocks.append(*types, arg_locs=[old.location] * len(types))

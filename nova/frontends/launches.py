@@ -286,6 +286,7 @@ def _place_buffers(host: Host) -> tuple[dict[Any, int], int]:
     """Where the buffers that are not returned lie in the workspace, and its size.
 
     Launches run one after the other, so that a buffer may take the place of one that has ended.
+    A number may not: it lives from one iteration of a loop to the next.
     """
     returned = set(host.returned)
     offsets: dict[Any, int] = {}
@@ -295,7 +296,7 @@ def _place_buffers(host: Host) -> tuple[dict[Any, int], int]:
     def place_one(value: Any) -> None:
         nonlocal size
         room = -(-nbytes(value.type) // ALIGN) * ALIGN
-        if free.get(room):
+        if free.get(room) and not isinstance(value, Number):
             offsets[value] = free[room].pop()
         else:
             offsets[value] = size

@@ -33,7 +33,7 @@ class PinControlFlow(Pass):
         for kernel in kernels(module):
             if DEVICE in kernel.attributes:
                 continue
-            flow = next((op for op in _control_flow(kernel) if _needs_host(op)), None)
+            flow = find_host_flow(kernel)
             if flow is not None:
                 kernel.attributes[DEVICE] = ir.StringAttr.get("cpu", module.context)
                 where = place_of(flow.location)
@@ -41,9 +41,11 @@ class PinControlFlow(Pass):
                 log("compile", f"@{kernel.name.value} runs on the host: it holds {flow.name}{at}")
 
 
-def _control_flow(kernel: Any) -> list[Any]:
+def find_host_flow(kernel: Any) -> Any | None:
+    """The first loop or branch of a kernel that a device cannot run; None where there is none."""
     operations = [op.operation for op in kernel.entry_block.operations]
-    return [op for op in operations if op.name.startswith("scf.")]
+    flows = [op for op in operations if op.name.startswith("scf.")]
+    return next((op for op in flows if _needs_host(op)), None)
 
 
 def _needs_host(flow: Any) -> bool:

@@ -120,6 +120,7 @@ PROGRAMS: dict[str, Program] = {
     ),
     "cond_grad": (jax.grad(_grad_cond), (f(6),)),
     "around": (_around, (f(32, 64), f(64, 64) * np.float32(0.2))),
+    "associative_scan": (lambda x: lax.associative_scan(jnp.add, x), (f(37),)),
     "map": (lambda x: lax.map(lambda a: jnp.sort(a).cumsum(), x), (f(12, 5),)),
 }
 
@@ -139,7 +140,14 @@ def assert_close(results: tuple[Any, ...], wanted: Any) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
 
-_SAMPLE = ("while_several", "nested", "scan_grad", "switch_in_scan", "cond_false")
+_SAMPLE = (
+    "while_several",
+    "associative_scan",
+    "nested",
+    "scan_grad",
+    "switch_in_scan",
+    "cond_false",
+)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +171,20 @@ def test_control_flow_on_the_newest_devices(tmp_path: Any) -> None:
     assert_close(run(program, arguments), jax.jit(function)(*arguments))
     cores = [kernel.core for kernel in program.kernels]
     assert "host" in cores and "device" in cores, "the loop is the host's, the rest is not"
+
+
+def test_a_loop_updates_a_donated_argument(tmp_path: Any) -> None:
+    def step(state, x):
+        return lax.fori_loop(0, 30, lambda i, s: s * 0.5 + x, state)
+
+    state, x = f(6), f(6)
+    wanted = np.asarray(jax.jit(step)(state, x))
+    module = export.export(jax.jit(step, donate_argnums=0))(state, x).mlir_module()
+    nova.translate(module, targets="cuda:sm_80").save(tmp_path / "p.nova")
+    given = state.copy()
+    result = nova.load(tmp_path / "p.nova", device="sim")(given, x)
+    assert result is given
+    np.testing.assert_allclose(given, wanted, rtol=1e-5)
 
 
 def test_the_log_names_kernels_that_stay_on_the_host(capfd: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,9 @@ KERNELS = """module attributes {gpu.container_module} {
       }
       gpu.return
     }
+    gpu.func @vectors(%v: vector<4xf32>) kernel {
+      gpu.return
+    }
     gpu.func @reverse(%x: memref<64xf32>) workgroup(%s: memref<32xf32, 3>) kernel {
       %c31 = arith.constant 31 : index
       %b = gpu.block_id x
@@ -182,6 +185,50 @@ def test_grid_that_only_a_run_knows(tmp_path: Path) -> None:
         want = X.reshape(2, 32).copy()
         want[:blocks] = want[:blocks, ::-1]
         np.testing.assert_array_equal(x, want.ravel())
+
+
+def test_kernels_with_jumps_and_all_types_of_numbers(tmp_path: Path) -> None:
+    """A function of several blocks, under a condition and over a grid that only a run knows."""
+    source = """module attributes {gpu.container_module} {
+  gpu.module @m {
+    gpu.func @k(%x: memref<64xf32>, %v: f64, %h: f16, %b: i1, %c: i8) kernel {
+      %i = gpu.global_id x
+      %c64 = arith.constant 64 : index
+      %in = arith.cmpi slt, %i, %c64 : index
+      cf.cond_br %in, ^bb1, ^bb2
+    ^bb1:
+      %0 = memref.load %x[%i] : memref<64xf32>
+      %f = arith.truncf %v : f64 to f32
+      %g = arith.extf %h : f16 to f32
+      %ci = arith.sitofp %c : i8 to f32
+      %s = arith.addf %f, %g : f32
+      %s2 = arith.select %b, %s, %ci : f32
+      %1 = arith.addf %0, %s2 : f32
+      memref.store %1, %x[%i] : memref<64xf32>
+      gpu.return
+    ^bb2:
+      gpu.return
+    }
+  }
+  func.func @main(%v: f64, %h: f16, %b: i1, %c: i8, %p: i1, %n: i32, %x: memref<64xf32>) {
+    %c1 = arith.constant 1 : index
+    %c16 = arith.constant 16 : index
+    %g = arith.index_cast %n : i32 to index
+    scf.if %p {
+      gpu.launch_func @m::@k blocks in (%g, %c1, %c1) threads in (%c16, %c1, %c1)
+        args(%x : memref<64xf32>, %v : f64, %h : f16, %b : i1, %c : i8)
+    }
+    return
+  }
+}
+"""
+    program = load(source, tmp_path)
+    for taken, sums in ((True, True), (True, False), (False, True)):
+        x, want = X.copy(), X.copy()
+        numbers = [np.float64(1.25), np.float16(0.5), np.bool_(sums), np.int8(-3)]
+        program.run([*numbers, np.bool_(taken), np.int32(3)], [x])
+        want[:48] += np.float32(taken * (1.75 if sums else -3))
+        np.testing.assert_array_equal(x, want)
 
 
 def test_branches(tmp_path: Path) -> None:
@@ -361,7 +408,7 @@ def test_iterations_share_their_arithmetic(tmp_path: Path) -> None:
     x = X.copy()
     load(source, tmp_path).run([np.int32(3)], [x])
     np.testing.assert_allclose(x, X + 3 * sum(range(32)), rtol=1e-5)
-    assert nova.translate(source, targets="cuda:sm_80").stages["ptx"].count(".entry") == 3
+    assert nova.translate(source, targets="cuda:sm_80").stages["ptx"].count(".entry") == 4
 
 
 def test_both_halves_are_in_the_file() -> None:
@@ -396,6 +443,17 @@ REFUSED: dict[str, tuple[str, str, type[nova.NovaError], str]] = {
         " args(%x : memref<64xf32>)",
         UnsupportedOpError,
         "a size that is not a constant",
+    ),
+    "type": (
+        "%x: memref<64xf32>)",
+        "%v = arith.constant dense<1.0> : vector<4xf32>\n"
+        "gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)"
+        " threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {\n"
+        "vector.store %v, %x[%tx] : memref<64xf32>, vector<4xf32>\ngpu.terminator\n}\n"
+        "gpu.launch_func @code::@vectors blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)"
+        " args(%v : vector<4xf32>)",
+        UnsupportedOpError,
+        "@vectors is given a vector<4xf32>",
     ),
     "op": (
         "%x: memref<64xf32>)",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu_samples import PTX, chain, load, one, training
+from gpu_samples import PTX, chain, load, looped, one, training
 from ptxas import assemble
 
 from nova.errors import SimulationError
@@ -27,6 +27,11 @@ def test_they_run_on_the_simulator() -> None:
     y, _ = load(training(SIZE), "sim").run([x], [w])
     np.testing.assert_array_equal(w, x)
     np.testing.assert_array_equal(y, 2 * x)
+    loop = load(looped(SIZE), "sim")
+    for turns in (3, 0, 1, 7):
+        w = np.ones(SIZE, "f4")
+        loop.run([x, np.int32(turns)], [w])
+        np.testing.assert_array_equal(w, 1 + turns * x)
     with pytest.raises(SimulationError, match="wild, line"):
         load(one("wild", SIZE), "sim")(x)
 

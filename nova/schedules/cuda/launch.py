@@ -15,7 +15,7 @@ from typing import Any
 from nova.mlir.bindings import arith, ir, memref
 from nova.mlir.buffers import buffer_root, nbytes
 from nova.mlir.clone import clone_into
-from nova.mlir.walk import every_op, find_ops
+from nova.mlir.walk import every_op
 from nova.schedules.cuda.block import BlockCode
 from nova.schedules.cuda.columns import ColumnCode, ColumnPlan
 from nova.schedules.cuda.hazards import Hazards
@@ -27,9 +27,8 @@ from nova.schedules.cuda.scatter_plan import ScatterPlan
 from nova.schedules.cuda.threads import Place, SharedMemory, barrier, is_less, split, when
 from nova.schedules.cuda.tiles import TileCode, TilePlan
 from nova.schedules.flat import flatten, flatten_root
-from nova.schedules.nest import Nest, make_nest, merge_inner
+from nova.schedules.nest import Nest
 from nova.schedules.positions import index
-from nova.schedules.scalar_loops import ScalarLoops
 from nova.schedules.scratch import is_scratch
 
 SHARED_LIMIT = 48 << 10
@@ -177,7 +176,7 @@ class LaunchCode:
                     clone_into(op, mapping)
                 else:
                     with code.alone():
-                        _emit_nested(clone_into(op, mapping))
+                        clone_into(op, mapping)
 
     def _private(self, value: Any, points: int = 1) -> Any:
         """The part of scratch of a thread with so many points.
@@ -220,16 +219,6 @@ class LaunchCode:
                     root = buffer_root(value)
                     made[root] = flatten(root)
         return lambda value: flatten_root(value, made)
-
-
-def _emit_nested(op: Any) -> None:
-    """Write out the structured ops inside of a loop or branch, where they stand."""
-    for inner in find_ops(op, "linalg.generic"):
-        nest = merge_inner(make_nest(inner), 0)
-        with ir.InsertionPoint(inner), inner.location:
-            buffers = [flatten(buffer_root(v)) for v in inner.operands]
-            ScalarLoops(nest, buffers, [None] * len(nest.loops), {}).emit()
-        inner.erase()
 
 
 def is_number(op: Any) -> bool:
