@@ -219,7 +219,7 @@ CONVERSION = (
     unary(
         "cast",
         "x as another element type: floats truncate toward zero to integers (NaN gives 0), "
-        "integers wrap around, non-zero is True.",
+        "integers wrap around, non-zero is True; a float result is rounded once.",
         _numpy_cast,
         lambda s, x, dtype: x,
         _vjp_cast,
