@@ -69,6 +69,7 @@ class UnitLowering:
         self._texts: dict[str, str] = {}
         self._declared: dict[str, dict[str, Any]] = {}
         self._math: set[str] = set()
+        self._seen = 0  # how many ops the module had when `written` looked for functions
         self._lowered: list[ir.Module] = []  # what `written` made, to be put into the module
 
     def written(self) -> Iterator[Unit]:
@@ -76,6 +77,10 @@ class UnitLowering:
 
         They are lowered as they will be at `loops`: a copy is tidied as that stage will do it.
         """
+        count = len(self.module.body.operations)
+        if count == self._seen:  # called behind each of many kernels
+            return
+        self._seen = count
         new = [op for op in self._functions(SHARED) if _name(op) not in self._declared]
         if not new:
             return

@@ -133,7 +133,7 @@ def _inline_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
 
 def _blob_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
     """The values behind a module, and the names by which ops refer to them."""
-    start = text.rfind("\n{-#")
+    start = text.rfind("{-#")
     found = list(_BLOB.finditer(text, start)) if start >= 0 else []
     if not found:
         return

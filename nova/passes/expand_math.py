@@ -60,7 +60,7 @@ class ExpandMath(Pass):
             self._expand_all(module, _find_logistics(module))
             table = self._table()
             calls = [
-                _Call(op, tuple(op.operands), op.name.rpartition(".")[2], table[op.name])
+                _Call(op, op, op.name.rpartition(".")[2], table[op.name])
                 for op in find_ops(module, *table)
             ]
             self._expand_all(module, calls)
@@ -134,13 +134,21 @@ class ExpandMath(Pass):
 
 @record
 class _Call:
-    """An op that is a math function; with it go the ops of `inside` that it alone needs."""
+    """An op that is a math function of what `reader` reads, which may be inside of it.
+
+    With it go the ops of `inside` that it alone needs.
+    """
 
     op: ir.Operation
-    operands: tuple[ir.Value, ...]
+    reader: ir.Operation
     label: str
     expansion: Expansion
     inside: tuple[ir.Operation, ...] = ()
+
+    @property
+    def operands(self) -> list[ir.Value]:
+        """The operands now: those that another function made change when that is expanded."""
+        return list(self.reader.operands)
 
     @cached_property
     def symbol(self) -> str:
@@ -162,9 +170,7 @@ def _find_logistics(module: ir.Module) -> list[_Call]:
     for division in find_ops(module, "arith.divf"):
         chain = _logistic_chain(division)
         if chain is not None:
-            found.append(
-                _Call(division, (chain[1].operands[0],), "logistic", exponential.logistic, chain)
-            )
+            found.append(_Call(division, chain[1], "logistic", exponential.logistic, chain))
     return found
 
 
