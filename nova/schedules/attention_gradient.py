@@ -201,9 +201,9 @@ class _Gradient:
             self._weights(buffers, mask, first, rows, row, key, keys, computed)
             if "q" in kind.results:
                 left = Left(buffers["d"], mul(row, self.pitch), self.pitch, 1)
-                right, to = Right(buffers["k"], 0, e), buffers["to_q"]
+                keys_of, to = Right(buffers["k"], 0, e), buffers["to_q"]
                 own_end = add(add(ahead, row), 1) if kind.causal else None
-                self._product(left, right, (0, seen), to, row, "e", own_end=own_end)
+                self._product(left, keys_of, (0, seen), to, row, "e", own_end=own_end)
         if "q" in kind.results:
             rows_of_q = (r, buffers["to_q"], e, (begin, rows), a.size("e"), self.at["to_q"], first)
             write_rows(*rows_of_q, accumulate=self.several)
