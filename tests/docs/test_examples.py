@@ -28,7 +28,7 @@ def test_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo = load("demo")
-    monkeypatch.setattr(demo, "OUT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     demo.main()
     said = capsys.readouterr().out
     for stage in STAGES:
