@@ -128,6 +128,7 @@ class Tensor:
 
     # --- values ---------------------------------------------------------------------------------
 
+    @user_facing
     def numpy(self) -> np.ndarray:
         """The value: compiles and runs what is needed."""
         capture = current_capture()
@@ -139,6 +140,7 @@ class Tensor:
             self._value = _evaluator[0](self)
         return self._value
 
+    @user_facing
     def item(self) -> Any:
         """The value of a one-element tensor as a Python number."""
         if self.size != 1:
@@ -208,6 +210,7 @@ class Tensor:
 
     __hash__ = object.__hash__
 
+    @user_facing
     def backward(self) -> None:
         """`nova.backward(self)`."""
         from nova.graph.gradients import backward

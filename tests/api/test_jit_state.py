@@ -159,6 +159,67 @@ def test_dropout_draws_as_it_does_without_jit() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_seeds_that_the_function_sets_itself() -> None:
+    model = make_model(0.5)
+
+    def seeded(x, seed):
+        with nn.seeded(seed):
+            return model(x)
+
+    f = nova.jit(seeded)
+    for seed in (np.int64(1), np.int64(2), np.int64(1)):
+        wanted = seeded(X, int(seed)).numpy()
+        np.testing.assert_allclose(f(X, seed), wanted, rtol=1e-5, atol=1e-6)
+    assert f.cache_info().misses == 1
+
+
+def test_state_as_a_result_and_seeds_that_nothing_needs() -> None:
+    model = make_model(0.5)
+
+    @nova.jit
+    def f(x):
+        model(x)
+        return x + 1.0, model[0].weight, model[0].bias * 2.0
+
+    nn.manual_seed(4)
+    for _ in range(2):
+        total, weight, bias = f(X)
+        np.testing.assert_array_equal(total, X + 1)
+        np.testing.assert_array_equal(weight, model[0].weight.data)
+        np.testing.assert_array_equal(bias, model[0].bias.data * 2)
+        model[0].weight.data += 1
+    drawn = nn.default_generator().integers(1000)
+    nn.manual_seed(4)
+    model(X), model(X)
+    assert drawn == nn.default_generator().integers(1000)
+
+
+def test_lazy_tensors_and_checkpoints() -> None:
+    weight = nova.tensor(np.ones((8, 2), "f4"))
+    doubled = weight * 2.0
+    layer = nn.Linear(8, 8)
+    block = nova.checkpoint(lambda x: nova.tanh(layer(x)))
+    f = nova.jit(lambda x: block(x) @ doubled)
+    g = nova.grad(nova.jit(lambda x: block(x).sum()))
+    for _ in range(2):
+        wanted = np.tanh(layer(X).numpy()) @ (weight.data * 2)
+        np.testing.assert_allclose(f(X), wanted, rtol=1e-5, atol=1e-5)
+        slope = nova.grad(lambda x: block(x).sum())(nova.tensor(X)).numpy()
+        np.testing.assert_allclose(g(X), slope, rtol=1e-4, atol=1e-6)
+        weight.data[...] = 5
+        layer.weight.data *= 0.5
+
+
+def test_checked_runs_of_a_model() -> None:
+    model = make_model(0.5)
+    with nova.knobs.override(check="1"):
+        predict = nova.jit(model)
+        for _ in range(2):
+            assert predict(X).shape == (3, 2)
+        model.eval()
+        check(predict, model, X)
+
+
 def test_train_and_eval_select_programs() -> None:
     model = make_model(0.5)
     predict = nova.jit(model)
