@@ -33,14 +33,14 @@ from nova.graph.capture import Capture, capturing, generation
 from nova.graph.gradients import gradients
 from nova.graph.lifting import BoundProgram, Captured, captured_leaves
 from nova.graph.location import user_location
-from nova.graph.order import topological
+from nova.graph.order import reached_by_gradients
 from nova.graph.state import Snapshot, find_roots
 from nova.graph.tensor import Tensor, as_array
 from nova.jit import array_type
 from nova.nn.module import Module
 from nova.nn.seeds import seeded
 from nova.nn.state import LoadReport, copy_into
-from nova.nn.traced import computing_in, named_as_state
+from nova.nn.traced import all_params, computing_in, named_as_state
 from nova.ops import F
 from nova.optim.optimizer import Optimizer
 from nova.optim.scaler import LossScaler, all_finite
@@ -147,7 +147,7 @@ class TrainStep(Sealed):
         self._target = target
         self._tune = tune
         self._run_mode = run_mode
-        self._params = _all_params(model, optimizer)
+        self._params = all_params(model, optimizer.params)
         own = find_roots(loss)
         self._roots = own.extended((model, optimizer), ())
         self._leaves = {
@@ -395,7 +395,7 @@ class TrainStep(Sealed):
     def _updates(self, loss: Tensor) -> dict[Tensor, Tensor]:
         """The new value of every parameter and state array that changes."""
         entries = self.optimizer.entries
-        reached = _reached(loss)
+        reached = reached_by_gradients(loss)
         trained = [e for e in entries if e.param.requires_grad and id(e.param) in reached]
         if not trained:
             raise GradientError(
@@ -449,21 +449,3 @@ def _type_of(array: Any) -> TensorType:
 
 def _select(condition: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
     return new if condition is None else F.where(condition, new, old)
-
-
-def _all_params(model: Module, optimizer: Optimizer) -> list[Tensor]:
-    """The model's parameters, and what else the optimizer has."""
-    found: dict[int, Tensor] = {}
-    for param in model.parameters():
-        found[id(param)] = param
-    found.update((id(e.param), e.param) for e in optimizer.entries if id(e.param) not in found)
-    return list(found.values())
-
-
-def _reached(loss: Tensor) -> set[int]:
-    """The ids of the tensors that a gradient of `loss` flows to."""
-    reached = {id(loss)}
-    for node in reversed(topological([loss])):
-        if id(node) in reached and node.op is not None and node.requires_grad:
-            reached.update(id(i) for i in node.inputs if i.dtype.is_float)
-    return reached

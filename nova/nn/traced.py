@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,14 @@ from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.nn.module import Module, replaced
 from nova.structure import flatten, unflatten
+
+
+def all_params(model: Module, others: Iterable[Tensor]) -> list[Tensor]:
+    """The model's parameters, and what else an optimizer has, each once."""
+    found: dict[int, Tensor] = {id(param): param for param in model.parameters()}
+    for param in others:
+        found.setdefault(id(param), param)
+    return list(found.values())
 
 
 @contextmanager
