@@ -23,7 +23,10 @@ class NovaError(Exception):
         """The same error with its place, for rules that do not know it; one that has it stays."""
         if self.where is not None:
             return self
-        return type(self)(prefix + self.what, where=where, hint=self.hint)
+        located = type(self)(prefix + self.what, where=where, hint=self.hint)
+        own = {n: v for n, v in vars(self).items() if n not in ("what", "where", "hint")}
+        vars(located).update(own)  # a finding, the history of a training
+        return located
 
 
 # --- building the graph ---------------------------------------------------------------------------

@@ -45,7 +45,7 @@ from nova.records import record
 from nova.runtime.device_arrays import DeviceArray, place_of, type_on_device
 from nova.sealed import Sealed
 from nova.structure import Structure, flatten, unflatten
-from nova.user_facing import user_facing
+from nova.user_facing import user_facing, user_facing_class
 
 if TYPE_CHECKING:
     from nova.runtime.futures import RunFuture
@@ -99,6 +99,7 @@ class _Entry:
     captured: Captured
 
 
+@user_facing_class
 class JitFunction(Sealed):
     """A function compiled per signature. Called with Tensors it builds graph, like any function."""
 

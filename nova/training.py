@@ -8,8 +8,8 @@ random ops are all arrays of that state, so saving and loading them continues ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from warnings import warn_explicit
@@ -33,13 +33,14 @@ from nova.graph.capture import Capture, capturing, generation
 from nova.graph.gradients import gradients
 from nova.graph.lifting import BoundProgram, Captured, captured_leaves
 from nova.graph.location import user_location
-from nova.graph.order import topological
+from nova.graph.order import reached_by_gradients
 from nova.graph.state import Snapshot, find_roots
 from nova.graph.tensor import Tensor, as_array
 from nova.jit import array_type
-from nova.nn.module import Module, replaced
+from nova.nn.module import Module
 from nova.nn.seeds import seeded
 from nova.nn.state import LoadReport, copy_into
+from nova.nn.traced import all_params, computing_in, named_as_state
 from nova.ops import F
 from nova.optim.optimizer import Optimizer
 from nova.optim.scaler import LossScaler, all_finite
@@ -47,7 +48,6 @@ from nova.records import record
 from nova.resident import Resident
 from nova.runtime.device_arrays import type_on_device
 from nova.sealed import Sealed
-from nova.structure import flatten, unflatten
 from nova.user_facing import unknown_keyword, user_facing, user_facing_class
 
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
@@ -147,7 +147,7 @@ class TrainStep(Sealed):
         self._target = target
         self._tune = tune
         self._run_mode = run_mode
-        self._params = _all_params(model, optimizer)
+        self._params = all_params(model, optimizer.params)
         own = find_roots(loss)
         self._roots = own.extended((model, optimizer), ())
         self._leaves = {
@@ -354,7 +354,7 @@ class TrainStep(Sealed):
         base = Captured.sorted(own)
         captured = Captured(base.stored, (*base.leaves, *others), (), ())
         params = captured.tensors
-        with _named_as_state(self.model):
+        with named_as_state(self.model):
             compiled = compile(
                 loss,
                 inputs=batch,
@@ -381,7 +381,7 @@ class TrainStep(Sealed):
         with ExitStack() as stack:
             stack.enter_context(seeded(self._leaves["seed"]))
             if self._half is not None:
-                stack.enter_context(_computing_in(self.model, self._params, self._half))
+                stack.enter_context(computing_in(self.model, self._params, self._half))
             capture = stack.enter_context(capturing(lifts_seeds=False))
             loss = self._loss(self.model, *batch)
         if not isinstance(loss, Tensor) or loss.size != 1 or not loss.dtype.is_float:
@@ -395,7 +395,7 @@ class TrainStep(Sealed):
     def _updates(self, loss: Tensor) -> dict[Tensor, Tensor]:
         """The new value of every parameter and state array that changes."""
         entries = self.optimizer.entries
-        reached = _reached(loss)
+        reached = reached_by_gradients(loss)
         trained = [e for e in entries if e.param.requires_grad and id(e.param) in reached]
         if not trained:
             raise GradientError(
@@ -449,63 +449,3 @@ def _type_of(array: Any) -> TensorType:
 
 def _select(condition: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
     return new if condition is None else F.where(condition, new, old)
-
-
-def _all_params(model: Module, optimizer: Optimizer) -> list[Tensor]:
-    """The model's parameters, and what else the optimizer has."""
-    found: dict[int, Tensor] = {}
-    for param in model.parameters():
-        found[id(param)] = param
-    found.update((id(e.param), e.param) for e in optimizer.entries if id(e.param) not in found)
-    return list(found.values())
-
-
-@contextmanager
-def _named_as_state(model: Module) -> Iterator[None]:
-    """Inside, the model's parameters are called `model.<name>`, as in the step's `state_dict`."""
-    for name, param in model.named_parameters():
-        param.name_after(f"model.{name}")
-    try:
-        yield
-    finally:
-        model.parameters()  # which names them
-
-
-def _reached(loss: Tensor) -> set[int]:
-    """The ids of the tensors that a gradient of `loss` flows to."""
-    reached = {id(loss)}
-    for node in reversed(topological([loss])):
-        if id(node) in reached and node.op is not None and node.requires_grad:
-            reached.update(id(i) for i in node.inputs if i.dtype.is_float)
-    return reached
-
-
-@contextmanager
-def _computing_in(model: Module, params: Sequence[Tensor], half: DType) -> Iterator[None]:
-    """Inside, `model` computes in `half`: casts stand at its parameters, inputs and outputs."""
-
-    def at_edge(value: Any, wanted: DType) -> Any:
-        leaves, structure = flatten(value)
-        is_float = [isinstance(v, Tensor) and v.dtype.is_float for v in leaves]
-        return unflatten(
-            structure,
-            [cast(v, wanted) if f else v for v, f in zip(leaves, is_float, strict=True)],
-        )
-
-    forward = model.forward
-
-    def edged(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = at_edge(args, half), at_edge(kwargs, half)
-        return at_edge(forward(*args, **kwargs), f32)
-
-    casts = {p: cast(p, half) for p in params if p.dtype.is_float}
-    own = vars(model)
-    before = own.get("forward")
-    with replaced(model, casts):  # type: ignore[arg-type]
-        own["forward"] = edged
-        try:
-            yield
-        finally:
-            del own["forward"]
-            if before is not None:
-                own["forward"] = before

@@ -31,7 +31,7 @@ def user_facing(function: T) -> T:
         except NovaError as error:
             if error.where is not None:
                 raise
-            raise error.located(str(user_location())) from None
+            raise error.located(str(user_location())) from error.__cause__
         except TypeError:
             # One that fits the signature was raised further inside.
             check_call(function, _name_of(function, args), args, kwargs)

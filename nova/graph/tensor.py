@@ -140,6 +140,7 @@ class Tensor(TensorMethods):
 
     # --- values ---------------------------------------------------------------------------------
 
+    @user_facing
     def numpy(self) -> np.ndarray:
         """The value: compiles and runs what is needed."""
         capture = current_capture()
@@ -151,6 +152,7 @@ class Tensor(TensorMethods):
             self._value = _evaluator[0](self)
         return self._value
 
+    @user_facing
     def item(self) -> Any:
         """The value of a one-element tensor as a Python number."""
         if self.size != 1:
@@ -193,6 +195,7 @@ class Tensor(TensorMethods):
 
     __hash__ = object.__hash__
 
+    @user_facing
     def backward(self) -> None:
         """`nova.backward(self)`."""
         from nova.graph.gradients import backward

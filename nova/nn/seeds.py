@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nova.graph import Tensor, tensor
-from nova.graph.capture import current_capture
+from nova.graph.capture import Capture, current_capture
 from nova.ops import F
 from nova.user_facing import user_facing
 
@@ -29,6 +29,8 @@ class _Base:
     """The seed that a `seeded` block counts from, and how many were taken."""
 
     value: Tensor
+    capture: Capture | None
+    """The trace that the block is in: its seeds are then part of the graph."""
     taken: int = 0
 
     def take(self) -> int:
@@ -58,7 +60,7 @@ def next_seed() -> Tensor:
     """The seed of one random op, another at each call, as a 0-d i64 tensor."""
     base = _base.get()
     capture = current_capture()
-    if capture is not None and capture.lifts_seeds:
+    if capture is not None and capture.lifts_seeds and not (base and base.capture is capture):
         return capture.seed(draw_seed)
     if base is None:
         # One element and not 0-d: a number would become part of the program, and each a compile.
@@ -79,7 +81,8 @@ def draw_seed() -> np.ndarray:
 @contextmanager
 def seeded(base: Tensor | int) -> Iterator[None]:
     """Inside, the k-th call of `next_seed` (from 0) gives `base + k * 1_000_003`."""
-    token = _base.set(_Base(base if isinstance(base, Tensor) else tensor(base)))
+    value = base if isinstance(base, Tensor) else tensor(base)
+    token = _base.set(_Base(value, current_capture()))
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ import numpy as np
 from nova import _native, knobs
 from nova.artifact.format import Artifact
 from nova.artifact.tables import KernelSpec
-from nova.errors import AttributeValueError, NovaError, WeightsError
+from nova.errors import AttributeValueError, WeightsError
 from nova.graph.location import user_location
 from nova.log import enabled
 from nova.runtime import output_pool
@@ -30,7 +30,7 @@ from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values
 from nova.sealed import Sealed
-from nova.user_facing import unknown_keyword
+from nova.user_facing import unknown_keyword, user_facing_class
 
 if TYPE_CHECKING:
     from nova.runtime.simulate import Simulation
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
 
 
+@user_facing_class
 class Model(Sealed):
     """A program that can be called, and the values of params that it carries.
 
@@ -174,8 +175,10 @@ class Model(Sealed):
             return self._program(*arrays)
         return self._program(*arrays, out=out)
 
-    def forward(self, *inputs: Any, out: Any = None) -> Any:
+    def forward(self, *inputs: Any, out: Any = None, **unknown: Any) -> Any:
         """Run with the values that the program carries; WeightsError when it has none."""
+        if unknown:
+            raise unknown_keyword("forward()", unknown, ("out",))
         if not self._values.is_complete:
             raise WeightsError(
                 f"the program carries no value for {listed(self._values.missing)}",
@@ -216,12 +219,7 @@ class Model(Sealed):
                 where=str(user_location()),
                 hint="compile it for the CPU, too",
             )
-        try:
-            return simulate(
-                self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds
-            )
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        return simulate(self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds)
 
     @cached_property
     def signature(self) -> Signature:
@@ -308,12 +306,9 @@ class Model(Sealed):
         private key to sign with (docs/deploying.md). A signed file keeps its signature as long as
         its content is the same; with other weights it needs the `key`, or `drop_signature`.
         """
-        try:
-            self._check_code()
-            saver = Saver(self._executable.artifact, self._values, self._relink)
-            saver.save(path, weights, params, key, drop_signature)
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        self._check_code()
+        saver = Saver(self._executable.artifact, self._values, self._relink)
+        saver.save(path, weights, params, key, drop_signature)
 
     def _check_code(self) -> None:
         """Looks at the code before it is saved: where it was loaded, that was done before."""

@@ -42,16 +42,22 @@ def test_an_unknown_keyword_is_an_error_of_nova(name: str, function) -> None:
     assert isinstance(caught.value, TypeError)
 
 
+# Called by Nova only.
+INTERNAL = {("Compiled", "with_values"), ("Compiled", "simulated"), ("NovaStream", "note")}
+
+
 def methods() -> list[tuple[str, object, str]]:
     model = nn.Linear(2, 2)
     step = nova.train_step(model, lambda m, x: m(x).sum(), optim.SGD(model.parameters(), lr=0.1))
     batches = data.Batches(np.zeros((4, 2), "f4"), batch_size=2)
-    objects = (model, step, batches, nova.NovaStream())
+    x = nova.tensor(np.ones(3, "f4"))
+    program = nova.compile(x + 1, inputs=[x])
+    objects = (model, step, batches, nova.NovaStream(), program, x)
     return [
         (f"{type(value).__name__}.{name}", value, name)
         for value in objects
         for name, part in inspect.getmembers(type(value), inspect.isfunction)
-        if not name.startswith("_")
+        if not name.startswith("_") and (type(value).__name__, name) not in INTERNAL
     ]
 
 
@@ -88,6 +94,19 @@ def test_errors_of_the_function_itself_stay() -> None:
     with pytest.raises(TypeError, match="can only concatenate") as caught:
         add("a")
     assert not isinstance(caught.value, NovaError)
+
+
+def test_an_error_keeps_what_it_carries() -> None:
+    @user_facing
+    def fail():
+        error = nova.errors.TrainingError("the loss is NaN")
+        error.history = [1, 2]
+        raise error from ZeroDivisionError("1 / 0")
+
+    with pytest.raises(nova.errors.TrainingError) as caught:
+        fail()
+    assert caught.value.history == [1, 2] and __file__ in caught.value.where
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize("value", [3, None.__class__, "f", np.zeros(2)], ids=repr)
