@@ -229,34 +229,65 @@ static nova_status check_copies(const nova_tables *tables, nova_error *error)
     return NOVA_OK;
 }
 
+/* Loops around the launch that is looked at: where each begins, and the first launch behind it. */
+typedef struct {
+    uint64_t begin[NOVA_MOST_LOOPS], end[NOVA_MOST_LOOPS];
+    uint32_t depth;
+    uint64_t active; /* the last launch of a kernel that does anything, or 0 */
+} open_loops;
+
+static nova_status begin_loop(const nova_tables *tables, uint32_t index, open_loops *loops,
+                              nova_error *error)
+{
+    const nova_launch_record *launch = &tables->launches[index];
+    int64_t count = tables->kernels[launch->kernel].grid;
+    uint64_t limit = loops->depth > 0 ? loops->end[loops->depth - 1] : tables->header->launch_count;
+    if (loops->depth == NOVA_MOST_LOOPS || count < 1 || (uint64_t)count > limit - index - 1 ||
+        tables->buffers[tables->operands[launch->first_operand]].nbytes != 1)
+        return REFUSE(error, "tables-loop", "launch %u is a loop of %" PRId64 " launches, or its "
+                                            "condition is not a byte", index, count);
+    loops->begin[loops->depth] = index;
+    loops->end[loops->depth++] = index + 1 + (uint64_t)count;
+    return NOVA_OK;
+}
+
+/* Ends the loops whose bodies are over before launch `index`. Of nothing that a body does, none would end. */
+static nova_status end_loops(open_loops *loops, uint64_t index, nova_error *error)
+{
+    while (loops->depth > 0 && index >= loops->end[loops->depth - 1])
+        if (loops->active <= loops->begin[--loops->depth])
+            return REFUSE(error, "tables-loop", "launch %" PRIu64 " is a loop that does nothing",
+                          loops->begin[loops->depth]);
+    return NOVA_OK;
+}
+
 /* A loop has its condition in one byte, and its body inside of the loop around it. Between its launches there
  * is neither code of the host nor a copy, and there are no tasks, which run once. */
 static nova_status check_loops(const nova_tables *tables, nova_error *error)
 {
     const nova_tables_header *header = tables->header;
-    uint64_t ends[NOVA_MOST_LOOPS];
-    uint32_t depth = 0, loops = 0, others = 0;
-    for (uint32_t i = 0; i < header->launch_count; i++) {
-        const nova_launch_record *launch = &tables->launches[i];
-        const nova_kernel_record *kernel = &tables->kernels[launch->kernel];
-        uint32_t core = kernel->core & NOVA_CORE_MASK;
-        while (depth > 0 && i >= ends[depth - 1])
-            depth--;
-        others += core != NOVA_DEVICE && core != NOVA_WHILE;
-        if (core != NOVA_WHILE)
-            continue;
-        loops++;
-        uint64_t limit = depth > 0 ? ends[depth - 1] : header->launch_count;
-        if (depth == NOVA_MOST_LOOPS || kernel->grid < 1 ||
-            (uint64_t)kernel->grid > limit - i - 1 ||
-            tables->buffers[tables->operands[launch->first_operand]].nbytes != 1)
-            return REFUSE(error, "tables-loop", "launch %u is a loop of %" PRId64 " launches, or its "
-                                                "condition is not a byte", i, kernel->grid);
-        ends[depth++] = i + 1 + (uint64_t)kernel->grid;
+    open_loops loops = {.depth = 0};
+    bool has_loops = false, has_others = header->task_count > 0;
+    nova_status status = NOVA_OK;
+    for (uint32_t i = 0; status == NOVA_OK && i < header->launch_count; i++) {
+        uint32_t kernel = tables->launches[i].kernel;
+        uint32_t core = tables->kernels[kernel].core & NOVA_CORE_MASK;
+        status = end_loops(&loops, i, error);
+        if (core == NOVA_DEVICE) {
+            const uint32_t *grid = tables->devices[kernel].grid;
+            loops.active = grid[0] != 0 && grid[1] != 0 && grid[2] != 0 ? i : loops.active;
+        } else if (core == NOVA_WHILE && status == NOVA_OK) {
+            has_loops = true;
+            status = begin_loop(tables, i, &loops, error);
+        } else {
+            has_others = true;
+        }
     }
-    if (loops > 0 && (others > 0 || header->task_count > 0))
-        return REFUSE(error, "tables-loop", "there are loops, and tasks or launches of the host");
-    return NOVA_OK;
+    if (status == NOVA_OK)
+        status = end_loops(&loops, header->launch_count, error);
+    if (status == NOVA_OK && has_loops && has_others)
+        status = REFUSE(error, "tables-loop", "there are loops, and tasks or launches of the host");
+    return status;
 }
 
 /* Operands stand in the order of the launches, each in one of them: so work stays linear. */

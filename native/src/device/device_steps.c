@@ -35,31 +35,17 @@ static bool is_behind(const nova_device_program *program, uint32_t index, const 
     return program->launches[index] > launch + (uint64_t)program->tables.kernels[kernel].grid;
 }
 
-/* Ends a loop before the next step. One whose launches do nothing would never end. */
-static nova_status end_loop(nova_device_program *program, uint32_t loop, nova_error *error)
-{
-    program->steps[loop].end = program->step_count;
-    return program->step_count > loop + 1
-               ? NOVA_OK
-               : nova_fail(error, NOVA_REFUSED, "tables-loop", "launch %u is a loop that does nothing",
-                           program->launches[program->steps[loop].first]);
-}
-
 static nova_status make_steps(nova_device_program *program, nova_error *error)
 {
     uint32_t numbers[4] = {0}, loops[NOVA_MOST_LOOPS], depth = 0;
-    nova_status status = NOVA_OK;
     program->steps = calloc(program->launch_count + 1, sizeof *program->steps);
     if (program->steps == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
-    for (uint32_t i = 0; status == NOVA_OK && i < program->launch_count; i++) {
+    for (uint32_t i = 0; i < program->launch_count; i++) {
         nova_step_kind kind = kind_of(program, i);
         bool is_new = !continues(program, i);
-        while (status == NOVA_OK && depth > 0 &&
-               is_behind(program, i, &program->steps[loops[depth - 1]])) {
-            status = end_loop(program, loops[--depth], error);
-            is_new = true;
-        }
+        for (; depth > 0 && is_behind(program, i, &program->steps[loops[depth - 1]]); is_new = true)
+            program->steps[loops[--depth]].end = program->step_count;
         if (kind == NOVA_LOOP_STEP)
             loops[depth++] = program->step_count; /* as many as the tables may have inside of each other */
         if (is_new)
@@ -67,10 +53,8 @@ static nova_status make_steps(nova_device_program *program, nova_error *error)
                 (nova_device_step){.kind = kind, .first = i, .number = numbers[kind]++};
         program->steps[program->step_count - 1].count++;
     }
-    while (status == NOVA_OK && depth > 0)
-        status = end_loop(program, loops[--depth], error);
-    if (status != NOVA_OK)
-        return status;
+    while (depth > 0)
+        program->steps[loops[--depth]].end = program->step_count;
     for (uint32_t i = 0; i < program->step_count; i++) {
         const nova_device_step *step = &program->steps[i];
         program->has_graphs |= step->kind == NOVA_DEVICE_STEP && step->count > 1;
