@@ -18,6 +18,7 @@ from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.write import Contents, write_artifact
 from nova.collection import paused_collection
+from nova.constants import LEAST, find_bytes
 from nova.log import Progress, progress
 from nova.plan import Plan, print_plan
 from nova.records import record
@@ -63,7 +64,10 @@ def share_bytes(built: Build, artifact: Artifact) -> Build:
     variants = []
     for variant in built.contents.variants:
         offset, size = specs[variant.target.name].constants
-        variants.append(replace(variant, constants=section[offset : offset + size]))
+        own, unpacked = section[offset : offset + size], variant.unpacked
+        if len(unpacked) >= LEAST and (found := find_bytes(section, memoryview(unpacked))) >= 0:
+            unpacked = section[found : found + len(unpacked)]
+        variants.append(replace(variant, constants=own, unpacked=unpacked))
     return replace(built, contents=replace(built.contents, variants=tuple(variants)))
 
 

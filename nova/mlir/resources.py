@@ -61,7 +61,7 @@ def resource(data: np.ndarray, type_: ir.Type) -> ir.Attribute:
 
     MLIR gives each a name of its own: whoever needs one often keeps the attribute, for CSE.
     """
-    digest = constants_of(type_.context).add(memoryview(data).cast("B"))
+    digest = constants_of(type_.context).add(data.data.cast("B"))
     with type_.context:
         return ir.Attribute.parse(f"dense_resource<nova_{digest}> : {type_}")
 

@@ -54,6 +54,13 @@ def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.
     return ir.DenseElementsAttr.get(raw, type=element, shape=list(type_.shape))
 
 
+def constant_values(array: np.ndarray, element: ir.Type) -> ir.Attribute:
+    """The values of a flat array as an attribute; many of them stay where they are."""
+    if array.nbytes >= LEAST:
+        return resource(array.view(np.uint8), ir.RankedTensorType.get([len(array)], element))
+    return ir.DenseElementsAttr.get(array, type=element, shape=[len(array)])
+
+
 def bf16_elements(attr: ir.Attribute) -> np.ndarray:
     """The elements of a dense bf16 attribute, flat; MLIR's bindings read no such elements."""
     text = str(attr).rpartition("> : ")[0].removeprefix("dense<")

@@ -88,7 +88,7 @@ class Literal:
     @cached_property
     def digest(self) -> str:
         """The name of the constant's bytes."""
-        return digest_of(memoryview(np.ascontiguousarray(self.array).reshape(-1).view(np.uint8)))
+        return digest_of(np.ascontiguousarray(self.array).reshape(-1).view(np.uint8).data)
 
 
 Arg = Input | Param | Slot | Literal

@@ -90,7 +90,7 @@ def _print_arg(arg: Arg, keep: Constants | None) -> str:
     if not isinstance(arg, Literal):
         return str(arg)
     array = np.ascontiguousarray(arg.array)
-    data = memoryview(array.reshape(-1).view(np.uint8))
+    data = array.reshape(-1).view(np.uint8).data
     if arg.type.rank == 0 or _is_splat(data, array.itemsize):
         item = array.reshape(-1)[0]
         number = item.item() if arg.type.dtype.name != "bf16" else float(item)
