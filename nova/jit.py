@@ -124,6 +124,7 @@ class JitFunction(Sealed):
         self._name = getattr(function, "__name__", type(function).__name__)
         self._options = options
         self._entries: BuildOnce[_Entry] = BuildOnce(knobs.get("jit_programs"))
+        self._first: BuildOnce[bool] = BuildOnce(1)
         self._lock = threading.Lock()
         self._roots: Roots | None = None
         # The program used last, where it is plain.
@@ -199,6 +200,26 @@ class JitFunction(Sealed):
             place = _common_place(names, arrays, numbers)
         if self._roots is None:
             self._roots = find_roots(self._function)
+        if len(self._first):
+            return self._find(structure, types, place), arrays
+        # Names that a trace assigns look like state until the first one has ended.
+        entries: list[_Entry] = []
+
+        def find_first() -> bool:
+            entries.append(self._find(structure, types, place))
+            return True
+
+        self._first.get("first", find_first)
+        return entries[0] if entries else self._find(structure, types, place), arrays
+
+    def _find(
+        self,
+        structure: Structure,
+        types: tuple[tuple[TensorType, bool], ...],
+        place: str | None,
+    ) -> _Entry:
+        """The program for a signature and the state of now; it is what later calls try first."""
+        assert self._roots is not None
         while True:
             seen = generation[0]
             state = self._roots.snapshot()
@@ -214,7 +235,7 @@ class JitFunction(Sealed):
             self._hits += found
             self._last_program = self._quick(entry, seen)
             self._last_key = entry.key
-        return entry, arrays
+        return entry
 
     def _quick(self, entry: _Entry, seen: int) -> Any:
         """What a call tries first: the native program, or one that looks at the state before."""
@@ -398,17 +419,15 @@ def _leaf_array(leaf: Any, name: str) -> Any:
             f"argument {name!r} is {leaf}, which is no i64", where=str(user_location())
         ) from None
     except NovaError as error:
-        raise error.located(str(user_location()), _prefix(error, name)) from None
+        raise error.located(
+            str(user_location()), f"argument {name!r}: " if isinstance(error, DTypeError) else ""
+        ) from None
 
 
 def array_type(array: Any) -> TensorType:
     """The type of an array, on the host or on a device."""
     shape, kind = type_on_device(array) or (array.shape, array.dtype)
     return TensorType(tuple(shape), dtype(kind.newbyteorder("=")))
-
-
-def _prefix(error: NovaError, name: str) -> str:
-    return f"argument {name!r}: " if isinstance(error, DTypeError) else ""
 
 
 def _as_tensor(value: Any, position: int, function: Callable[..., Any]) -> Tensor:
