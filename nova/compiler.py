@@ -159,6 +159,7 @@ def compile_plan(
 
     With `run_mode="sim"` a program for a device runs on the simulated one.
     """
+    is_text = isinstance(plan, str)
     if isinstance(plan, str):
         plan = parse_plan(plan)
     settings = current_settings(_local_target(target), fast_math, max_workspace, tune)
@@ -167,16 +168,24 @@ def compile_plan(
     if parse_target(settings.target).is_device:
         device = "sim" if run_mode == "sim" else "cuda"
     try:
-        return compile_settings(plan, settings, name, device)
+        return compile_settings(plan, settings, name, device, foreign=is_text)
     except WorkspaceError as error:
         raise error.located(str(user_location())) from None
 
 
 def compile_settings(
-    plan: Plan, settings: Settings, name: str | None, device: str | None = None
+    plan: Plan,
+    settings: Settings,
+    name: str | None,
+    device: str | None = None,
+    *,
+    foreign: bool = False,
 ) -> Compiled:
-    """Compile a plan with settings that somebody else has chosen, such as a file."""
-    job = _Job("plan", print_plan(plan, locations=False), settings, plan, device)
+    """Compile a plan with settings that somebody else has chosen, such as a file.
+
+    A `foreign` plan came as text, and is compiled in a child process.
+    """
+    job = _Job("plan", print_plan(plan, locations=False), settings, plan, device, foreign)
     return _CACHE.get(job, name)
 
 
@@ -230,6 +239,7 @@ class _Job:
     settings: Settings
     plan: Plan | None
     device: str | None = None  # what it is to run on, where that is no CPU
+    foreign: bool = False  # it came as text, which anybody may have written
 
     def key_parts(self) -> dict[str, str]:
         target = parse_target(self.settings.target)
@@ -248,11 +258,12 @@ class _Job:
 
     def build(self, parts: dict[str, str], name: str) -> Build:
         settings = self._tuned(name) if self.settings.tune else self.settings
-        if self.plan is None:
+        if self.plan is None or self.foreign:
             from nova.codegen.module import build_text
 
             log("compile", f"{name}: from {self.stage} for {settings.target}")
-            return build_text(self.text, self.stage, [settings], parts, name)
+            text = self.text if self.plan is None else print_plan(self.plan)
+            return build_text(text, self.stage, [settings], parts, name)
         from nova.codegen.compile import build
 
         log("compile", f"{name}: {len(self.plan.steps)} steps for {settings.target}")

@@ -259,6 +259,14 @@ class CodegenError(NovaError):
     """LLVM refused the module, or the module holds what LLVM would abort on."""
 
 
+class SandboxError(CodegenError, RuntimeError):
+    """A text of unknown origin ended the child process that compiles it, or broke a stage's rules.
+
+    The message names the stage, says how the process ended (a signal, no memory, the time limit),
+    and has the last lines that it wrote to stderr. The caller's process goes on.
+    """
+
+
 class PtxasError(CodegenError):
     """`ptxas` refuses the code of a file, or kernels spill; or cubins are asked for without it."""
 

@@ -54,9 +54,11 @@ class Build:
 
 
 @paused_collection()
-def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
+def build(
+    plan: Plan, settings: Settings, key: Mapping[str, str], recorder: Recorder | None = None
+) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
-    recorder = Recorder(cache_key(key)[:12])
+    recorder = recorder or Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     recorder.record("plan", str(plan), time.perf_counter() - started)
     with (

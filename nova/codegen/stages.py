@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nova.codegen.dump import dump_stage
+from nova.codegen.sandbox_child import report
 from nova.codegen.signature import keep_signature
 from nova.errors import PipelineError
-from nova.log import log
+from nova.log import Progress, log
 from nova.mlir.bindings import ir
 from nova.mlir.context import make_context, parse_module, verify_module
 from nova.mlir.emit import emit_module
@@ -72,6 +73,9 @@ class Recorder:
     seconds: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
+    def begin(self, stage: str) -> None:
+        """Say which stage comes next."""
+
     def record(self, stage: str, text: str, seconds: float) -> None:
         """Keep the result of a stage that has a text."""
         self.texts[stage] = text
@@ -87,6 +91,30 @@ class Recorder:
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
         return {s: {"seconds": t, "bytes": self.sizes[s]} for s, t in self.seconds.items()}
+
+
+class ReportingRecorder(Recorder):
+    """The recorder of a compile in a child process: the one of the caller has what it is told."""
+
+    def begin(self, stage: str) -> None:
+        report("begin", stage)
+
+    def record(self, stage: str, text: str, seconds: float) -> None:
+        self.texts[stage] = text
+        report("record", stage, text, seconds)
+
+    def record_size(self, stage: str, size: int, seconds: float) -> None:
+        report("record_size", stage, size, seconds)
+
+
+def follow(recorder: Recorder, bar: Progress) -> Callable[..., None]:
+    """Take over what a `ReportingRecorder` in a child tells."""
+
+    def see(word: str, stage: str, *values: Any) -> None:
+        bar.advance(stage)
+        getattr(recorder, word)(stage, *values)
+
+    return see
 
 
 def module_text(module: ir.Module) -> str:
@@ -160,6 +188,7 @@ def run_stages(
 
     for name in stages_between(after, until or list(stages)[-1], settings):
         started, elsewhere = time.perf_counter(), 0.0
+        recorder.begin(name + suffix)
         run_verified_once(module, stages[name](settings), stop)
         if observe is not None:
             observe(name, module)
