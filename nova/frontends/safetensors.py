@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
 
-from nova.artifact.files import write_atomically
+from nova.artifact.files import open_regular, write_atomically
 from nova.dlpack import as_numpy
 from nova.errors import ArtifactError, DTypeError
 from nova.records import record
@@ -61,7 +60,7 @@ class _Entry:
 def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
     """The arrays of a file by name, in the order of their data; each has its own memory."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             entries, _ = _read_header(file)
             return {e.name: _read_array(file, e) for e in entries}
     except OSError as error:
@@ -73,7 +72,7 @@ def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
 def read_metadata(path: str | Path) -> dict[str, str]:
     """The texts that a file carries beside its arrays."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return _read_header(file)[1]
     except OSError as error:
         raise _cannot("read", path, error) from error
@@ -175,7 +174,7 @@ def _is_text(value: str) -> bool:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _read_header(file: BufferedReader) -> tuple[list[_Entry], dict[str, str]]:
+def _read_header(file: BinaryIO) -> tuple[list[_Entry], dict[str, str]]:
     """The entries in the order of their data, and the metadata; checked against the file's size."""
     size = file.seek(0, 2)
     file.seek(0)
@@ -232,7 +231,7 @@ def _entry(name: str, value: Any) -> _Entry:
     return _Entry(name, _TYPES[kind], tuple(shape), start, end)
 
 
-def _read_array(file: BufferedReader, entry: _Entry) -> np.ndarray:
+def _read_array(file: BinaryIO, entry: _Entry) -> np.ndarray:
     data = np.empty(entry.end - entry.start, np.uint8)
     if file.readinto(data.data) != data.size:
         raise _damaged(f"it ends inside of tensor {entry.name!r}")

@@ -134,7 +134,8 @@ def gcc(folder: Path, *options: str) -> Path:
 
 
 def symbolic_link(folder: Path, sound: bytes) -> Path:
-    (folder / "link.nova").symlink_to(write(folder, sound))
+    """A link to itself; links that lead to a file are followed."""
+    (folder / "link.nova").symlink_to(folder / "link.nova")
     return folder / "link.nova"
 
 

@@ -31,7 +31,7 @@ class Row:
 
 
 FILES = [
-    Row("symbolic link", "open-link", by.symbolic_link),
+    Row("symbolic links in a circle", "open-link", by.symbolic_link),
     Row("named pipe", "open-kind", by.named_pipe),
     Row("socket", "open-kind", by.unix_socket),
     Row("device", "open-kind", lambda *_: Path("/dev/zero")),
