@@ -19,10 +19,10 @@ static bool is_copy(const nova_tables *tables, const nova_launch_record *launch)
     return (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) >= NOVA_TO_HOST;
 }
 
-/* Whether `reads` of a launch is known: that of a kernel for a device is not. */
+/* Whether `reads` of a launch is known: that of a kernel for a device is not, and is 0. */
 static bool knows_reads(const nova_tables *tables, const nova_launch_record *launch)
 {
-    return nova_kernel_is_linked(&tables->kernels[launch->kernel]);
+    return nova_kernel_is_linked(&tables->kernels[launch->kernel]) && launch->reads > 0;
 }
 
 /* --- interfaces ------------------------------------------------------------------------------- */

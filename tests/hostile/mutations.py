@@ -32,6 +32,10 @@ NUMBERS = [0, 1, 2, 3, 7, 8, 24, 63, 64, 4095, 4096, 2**16 - 1, 2**20, 2**31, 2*
 PROGRAM = (".text", ".rodata", ".eh_frame", ".data.rel.ro", ".data", ".nova.const", ".nova.weights")
 
 
+# The way to damage a file that changes what its code does.
+CODE = "change data"
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A damaged file: made from `seed` by `how`; `sealed` when its hashes are right."""
@@ -387,7 +391,7 @@ SEALED: dict[str, Change] = {
     "flip structure": _flip_structure,
     "resize": _resize,
     "exchange section": _exchange_section,
-    "change data": _change_data,
+    CODE: _change_data,
     "change tables": _change_tables,
     "sign": _sign,
 }

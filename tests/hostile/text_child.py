@@ -42,7 +42,7 @@ def try_text(seed: Seed, text: str, number: int) -> str:
         done = nova.translate(text, targets=seed.target, start_from=seed.stage, emit=emit)
     except SandboxError as error:
         if error.what.startswith("stage ") and "does not take the text" in error.what:
-            return f"refused by {error.hint.split(';')[0]}"
+            return "refused by a stage"
         return "stopped" if "seconds" in error.what else "crashed"
     except NovaError as error:
         assert str(error).strip(), "an empty message"
