@@ -267,6 +267,10 @@ class SandboxError(CodegenError, RuntimeError):
     """
 
 
+class CompileMemoryError(NovaError, MemoryError):
+    """A compile was not begun, as the limit on address space leaves too little for it."""
+
+
 class PtxasError(CodegenError):
     """`ptxas` refuses the code of a file, or kernels spill; or cubins are asked for without it."""
 

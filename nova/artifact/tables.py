@@ -36,8 +36,8 @@ SUCCESSOR = Struct("<I")
 DEVICE = Struct("<7I4x")
 INTERFACE = Struct("<qIII4x")
 INTERFACE_SIZE = Struct("<Q")
-# In the order of the block; those of device launches, where there are any, the interfaces of kernels
-# and the strings follow.
+# In the order of the block; those of device launches, where there are any, the interfaces of
+# kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
@@ -207,21 +207,18 @@ def _pack_device(device: DeviceLaunch | None) -> bytes:
 
 def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
     """What the code of each kernel was compiled for: the reader compares every launch with it."""
-    launched: dict[int, tuple[int, list[int]]] = {}
+    launched: dict[int, LaunchSpec] = {}
     for launch in tables.launches:
-        sizes = [tables.buffers[index].nbytes for index in launch.buffers]
-        known = launched.setdefault(launch.kernel, (launch.reads, sizes))
-        kernel = tables.kernels[launch.kernel]
-        if known != (launch.reads, sizes) and kernel.core not in COPIES:
-            fail("tables-interface", f"two launches give kernel {kernel.name} other operands")
-    rows, every = b"", b""
+        launched.setdefault(launch.kernel, launch)
+    rows, sizes = [], []
     for number, kernel in enumerate(tables.kernels):
-        reads, sizes = launched.get(number, (0, []))
-        if kernel.core in COPIES:
-            reads, sizes = 0, []
-        rows += INTERFACE.pack(kernel.grid, strings.offset(kernel.symbol), reads, len(sizes))
-        every += b"".join([INTERFACE_SIZE.pack(size) for size in sizes])
-    return rows + every
+        first = launched.get(number)
+        known = first if kernel.core not in COPIES and first is not None else LaunchSpec(number, ())
+        symbol = strings.offset(kernel.symbol)
+        buffers = [tables.buffers[i] for i in known.buffers if i < len(tables.buffers)]
+        rows.append(INTERFACE.pack(kernel.grid, symbol, known.reads, len(buffers)))
+        sizes += [INTERFACE_SIZE.pack(buffer.nbytes) for buffer in buffers]
+    return b"".join(rows + sizes)
 
 
 def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> None:

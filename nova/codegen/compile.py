@@ -36,6 +36,7 @@ with paused_collection():
         start_from_plan,
     )
     from nova.codegen.units import unit_text
+    from nova.codegen.workers import require_room
     from nova.mlir.bindings import ir
 
 _KINDS = ("cuda", "cpu")
@@ -58,6 +59,7 @@ def build(
     plan: Plan, settings: Settings, key: Mapping[str, str], recorder: Recorder | None = None
 ) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
+    require_room()
     recorder = recorder or Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     recorder.record("plan", str(plan), time.perf_counter() - started)
@@ -92,6 +94,7 @@ def build_module(
     The stages that all targets of a kind share run once; with several targets those behind are
     recorded as `stage@target`. `module` is used up.
     """
+    require_room()
     steps = bar or Progress("compiling", None)
     groups = _by_kind(settings)
     host = host_arch(parse_target(one.target) for one in settings)

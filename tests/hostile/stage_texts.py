@@ -1,9 +1,9 @@
 """Programs as text, sound and damaged: the same number gives the same text.
 
 `write_seeds` compiles a few programs and keeps the text of every stage, for CPUs and for a GPU, and
-adds imported programs, plans and PTX. `mutate` damages one of them at one or a few places, as somebody
-does who edits it or who wants to do harm: words, numbers, types, lines, attributes. Called by
-`text_child.py`.
+adds imported programs, plans and PTX. `mutate` damages one of them at one or a few places, as
+somebody does who edits it or who wants to do harm: words, numbers, types, lines, attributes. Called
+by `text_child.py`.
 """
 
 from __future__ import annotations
