@@ -25,6 +25,7 @@ from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.misses import Recipe, explain_miss, make_recipe
 from nova.build_once import BuildOnce
 from nova.codegen.dump import dump_stages
+from nova.codegen.room import require_room
 from nova.compiled import Compiled
 from nova.errors import (
     AttributeValueError,
@@ -257,6 +258,7 @@ class _Job:
         return parts
 
     def build(self, parts: dict[str, str], name: str) -> Build:
+        require_room()
         settings = self._tuned(name) if self.settings.tune else self.settings
         if self.plan is None or self.foreign:
             from nova.codegen.module import build_text

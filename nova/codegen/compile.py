@@ -28,6 +28,7 @@ with paused_collection():
     from nova.codegen.host import build_host
     from nova.codegen.llvm import Unit
     from nova.codegen.road import Built, Program, Road, beside
+    from nova.codegen.room import require_room
     from nova.codegen.stages import (
         SHARED_STAGES,
         Recorder,
@@ -36,7 +37,6 @@ with paused_collection():
         start_from_plan,
     )
     from nova.codegen.units import unit_text
-    from nova.codegen.workers import require_room
     from nova.mlir.bindings import ir
 
 _KINDS = ("cuda", "cpu")

@@ -2,25 +2,18 @@
 
 `Workers.start` begins some work and gives a function that waits for its result. Where the system
 has no thread left, or no address space for its stack, the work is done by the caller at once: a
-compile goes on serially. `require_room` refuses to begin a compile where LLVM would end the process
-for want of memory. Called by `road.py`, `llvm.py` and `compile.py`.
+compile goes on serially. Called by `road.py` and `llvm.py`.
 """
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from pathlib import Path
 from typing import Any, TypeVar
 
-from nova.errors import CompileMemoryError
-
 _T = TypeVar("_T")
-# Address space that a small compile needs on top: LLVM aborts the process without it.
-_ROOM = 96 << 20
 
 
 class Workers:
@@ -68,17 +61,3 @@ class _Once:
 
     def result(self) -> Any:
         return self._future.result()
-
-
-def require_room() -> None:
-    """CompileMemoryError where the limit on address space (`ulimit -v`) leaves too little."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft == resource.RLIM_INFINITY:
-        return
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    if soft - used < _ROOM:
-        raise CompileMemoryError(
-            f"{max(0, soft - used) >> 20} MiB of address space are left, and a compile needs "
-            f"{_ROOM >> 20} MiB or more",
-            hint="raise the limit (ulimit -v), or load a program that was compiled elsewhere",
-        )
