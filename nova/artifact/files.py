@@ -15,8 +15,8 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from nova.errors import ArtifactError
 
@@ -87,7 +87,7 @@ def check_path(path: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a file to read it. OSError at once for a pipe, a device or a folder.
 
     To open a pipe would wait for its writer, perhaps for ever, and a device may have no end. Links

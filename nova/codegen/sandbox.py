@@ -197,7 +197,7 @@ class _Child:
             self.is_busy = False
             self._show_said()
             if kind == "error":
-                raise _make_error(*words, call=call)
+                raise _make_error(call, *words)
             result, self.resident = words
             return result
 
@@ -268,7 +268,7 @@ class _Child:
 
 
 def _make_error(
-    name: str, what: str, where: str | None, hint: str | None, more: Any, notes: Any, call: _Call
+    call: _Call, name: str, what: str, where: str | None, hint: str | None, more: Any, notes: Any
 ) -> NovaError:
     kind = getattr(errors, name, None)
     assert isinstance(kind, type) and issubclass(kind, NovaError), name

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -174,7 +175,7 @@ def _is_text(value: str) -> bool:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _read_header(file: BinaryIO) -> tuple[list[_Entry], dict[str, str]]:
+def _read_header(file: BufferedReader) -> tuple[list[_Entry], dict[str, str]]:
     """The entries in the order of their data, and the metadata; checked against the file's size."""
     size = file.seek(0, 2)
     file.seek(0)
@@ -231,7 +232,7 @@ def _entry(name: str, value: Any) -> _Entry:
     return _Entry(name, _TYPES[kind], tuple(shape), start, end)
 
 
-def _read_array(file: BinaryIO, entry: _Entry) -> np.ndarray:
+def _read_array(file: BufferedReader, entry: _Entry) -> np.ndarray:
     data = np.empty(entry.end - entry.start, np.uint8)
     if file.readinto(data.data) != data.size:
         raise _damaged(f"it ends inside of tensor {entry.name!r}")
