@@ -151,6 +151,10 @@ class RunError(NovaError, RuntimeError):
     """A run that could not start, as the system has no memory or threads for it."""
 
 
+class RunMemoryError(RunError, MemoryError):
+    """The system has no memory for the workspace or the results of a run."""
+
+
 class TaskError(NovaError, RuntimeError):
     """A kernel reported an error, which ended the run; it says kernel, tiles and user's line."""
 

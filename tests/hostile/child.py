@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from mutations import CODE, PROGRAM, Mutant, mutate
+from sound_files import HYBRID
 from surgery import Surgery
 
 import nova
@@ -55,7 +56,7 @@ class Loader:
             artifact = load_artifact(path)
             look_at(artifact)
             sound = self._find(mutant, artifact)
-            model = nova.load(path)
+            model = nova.load(path, device="sim" if (sound or mutant.seed) == HYBRID else None)
         except ArtifactError as error:
             return check_of(error)
         if mutant.how == CODE:

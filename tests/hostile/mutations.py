@@ -29,7 +29,10 @@ from surgery import (
 
 NUMBERS = [0, 1, 2, 3, 7, 8, 24, 63, 64, 4095, 4096, 2**16 - 1, 2**20, 2**31, 2**40, 2**46]
 # Bytes that a file may change without any check being able to tell: the program itself.
-PROGRAM = (".text", ".rodata", ".eh_frame", ".data.rel.ro", ".data", ".nova.const", ".nova.weights")
+PROGRAM = (
+    *(".text", ".rodata", ".eh_frame", ".data.rel.ro", ".data", ".nova.const", ".nova.weights"),
+    ".nova.device",
+)
 
 
 # The way to damage a file that changes what its code does.

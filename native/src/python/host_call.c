@@ -22,7 +22,7 @@ static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint
     nova_execution *execution;
     nova_status status = nova_execution_take(self->program, trace_capacity(self), &execution);
     if (status != NOVA_OK) {
-        raise_status(status, "the run cannot be prepared");
+        raise_run_status(status, "the run cannot be prepared");
         return false;
     }
     Caller caller;
@@ -66,7 +66,7 @@ bool host_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
     if (self->pool != NULL) {
         nova_status status = nova_pool_take(self->pool, &workspace);
         if (status != NOVA_OK) {
-            raise_status(status, "there is no workspace for the run");
+            raise_run_status(status, "there is no workspace for the run");
             return false;
         }
     }
