@@ -8,7 +8,8 @@
 
 #include "reader.h"
 
-enum { MOST_MANIFEST = 64 << 20 };
+/* From this version on, tables have the interfaces of their kernels. */
+enum { MOST_MANIFEST = 64 << 20, CHECKED_VERSION = 4 };
 
 struct nova_file {
     nova_bytes bytes;
@@ -156,6 +157,9 @@ static nova_status check_variants(nova_file *file, nova_error *error)
                               (size_t)block->size, &limits, &variant->tables, error);
         if (status == NOVA_OK)
             status = check_code(file, &variant->tables, error);
+        if (status == NOVA_OK && manifest->version >= CHECKED_VERSION &&
+            variant->tables.interfaces == NULL)
+            status = REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
         if (status == NOVA_OK)
             status = check_entries(file, &variant->tables, error);
         if (status != NOVA_OK)

@@ -136,7 +136,7 @@ MANIFEST = [
     Row(
         "newer version",
         "format-version",
-        by.manifest(lambda m: m.update(format_version=4, zebra=[])),
+        by.manifest(lambda m: m.update(format_version=5, zebra=[])),
     ),
     Row("unknown field", "manifest-fields", by.manifest(lambda m: m.update(zebra=1))),
     Row("missing field", "manifest-fields", by.manifest(lambda m: m.pop("source"))),
