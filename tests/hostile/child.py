@@ -31,7 +31,7 @@ from surgery import Surgery
 import nova
 from nova import loading
 from nova.artifact.format import Artifact, load_artifact, read_artifact
-from nova.artifact.tables import BUFFER, HEADER, KERNEL
+from nova.artifact.tables import BUFFER, HEADER, KERNEL, UNLINKED
 from nova.errors import ArtifactError, NovaError
 
 SECONDS = 30
@@ -133,7 +133,11 @@ def meaning(artifact: Artifact, sound: Artifact) -> Any:
         counts = HEADER.unpack_from(block)[4:6]
         start = HEADER.size + counts[0] * BUFFER.size
         code = [KERNEL.unpack_from(block, start + i * KERNEL.size)[0] for i in range(counts[1])]
-        grids = [(kernel.grid, kernel.takes_scratch) for kernel in tables.kernels]
+        # Kernels for a device have no code here: their symbol names it.
+        grids = [
+            (k.grid, k.takes_scratch, k.core in UNLINKED and (k.core, k.symbol, k.device))
+            for k in tables.kernels
+        ]
         variants.append(
             (
                 variant.features,
