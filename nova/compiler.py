@@ -25,6 +25,7 @@ from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.misses import Recipe, explain_miss, make_recipe
 from nova.build_once import BuildOnce
 from nova.codegen.dump import dump_stages
+from nova.codegen.room import require_room
 from nova.compiled import Compiled
 from nova.constants import Constants
 from nova.errors import (
@@ -161,6 +162,7 @@ def compile_plan(
     With `run_mode="sim"` a program for a device runs on the simulated one. `device` is the name of
     the one that it shall run on, and without a target it is compiled for that one.
     """
+    is_text = isinstance(plan, str)
     if isinstance(plan, str):
         plan = parse_plan(plan)
     if target is None and device is not None:
@@ -170,17 +172,25 @@ def compile_plan(
     chosen = device_of(settings, run_mode)
     device = chosen and (device or chosen)
     try:
-        return compile_settings(plan, settings, name, device)
+        return compile_settings(plan, settings, name, device, foreign=is_text)
     except (WorkspaceError, MissingPackageError) as error:
         raise error.located(str(user_location())) from None
 
 
 def compile_settings(
-    plan: Plan, settings: Settings, name: str | None, device: str | None = None
+    plan: Plan,
+    settings: Settings,
+    name: str | None,
+    device: str | None = None,
+    *,
+    foreign: bool = False,
 ) -> Compiled:
-    """Compile a plan with settings that somebody else has chosen, such as a file."""
+    """Compile a plan with settings that somebody else has chosen, such as a file.
+
+    A `foreign` plan came as text, and is compiled in a child process.
+    """
     text = print_plan(plan, locations=False, constants=Constants())
-    job = _Job("plan", text, settings, plan, device)
+    job = _Job("plan", text, settings, plan, device, foreign)
     return _CACHE.get(job, name)
 
 
@@ -241,6 +251,7 @@ class _Job:
     settings: Settings
     plan: Plan | None
     device: str | None = None  # what it is to run on, where that is no CPU
+    foreign: bool = False  # it came as text, which anybody may have written
 
     def key_parts(self) -> dict[str, str]:
         target = parse_target(self.settings.target)
@@ -258,12 +269,14 @@ class _Job:
         return parts
 
     def build(self, parts: dict[str, str], name: str) -> Build:
+        require_room()
         settings = self._tuned(name) if self.settings.tune else self.settings
-        if self.plan is None:
+        if self.plan is None or self.foreign:
             from nova.codegen.module import build_text
 
             log("compile", f"{name}: from {self.stage} for {settings.target}")
-            return build_text(self.text, self.stage, [settings], parts, name)
+            text = self.text if self.plan is None else print_plan(self.plan)
+            return build_text(text, self.stage, [settings], parts, name)
         from nova.codegen.compile import build
 
         log("compile", f"{name}: {len(self.plan.steps)} steps for {settings.target}")

@@ -60,6 +60,9 @@ class Constants:
             if offset >= 0:
                 self._data[digest] = data[offset : offset + own.nbytes]
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
     def __contains__(self, digest: str) -> bool:
         return digest in self._data
 

@@ -173,6 +173,10 @@ class RunError(NovaError, RuntimeError):
     """A run that could not start, as the system has no memory or threads for it."""
 
 
+class RunMemoryError(RunError, MemoryError):
+    """The system has no memory for the workspace or the results of a run."""
+
+
 class TaskError(NovaError, RuntimeError):
     """A kernel reported an error, which ended the run; it says kernel, tiles and user's line."""
 
@@ -285,6 +289,18 @@ class WorkspaceError(NovaError, MemoryError):
 
 class CodegenError(NovaError):
     """LLVM refused the module, or the module holds what LLVM would abort on."""
+
+
+class SandboxError(CodegenError, RuntimeError):
+    """A text of unknown origin ended the child process that compiles it, or broke a stage's rules.
+
+    The message names the stage, says how the process ended (a signal, no memory, the time limit),
+    and has the last lines that it wrote to stderr. The caller's process goes on.
+    """
+
+
+class CompileMemoryError(NovaError, MemoryError):
+    """A compile was not begun, as the limit on address space leaves too little for it."""
 
 
 class PtxasError(CodegenError):

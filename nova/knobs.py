@@ -234,6 +234,8 @@ KNOBS: dict[str, Knob] = {
              "Bytes of scratch memory that a run may use; a program that needs more is refused."),
         Knob("tune", SECONDS, 0.0, "0",
              "Seconds a compile may spend on trying schedules on this machine; see tuning.md."),
+        Knob("text_seconds", SECONDS, 600.0, "600",
+             "Seconds that a program from a text may take to compile before it is stopped."),
         Knob("output_pool", SIZE, _choose_output_pool, "1G, at most an eighth of memory",
              "Bytes of dropped large results that are kept for the next ones; 0 for none."),
         Knob("check", CHECK, "off", "off",
@@ -276,6 +278,7 @@ tile_work: int
 task_ns: int
 max_workspace: int | None
 tune: float
+text_seconds: float
 output_pool: int
 check: str
 progress: str

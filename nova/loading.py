@@ -94,7 +94,7 @@ def _recompile(artifact: Artifact, path: Path) -> Compiled:
         stacklevel=3,
     )
     if manifest.source == "plan":
-        program = compile_settings(parse_plan(text, str(path)), settings, path.name)
+        program = compile_settings(parse_plan(text, str(path)), settings, path.name, foreign=True)
     else:
         program = compile_text(text, manifest.source, settings, path.name)
     if program.signature != read_signature(manifest):

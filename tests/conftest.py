@@ -41,8 +41,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Every other process that a test starts would compile Nova's Python anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    # Where a GPU is: jax would take most of its memory, once in each process of the run.
+    # Where a GPU is, jax computes on it, in less precision, and takes most of its memory.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if "not gpu" in config.option.markexpr:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ["NOVA_CACHE_DIR"] = _make_folder(config, "nova-test-cache-")
     if not hasattr(config, "workerinput"):  # one for all processes of the run
         os.environ[c_build.FOLDER] = _make_folder(config, "nova-test-build-")

@@ -134,6 +134,7 @@ typedef struct nova_manifest {
     nova_range *constants;
     nova_device_code *devices;
     size_t argument_count, output_count, variant_count, device_count;
+    int64_t version;
 } nova_manifest;
 
 /* What ranges in the manifest must stay below, and what it must agree with. */

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include "nova/tables.h"
+#include "tables_flow.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -10,7 +11,8 @@
 
 _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
                    sizeof(nova_kernel_record) == 48 && sizeof(nova_launch_record) == 16 &&
-                   sizeof(nova_task) == 32 && sizeof(nova_device_launch) == 32,
+                   sizeof(nova_task) == 32 && sizeof(nova_device_launch) == 32 &&
+                   sizeof(nova_interface) == 24,
                "as in docs/nova-format.md");
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
@@ -46,9 +48,13 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
     if (size < sizeof *tables->header)
         return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header", size);
     const nova_tables_header *header = tables->header = (const void *)block;
-    bool has_devices =
-        memcmp(header->magic, NOVA_TABLES_DEVICE_MAGIC, sizeof header->magic) == 0;
-    if (!has_devices && memcmp(header->magic, NOVA_TABLES_MAGIC, sizeof header->magic) != 0)
+    static const char MAGICS[][9] = {NOVA_TABLES_MAGIC, NOVA_TABLES_DEVICE_MAGIC,
+                                     NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC};
+    int kind = 0;
+    while (kind < 4 && memcmp(header->magic, MAGICS[kind], sizeof header->magic) != 0)
+        kind++;
+    bool has_devices = kind % 2 == 1, has_interfaces = kind >= 2;
+    if (kind == 4)
         return REFUSE(error, "tables-magic", "the block does not start like one");
     if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",
@@ -70,6 +76,13 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
         if (!take(block, size, &position, layout[i].count, layout[i].size, &arrays[i]))
             return REFUSE(error, "tables-size", "array %d ends behind the block, or is not padded "
                                                 "with zeros", i);
+    tables->interfaces = NULL;
+    tables->interface_sizes = NULL;
+    if (has_interfaces) {
+        nova_status status = nova_interfaces_find(tables, block, size, &position, error);
+        if (status != NOVA_OK)
+            return status;
+    }
     if (size - position != header->string_size)
         return REFUSE(error, "tables-size", "the strings do not fill the rest of the block");
     tables->buffers = arrays[0];
@@ -427,6 +440,8 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
         status = check_launches(&found, error);
     if (status == NOVA_OK)
         status = check_tasks(&found, error);
+    if (status == NOVA_OK)
+        status = nova_tables_check_flow(&found, limits, error);
     if (status == NOVA_OK)
         *tables = found;
     return status;

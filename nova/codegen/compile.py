@@ -31,6 +31,7 @@ with paused_collection():
     from nova.codegen.host import build_host
     from nova.codegen.llvm import Unit
     from nova.codegen.road import Built, Program, Road, beside
+    from nova.codegen.room import require_room
     from nova.codegen.stages import (
         SHARED_STAGES,
         Recorder,
@@ -72,9 +73,12 @@ def share_bytes(built: Build, artifact: Artifact) -> Build:
 
 
 @paused_collection()
-def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
+def build(
+    plan: Plan, settings: Settings, key: Mapping[str, str], recorder: Recorder | None = None
+) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
-    recorder = Recorder(cache_key(key)[:12])
+    require_room()
+    recorder = recorder or Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     text = print_plan(plan, constants=recorder.constants)
     recorder.record("plan", text, time.perf_counter() - started)
@@ -109,6 +113,7 @@ def build_module(
     The stages that all targets of a kind share run once; with several targets those behind are
     recorded as `stage@target`. `module` is used up.
     """
+    require_room()
     steps = bar or Progress("compiling", None)
     groups = _by_kind(settings)
     host = host_arch(parse_target(one.target) for one in settings)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import PyDLL, c_char_p, string_at
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 
 from nova.codegen.llvm_bindings import NewPassManager, ffi
 from nova.codegen.llvm_bindings import binding as llvm
+from nova.codegen.workers import Workers
 from nova.errors import CodegenError
 from nova.targets import Target
 
@@ -121,7 +121,7 @@ class Objects:
     def __init__(self, target: Target, workers: int):
         initialise()
         self._target = target
-        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self._workers = Workers(workers) if workers > 1 else None
         self._jobs: list[_Job] = []
         self._results: list[Callable[[], bytes]] = []
 
@@ -129,7 +129,7 @@ class Objects:
         """Take one more unit."""
         job = _Job(unit, self._target)
         self._jobs.append(job)  # what LLVM made for it is given back here, not in a thread
-        self._results.append(self._pool.submit(job.run).result if self._pool else job.run)
+        self._results.append(self._workers.start(job.run) if self._workers else job.run)
 
     def finish(self) -> list[bytes]:
         """The objects of all units, in their order."""
@@ -139,8 +139,8 @@ class Objects:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._workers is not None:
+            self._workers.__exit__(*error)
 
 
 def assembly(unit: Unit, target: Target) -> str:

@@ -16,16 +16,17 @@ the two, and named `linalg@cuda` for devices.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from nova import knobs
 from nova.codegen.dump import dump_stage
+from nova.codegen.sandbox_child import report
 from nova.codegen.signature import keep_signature
 from nova.constants import Constants, StageTexts
 from nova.errors import PipelineError
-from nova.log import log
+from nova.log import Progress, log
 from nova.mlir.bindings import ir
 from nova.mlir.context import make_context, parse_module, verify_module
 from nova.mlir.emit import emit_module
@@ -77,6 +78,9 @@ class Recorder:
     seconds: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
+    def begin(self, stage: str) -> None:
+        """Say which stage comes next."""
+
     def record(self, stage: str, text: str, seconds: float) -> None:
         """Keep the result of a stage that has a text, which may be compact."""
         self.compact[stage] = text
@@ -88,6 +92,11 @@ class Recorder:
         """Keep a stage whose result is a module."""
         self.constants.update(constants_of(module.context))
         self.record(stage, module_text(module), seconds)
+
+    def add_constants(self, stage: str, data: Mapping[str, bytes]) -> None:
+        """Keep the values of large constants by digest; texts from `stage` on refer to them."""
+        for digest, values in data.items():
+            self.constants.add(values, digest)
 
     def record_size(self, stage: str, size: int, seconds: float) -> None:
         """Keep what a stage took; the result of the last ones is bytes."""
@@ -103,6 +112,38 @@ class Recorder:
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
         return {s: {"seconds": t, "bytes": self.sizes[s]} for s, t in self.seconds.items()}
+
+
+class ReportingRecorder(Recorder):
+    """The recorder of a compile in a child process: the one of the caller has what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def begin(self, stage: str) -> None:
+        report("begin", stage)
+
+    def record(self, stage: str, text: str, seconds: float) -> None:
+        new = [digest for digest in self.constants if digest not in self._told]
+        if new:
+            self._told.update(new)
+            report("add_constants", stage, {d: bytes(self.constants[d]) for d in new})
+        self.compact[stage] = text
+        report("record", stage, text, seconds)
+
+    def record_size(self, stage: str, size: int, seconds: float) -> None:
+        report("record_size", stage, size, seconds)
+
+
+def follow(recorder: Recorder, bar: Progress) -> Callable[..., None]:
+    """Take over what a `ReportingRecorder` in a child tells."""
+
+    def see(word: str, stage: str, *values: Any) -> None:
+        bar.advance(stage)
+        getattr(recorder, word)(stage, *values)
+
+    return see
 
 
 def module_text(module: ir.Module) -> str:
@@ -179,6 +220,7 @@ def run_stages(
 
     for name in stages_between(after, until or list(stages)[-1], settings):
         started, elsewhere = time.perf_counter(), 0.0
+        recorder.begin(name + suffix)
         run_verified_once(module, stages[name](settings), stop)
         if observe is not None:
             observe(name, module)

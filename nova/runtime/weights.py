@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.artifact.files import check_path
+from nova.artifact.files import check_path, open_regular
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
 from nova.dlpack import as_numpy
@@ -119,7 +119,7 @@ def read_values(artifact: Artifact, path: Path | None, weights: str | Path | Non
             )
         return _views(manifest, artifact.weights(), kind)
     if kind == "external":
-        beside = name_beside(path, manifest.weights.sha256) if path is not None else None
+        beside = None if path is None else _find_external(path, manifest.weights.sha256)
         return _read_external(manifest, check_path(weights) if weights is not None else beside)
     return no_values(manifest) if weights is None else _read_by_name(manifest, check_path(weights))
 
@@ -131,6 +131,15 @@ def name_beside(path: Path, digest: str) -> Path:
     is there, so that a kill between the two files leaves the old pair.
     """
     return path.with_name(f"{path.stem}-{digest[:_DIGITS]}{SUFFIX}")
+
+
+def _find_external(path: Path, digest: str) -> Path:
+    """The file with the weights: beside the program, or beside what a link to the program names."""
+    found = name_beside(path, digest)
+    if not found.exists() and path.is_symlink():
+        linked = name_beside(Path(os.path.realpath(path)), digest)
+        return linked if linked.exists() else found
+    return found
 
 
 def find_beside(path: Path) -> Path | None:
@@ -173,7 +182,8 @@ def _read_external(manifest: Manifest, path: Path | None) -> ParamValues:
             hint="nova.load(path, weights=...) says where it is",
         )
     try:
-        data = np.fromfile(path, np.uint8)
+        with open_regular(path) as file:
+            data = np.fromfile(file, np.uint8)
     except OSError as error:
         raise WeightsError(
             f"the values of the params are in a file that cannot be read: {error.strerror}",

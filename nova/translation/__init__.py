@@ -19,6 +19,7 @@ from nova.compiled import Compiled
 from nova.errors import PipelineError
 from nova.frontends.safetensors import read_safetensors
 from nova.frontends.source import Source, read_source
+from nova.log import progress
 from nova.runtime.weights import fit_names
 from nova.translation.program import source_of
 from nova.translation.request import (
@@ -31,7 +32,7 @@ from nova.translation.request import (
     settings_of,
 )
 from nova.translation.result import Translation
-from nova.translation.road import Road
+from nova.translation.road import Request, finish, travel, travel_sandboxed
 from nova.user_facing import unknown_keyword, user_facing
 
 __all__ = ["EMITS", "STARTS", "Translation", "translate"]
@@ -105,8 +106,14 @@ def translate(
         raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
     if values and carried is not None:
         values = fit_names(values, [spec.name for spec in carried.params])
-    road = Road(given, settings, recorder or Recorder(), emit, values or {}, carried)
-    return road.travel(start, entry)
+    request = Request(given, settings, emit, start, entry, tuple(values or ()))
+    kept = recorder or Recorder()
+    with progress("translating") as bar:
+        bar.advance(start or "import")
+        # A program that Nova has compiled is no text of a stranger's.
+        own = isinstance(source, Compiled)
+        arrival = (travel if own else travel_sandboxed)(request, kept, bar)
+        return finish(arrival, request, kept, values or {}, carried)
 
 
 def _read_values(path: str | os.PathLike[str]) -> dict[str, Any]:

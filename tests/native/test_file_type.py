@@ -224,7 +224,7 @@ def test_unknown_names_and_numbers(tiny: bytes) -> None:
 def test_paths_that_are_no_files(tiny: bytes, tmp_path: Path) -> None:
     sound = tmp_path / "sound.nova"
     sound.write_bytes(tiny)
-    (tmp_path / "link").symlink_to(sound)
+    (tmp_path / "link").symlink_to(tmp_path / "link")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "empty").touch()
     with open(tmp_path / "sparse", "wb") as file:

@@ -18,6 +18,10 @@
  * successors. */
 #define NOVA_TABLES_DEVICE_MAGIC "NOVATBL2"
 
+/* The same two with the interfaces of the kernels before the strings; all that Nova writes now. */
+#define NOVA_TABLES_CHECKED_MAGIC "NOVATBL3"
+#define NOVA_TABLES_CHECKED_DEVICE_MAGIC "NOVATBL4"
+
 typedef struct nova_tables_header {
     char magic[8];
     uint64_t size; /* of the whole block */
@@ -104,6 +108,17 @@ typedef struct nova_device_launch {
     uint32_t reserved;
 } nova_device_launch;
 
+/* What the code of a kernel, known by its symbol, was compiled for: nothing else can tell. After the
+ * rows come the bytes of each operand, u64, those of one kernel after those of the other. Copies have
+ * none. */
+typedef struct nova_interface {
+    int64_t grid;
+    uint32_t symbol; /* offset of a string: that of the kernel */
+    uint32_t reads;
+    uint32_t operand_count;
+    uint32_t reserved; /* 0 */
+} nova_interface;
+
 /* A checked block: pointers into it, valid as long as it is. */
 typedef struct nova_tables {
     const nova_tables_header *header;
@@ -114,6 +129,8 @@ typedef struct nova_tables {
     const nova_task *tasks;
     const uint32_t *successors;
     const nova_device_launch *devices; /* one a kernel; NULL when none is for a device */
+    const nova_interface *interfaces;  /* one a kernel; NULL in a block of an older Nova */
+    const uint64_t *interface_sizes;
     const char *strings;
 } nova_tables;
 
@@ -124,6 +141,7 @@ typedef struct nova_tables_limits {
     const int64_t *argument_nbytes; /* a buffer's nbytes must be its tensor's; NULL: not checked */
     const int64_t *output_nbytes;
     uint64_t constants_size;
+    const unsigned char *argument_donated; /* whether it may be written; NULL: not checked */
 } nova_tables_limits;
 
 /* Checks everything but `code`, which only the file's segments can tell; fills *tables with

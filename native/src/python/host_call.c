@@ -24,7 +24,7 @@ static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint
         nova_execution_take(self->program, trace_capacity(self, sinks), &execution);
     if (status != NOVA_OK) {
         Py_XDECREF(sinks);
-        raise_status(status, "the run cannot be prepared");
+        raise_run_status(status, "the run cannot be prepared");
         return false;
     }
     Caller caller;
@@ -69,7 +69,7 @@ bool host_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
     if (self->pool != NULL) {
         nova_status status = nova_pool_take(self->pool, &workspace);
         if (status != NOVA_OK) {
-            raise_status(status, "there is no workspace for the run");
+            raise_run_status(status, "there is no workspace for the run");
             return false;
         }
     }

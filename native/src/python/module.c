@@ -19,6 +19,17 @@ void raise_status(nova_status status, const char *what)
     PyErr_Format(exception_for(status), "%s: %s", what, nova_status_text(status));
 }
 
+void raise_run_status(nova_status status, const char *what)
+{
+    PyObject *errors = status == NOVA_OUT_OF_MEMORY ? PyImport_ImportModule("nova.errors") : NULL;
+    PyObject *type = errors != NULL ? PyObject_GetAttrString(errors, "RunMemoryError") : NULL;
+    PyErr_Clear(); /* where only this module is there, Python's own class says as much */
+    PyErr_Format(type != NULL ? type : exception_for(status), "%s: %s", what,
+                 nova_status_text(status));
+    Py_XDECREF(type);
+    Py_XDECREF(errors);
+}
+
 void raise_error(const nova_error *error)
 {
     PyErr_SetString(exception_for(error->status), error->text);

@@ -113,6 +113,8 @@ extern PyType_Spec program_spec;
 
 /* Turns a status into the Python exception that fits, with `what` in front. */
 void raise_status(nova_status status, const char *what);
+/* The same for a run: nova.RunMemoryError where there is no memory. */
+void raise_run_status(nova_status status, const char *what);
 
 /* The exception for a function that has filled an error. */
 void raise_error(const nova_error *error);

@@ -25,7 +25,7 @@ static bool prepare(Run *run)
     nova_status status =
         nova_execution_take(program->program, trace_capacity(program, run->sinks), &run->execution);
     if (status != NOVA_OK) {
-        raise_status(status, "the run cannot be prepared");
+        raise_run_status(status, "the run cannot be prepared");
         return false;
     }
     run->execution->owner = run;
