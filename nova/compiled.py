@@ -85,7 +85,7 @@ class Compiled(Model):
         """The text of every stage, from plan to LLVM IR; also of a program from a cache."""
         return super().stages if self._recorder is None else self._recorder.texts
 
-    def held_bytes(self) -> int:
+    def _held_bytes(self) -> int:
         """About how many bytes the program keeps: its file, the code of it, texts and constants.
 
         Values of params are not counted, nor is the plan, which belongs to its graph.

@@ -306,7 +306,7 @@ class _Cache:
 
     def __init__(self) -> None:
         self._programs: BuildOnce[Compiled] = BuildOnce(
-            _PROGRAMS_IN_MEMORY, Compiled.held_bytes, lambda: knobs.get("cache_memory")
+            _PROGRAMS_IN_MEMORY, Compiled._held_bytes, lambda: knobs.get("cache_memory")
         )
         self._lock = threading.Lock()
         self._statistics = {"memory": 0, "disk": 0, "compiled": 0}

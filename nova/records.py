@@ -93,6 +93,8 @@ def _initializer(cls: type, known: Sequence[Field[Any]]) -> Callable[..., None]:
         lines.append(f" _set(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines or [" pass"]), scope)
+    text = f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines or [" pass"])
+    # By its file name it is code of Nova's: `user_location` goes past it.
+    exec(compile(text, f"{__file__}, {cls.__qualname__}", "exec"), scope)
     made: Callable[..., None] = scope["__init__"]
     return made

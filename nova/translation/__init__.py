@@ -33,7 +33,7 @@ from nova.translation.request import (
 )
 from nova.translation.result import Translation
 from nova.translation.road import Request, finish, travel, travel_sandboxed
-from nova.user_facing import unknown_keyword, user_facing
+from nova.user_facing import user_facing
 
 __all__ = ["EMITS", "STARTS", "Translation", "translate"]
 
@@ -51,7 +51,6 @@ def translate(
     tune: float | None = None,
     cubin: bool | None = None,
     recorder: Recorder | None = None,
-    **unknown: Any,
 ) -> Translation:
     """Compile a program for one or several targets, to one file.
 
@@ -69,6 +68,9 @@ def translate(
     `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
     has more.
     """
+    if not isinstance(source, Compiled):
+        # A training step stands for the program that it used last.
+        source = getattr(source, "compiled", source)
     options = {
         "source": source,
         "targets": targets,
@@ -80,16 +82,12 @@ def translate(
         "cubin": cubin,
         "recorder": recorder,
     }
-    if unknown:
-        raise unknown_keyword("translate()", unknown, [*options, "tune"])
     check_types(options)
     names = [targets] if isinstance(targets, str) else list(targets)
     settings = settings_of(names, fast_math, tune, cubin)
     emit = checked_stage(emit or "so", EMITS, "emit")
     start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
     carried = None
-    # A training step stands for the program that it used last.
-    source = getattr(source, "compiled", source) if not isinstance(source, Compiled) else source
     if isinstance(source, Compiled):
         given, start = source_of(source, start)
         carried = source.carried

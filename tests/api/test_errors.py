@@ -97,6 +97,7 @@ MISTAKES = [
     (errors.UnknownKeywordError, lambda: nova.compile(tensor(), input=[]), "'inputs'", HERE),
     (errors.UnknownKeywordError, lambda: program().run([A], outs=A), "'out'", HERE),
     (errors.UnknownOpError, lambda: op("sofmax"), "did you mean softmax", None),
+    (errors.UnknownNameError, lambda: nova.sofmax, "did you mean 'softmax'", None),
     (errors.GradientError, lambda: nova.backward(mystery().sum()), "no leaf", "test_errors.py"),
     (errors.GradientError, lambda: nova.grad(lambda x: mystery_of(x))(A), "'mystery'", "test_err"),
     (errors.GradientError, lambda: nova.grad(nova.exp)(A), r"one number.*\(2, 3\)", HERE),
@@ -122,10 +123,12 @@ MISTAKES = [
     (errors.ArgumentTypeError, lambda: program()("text"), "'x' is a str", HERE),
     (errors.ArgumentTypeError, lambda: nova.exp("text"), "exp: operand 0 is a str", HERE),
     (errors.ArgumentTypeError, lambda: nova.tensor([[1], [2, 3]]), "no array", HERE),
+    (errors.OptionTypeError, lambda: nova.translate(3), r"translate\(\): source is 3", HERE),
     (errors.DeviceError, lambda: program()(OnDevice()), "cuda:0", HERE),
     (errors.DeviceError, lambda: nova.tensor(OnDevice()), "cuda:0", HERE),
     (errors.DeviceError, lambda: nova.load("x.nova", device="tpu"), "'tpu'", HERE),
     (errors.OutputError, lambda: program()(A, out=READ_ONLY), "read-only", HERE),
+    (errors.RunMemoryError, lambda: immense()(A[0, :1]), "no memory", None),
     (errors.DonationError, lambda: step()(READ_ONLY), "'x' is updated .* read-only", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cpuu"), "'cpu'", HERE),
     (errors.TargetError, lambda: nova.compile(tensor(), target="cuda:sm_20"), "sm_80", HERE),
@@ -148,6 +151,12 @@ MISTAKES = [
     (errors.TrustError, lambda: program().save("x", key="k.pem"), "cannot read the key", "k.pem"),
     (errors.KnobError, lambda: nova.knobs.override(cahce=False).__enter__(), "did you mean", None),
 ]
+
+
+def immense():
+    """A program whose result has 2**48 bytes."""
+    x = nova.tensor(A[0, :1], name="x")
+    return nova.compile(x.expand((1 << 46,)), inputs=[x])
 
 
 def cramped():
@@ -213,6 +222,7 @@ def test_every_class_has_a_mistake():
     }
     bases = {errors.NovaError, errors.SignatureError}
     warnings_ = {errors.CacheWarning, errors.RecompileWarning, errors.PrecisionWarning}
+    warnings_ |= {errors.KnobWarning}  # in tests/test_knobs.py
     # Below, in test_cache.py, tests/artifact, tests/debug, tests/fit and tests/tools.
     elsewhere = {errors.CompileInterrupted, *warnings_}
     elsewhere |= {errors.CheckError, errors.NonFiniteError, errors.GradcheckError}
@@ -226,8 +236,9 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
     elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}
     elsewhere |= {errors.ArrayInUseError, errors.SubmitError}
-    # In tests/codegen/test_ptxas.py.
-    elsewhere |= {errors.PtxasError}
+    # In tests/codegen/test_ptxas.py and test_sandbox.py, and tests/api/test_first_start.py.
+    elsewhere |= {errors.PtxasError, errors.SandboxError, errors.CompileMemoryError}
+    elsewhere |= {errors.MissingPackageError}
     # In tests/artifact/test_artifact_devices.py and tests/devices.
     elsewhere |= {errors.DriverMissingError, errors.DeviceArchitectureError}
     elsewhere |= {errors.DeviceMemoryError, errors.DeviceFaultError, errors.DeviceCallError}

@@ -35,11 +35,11 @@ def _each(names: str, *mistake: str) -> list[Mistake]:
 M = Mistake
 _BROADCAST = "shapes (2, 3) and (2,) do not broadcast: axis -1 is 3 and 2"
 _MIXED = "operand types are (f32, f64), must be (f64, f64)"
-_INTEGERS = "operand types are (i32), must be (f64)"
+_INTEGERS = "operand types are (i32), must be (f32)"
 
 MISTAKES: tuple[Mistake, ...] = (
     # Types that are not Nova's.
-    M("add", "2x3xf32 2x3xi32", "2x3xf32", "operand types are (f32, i32), must be (f64, f64)"),
+    M("add", "2x3xf32 2x3xi32", "2x3xf32", "operand types are (f32, i32), must be (f32, f32)"),
     M("neg", "?x3xf32", "2x3xf32", "tensor<?x3xf32> has no static shape"),
     M("neg", "*xf32", "2x3xf32", "tensor<*xf32> has no static shape"),
     M("neg", "2xi17", "2xi17", "element type i17 is not one of Nova's"),
@@ -80,7 +80,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt erf sin cos tan asin acos atan "
         "sinh cosh tanh asinh acosh atanh leaky_relu elu gelu sigmoid silu softplus mish",
         "2xi32",
-        "2xf64",
+        "2xf32",
         _INTEGERS,
     ),
     M("atan2", "2x3xf64 2xf64", "2x3xf64", _BROADCAST),
@@ -229,7 +229,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "axis 2 is out of range for a tensor of rank 2",
         "axis = 2 : i64",
     ),
-    M("log_softmax", "2x4xi64", "2x4xf64", "operand types are (i64), must be (f64)"),
+    M("log_softmax", "2x4xi64", "2x4xf32", "operand types are (i64), must be (f32)"),
     M(
         "layer_norm",
         "2x4xf32",

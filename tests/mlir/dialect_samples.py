@@ -29,6 +29,7 @@ from nova.plan import build_plan
 
 # A random number generator has hundreds of lines: its first ones tell it from anything else.
 _MOST_LINES = 12
+_CONVERSION = re.compile(r"arith\.(ext|trunc|(si|ui)tofp|fpto(si|ui))\w*")
 _FRAME = re.compile(r"builtin.module|func.\w+|linalg.yield|tensor.empty|arith.constant")
 FOLDER = Path(__file__).parent.parent / "filecheck" / "dialect"
 
@@ -230,6 +231,9 @@ def _salient(module: ir.Module) -> list[str]:
             return ir.WalkResult.SKIP  # its body is not printed
         elif op.name.startswith("nova."):
             lines.append(f"{op.name} {'%' if len(op.operands) else '{'}")
+        elif _CONVERSION.fullmatch(op.name):
+            source, result = op.operands[0].type, op.results[0].type
+            lines.append(f"{op.name} %{{{{.*}}}} : {source} to {result}")
         elif not _FRAME.fullmatch(op.name):
             lines.append(f"{op.name} ")
         return ir.WalkResult.ADVANCE

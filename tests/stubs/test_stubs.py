@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import nova
 from nova.graph import FUNCTIONS
 from nova.ops import OPS
@@ -56,13 +54,12 @@ def test_the_marker_is_in_the_package() -> None:
     assert (ROOT / "nova/py.typed").is_file()
 
 
-def test_mypy_of_user_code(request: pytest.FixtureRequest) -> None:
+def test_mypy_of_user_code(tmp_path: Path) -> None:
     """Strict: the right program has no error, and the wrong one exactly those that it names."""
-    cache = request.config.cache.mkdir("mypy_of_user_code")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--config-file=", "--strict"),
-            *("--follow-imports=silent", f"--cache-dir={cache}"),
+            *("--follow-imports=silent", f"--cache-dir={tmp_path}"),
             *("user_program.py", "wrong_program.py"),
         ],
         cwd=HERE,

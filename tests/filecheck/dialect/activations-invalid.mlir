@@ -145,56 +145,56 @@ func.func @swiglu_operands() {
 // -----
 
 func.func @leaky_relu_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.leaky_relu' op operand types are (i32), must be (f64)}}
-  %0 = "nova.leaky_relu"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.leaky_relu' op operand types are (i32), must be (f32)}}
+  %0 = "nova.leaky_relu"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @elu_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.elu' op operand types are (i32), must be (f64)}}
-  %0 = "nova.elu"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.elu' op operand types are (i32), must be (f32)}}
+  %0 = "nova.elu"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @gelu_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.gelu' op operand types are (i32), must be (f64)}}
-  %0 = "nova.gelu"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.gelu' op operand types are (i32), must be (f32)}}
+  %0 = "nova.gelu"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @sigmoid_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.sigmoid' op operand types are (i32), must be (f64)}}
-  %0 = "nova.sigmoid"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.sigmoid' op operand types are (i32), must be (f32)}}
+  %0 = "nova.sigmoid"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @silu_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.silu' op operand types are (i32), must be (f64)}}
-  %0 = "nova.silu"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.silu' op operand types are (i32), must be (f32)}}
+  %0 = "nova.silu"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @softplus_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.softplus' op operand types are (i32), must be (f64)}}
-  %0 = "nova.softplus"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.softplus' op operand types are (i32), must be (f32)}}
+  %0 = "nova.softplus"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @mish_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.mish' op operand types are (i32), must be (f64)}}
-  %0 = "nova.mish"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.mish' op operand types are (i32), must be (f32)}}
+  %0 = "nova.mish"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 

@@ -68,8 +68,14 @@ func.func @sigmoid(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 // CHECK-LABEL: func.func @silu(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
 // CHECK: math.absf
+// CHECK: arith.mulf
 // CHECK: math.exp
+// CHECK: arith.mulf
+// CHECK: arith.mulf
+// CHECK: arith.cmpf
 // CHECK: arith.select
+// CHECK: arith.mulf
+// CHECK: arith.addf
 // CHECK: arith.divf
 // CHECK-NOT: nova.
 func.func @silu(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {

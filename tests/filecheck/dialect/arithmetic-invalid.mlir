@@ -305,7 +305,7 @@ func.func @clamp_operands() {
 // -----
 
 func.func @add_1(%arg0: tensor<2x3xf32>, %arg1: tensor<2x3xi32>) {
-  // expected-error @+1 {{'nova.add' op operand types are (f32, i32), must be (f64, f64)}}
+  // expected-error @+1 {{'nova.add' op operand types are (f32, i32), must be (f32, f32)}}
   %0 = "nova.add"(%arg0, %arg1) : (tensor<2x3xf32>, tensor<2x3xi32>) -> tensor<2x3xf32>
   return
 }

@@ -208,10 +208,10 @@ func.func @add_bools(%arg0: tensor<2xi1>, %arg1: tensor<2xi1>) -> tensor<2xi1> {
 
 // CHECK-LABEL: func.func @div_half(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
-// CHECK: arith.extf
-// CHECK: arith.extf
+// CHECK: arith.extf %{{.*}} : f16 to f32
+// CHECK: arith.extf %{{.*}} : f16 to f32
 // CHECK: arith.divf
-// CHECK: arith.truncf
+// CHECK: arith.truncf %{{.*}} : f32 to f16
 // CHECK-NOT: nova.
 func.func @div_half(%arg0: tensor<2xf16>, %arg1: tensor<2xf16>) -> tensor<2xf16> {
   %0 = "nova.div"(%arg0, %arg1) : (tensor<2xf16>, tensor<2xf16>) -> tensor<2xf16>

@@ -48,13 +48,41 @@ func.func @scaled_dot_product_attention(%arg0: tensor<2x3x4xf32>, %arg1: tensor<
 // PRIMITIVES: nova.eq %
 // PRIMITIVES: nova.where %
 // PRIMITIVES: nova.div %
+// PRIMITIVES: nova.isfinite %
+// PRIMITIVES: nova.where %
 // PRIMITIVES: nova.matmul %
+// PRIMITIVES: nova.arange {
+// PRIMITIVES: nova.reshape %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.arange {
+// PRIMITIVES: nova.reshape %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.min %
+// PRIMITIVES: nova.ge %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.eq %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.min %
+// PRIMITIVES: nova.ge %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.ne %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.min %
+// PRIMITIVES: nova.ge %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.add %
 // PRIMITIVES-NOT: nova.scaled_dot_product_attention
 // CHECK-LABEL: func.func @attention_causal(
 // CHECK: linalg.contract
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
 // CHECK: linalg.contract
+// CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "parallel"]
+// CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "parallel"]
+// CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "parallel"]
 // CHECK-NOT: nova.
 func.func @attention_causal(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>) -> tensor<3x4xf32> {
   %0 = "nova.scaled_dot_product_attention"(%arg0, %arg1, %arg2) {causal = true, scale = 5.000000e-01 : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
@@ -121,6 +149,7 @@ func.func @attention_logsumexp(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x5x4xf32
 // PRIMITIVES: nova.permute %
 // PRIMITIVES: nova.matmul %
 // PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.eq %
 // PRIMITIVES: nova.reshape %
 // PRIMITIVES: nova.sub %
 // PRIMITIVES: nova.exp %
@@ -129,6 +158,7 @@ func.func @attention_logsumexp(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x5x4xf32
 // PRIMITIVES: nova.reshape %
 // PRIMITIVES: nova.sub %
 // PRIMITIVES: nova.mul %
+// PRIMITIVES: nova.where %
 // PRIMITIVES: nova.permute %
 // PRIMITIVES: nova.matmul %
 // PRIMITIVES: nova.mul %

@@ -29,7 +29,7 @@ func.func @matmul_batched(%arg0: tensor<5x2x3xf32>, %arg1: tensor<1x3x4xf32>) ->
 // CHECK: linalg.fill
 // CHECK: linalg.contract
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
-// CHECK: arith.truncf
+// CHECK: arith.truncf %{{.*}} : f32 to bf16
 // CHECK-NOT: nova.
 func.func @matmul_half(%arg0: tensor<2x3xbf16>, %arg1: tensor<3x4xbf16>) -> tensor<2x4xbf16> {
   %0 = "nova.matmul"(%arg0, %arg1) : (tensor<2x3xbf16>, tensor<3x4xbf16>) -> tensor<2x4xbf16>

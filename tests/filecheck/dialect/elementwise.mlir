@@ -159,7 +159,7 @@ func.func @where(%arg0: tensor<3xi1>, %arg1: tensor<2x3xf32>, %arg2: tensor<2x3x
 
 // CHECK-LABEL: func.func @cast_widen(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
-// CHECK: arith.extf
+// CHECK: arith.extf %{{.*}} : bf16 to f32
 // CHECK-NOT: nova.
 func.func @cast_widen(%arg0: tensor<4xbf16>) -> tensor<4xf32> {
   %0 = "nova.cast"(%arg0) {dtype = f32} : (tensor<4xbf16>) -> tensor<4xf32>
@@ -168,7 +168,7 @@ func.func @cast_widen(%arg0: tensor<4xbf16>) -> tensor<4xf32> {
 
 // CHECK-LABEL: func.func @cast_to_half(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
-// CHECK: arith.truncf
+// CHECK: arith.truncf %{{.*}} : f32 to f16
 // CHECK-NOT: nova.
 func.func @cast_to_half(%arg0: tensor<4xf32>) -> tensor<4xf16> {
   %0 = "nova.cast"(%arg0) {dtype = f16} : (tensor<4xf32>) -> tensor<4xf16>
@@ -181,8 +181,8 @@ func.func @cast_to_half(%arg0: tensor<4xf32>) -> tensor<4xf16> {
 // CHECK: arith.minimumf
 // CHECK: arith.cmpf
 // CHECK: arith.select
-// CHECK: arith.fptosi
-// CHECK: arith.trunci
+// CHECK: arith.fptosi %{{.*}} : f32 to i64
+// CHECK: arith.trunci %{{.*}} : i64 to i32
 // CHECK-NOT: nova.
 func.func @cast_to_int(%arg0: tensor<4xf32>) -> tensor<4xi32> {
   %0 = "nova.cast"(%arg0) {dtype = i32} : (tensor<4xf32>) -> tensor<4xi32>
@@ -200,7 +200,7 @@ func.func @cast_unsigned(%arg0: tensor<4xui8>) -> tensor<4xbf16> {
 
 // CHECK-LABEL: func.func @cast_to_unsigned(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
-// CHECK: arith.trunci
+// CHECK: arith.trunci %{{.*}} : i32 to i8
 // CHECK-NOT: nova.
 func.func @cast_to_unsigned(%arg0: tensor<4xi32>) -> tensor<4xui8> {
   %0 = "nova.cast"(%arg0) {dtype = ui8} : (tensor<4xi32>) -> tensor<4xui8>

@@ -104,7 +104,7 @@ func.func @index_add(%arg0: tensor<4x3xf32>, %arg1: tensor<6xi64>, %arg2: tensor
 // CHECK: linalg.index
 // CHECK: arith.index_cast
 // CHECK: arith.cmpi
-// CHECK: arith.uitofp
+// CHECK: arith.uitofp %{{.*}} : i1 to f32
 // CHECK-NOT: nova.
 func.func @one_hot(%arg0: tensor<4xi64>) -> tensor<4x3xf32> {
   %0 = "nova.one_hot"(%arg0) {dtype = f32, num_classes = 3 : i64} : (tensor<4xi64>) -> tensor<4x3xf32>
@@ -129,10 +129,10 @@ func.func @arange() -> tensor<5xi64> {
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
 // CHECK: linalg.index
 // CHECK: arith.index_cast
-// CHECK: arith.sitofp
+// CHECK: arith.sitofp %{{.*}} : i64 to f64
 // CHECK: arith.mulf
 // CHECK: arith.addf
-// CHECK: arith.truncf
+// CHECK: arith.truncf %{{.*}} : f64 to f32
 // CHECK-NOT: nova.
 func.func @arange_floats() -> tensor<3xf32> {
   %0 = "nova.arange"() {dtype = f32, start = 5.000000e-01 : f64, step = 5.000000e-01 : f64, stop = 2.000000e+00 : f64} : () -> tensor<3xf32>

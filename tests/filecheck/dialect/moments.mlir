@@ -15,9 +15,12 @@ func.func @mean(%arg0: tensor<2x3xf32>) -> tensor<f32> {
 }
 
 // PRIMITIVES-LABEL: func.func @var(
+// PRIMITIVES: nova.slice %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.sub %
 // PRIMITIVES: nova.sum %
 // PRIMITIVES: nova.div %
-// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.add %
 // PRIMITIVES: nova.square %
 // PRIMITIVES: nova.sum %
 // PRIMITIVES: nova.div %
@@ -32,9 +35,12 @@ func.func @var(%arg0: tensor<2x3xf32>) -> tensor<f32> {
 }
 
 // PRIMITIVES-LABEL: func.func @std(
+// PRIMITIVES: nova.slice %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.sub %
 // PRIMITIVES: nova.sum %
 // PRIMITIVES: nova.div %
-// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.add %
 // PRIMITIVES: nova.square %
 // PRIMITIVES: nova.sum %
 // PRIMITIVES: nova.div %
@@ -71,9 +77,12 @@ func.func @logsumexp(%arg0: tensor<2x3xf32>) -> tensor<f32> {
 }
 
 // PRIMITIVES-LABEL: func.func @var_rows(
+// PRIMITIVES: nova.slice %
+// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.sub %
 // PRIMITIVES: nova.sum %
 // PRIMITIVES: nova.div %
-// PRIMITIVES: nova.sub %
+// PRIMITIVES: nova.add %
 // PRIMITIVES: nova.square %
 // PRIMITIVES: nova.sum %
 // PRIMITIVES: nova.div %

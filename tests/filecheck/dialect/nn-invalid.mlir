@@ -73,8 +73,8 @@ func.func @softmax_1(%arg0: tensor<2x4xf32>) {
 // -----
 
 func.func @log_softmax_1(%arg0: tensor<2x4xi64>) {
-  // expected-error @+1 {{'nova.log_softmax' op operand types are (i64), must be (f64)}}
-  %0 = "nova.log_softmax"(%arg0) : (tensor<2x4xi64>) -> tensor<2x4xf64>
+  // expected-error @+1 {{'nova.log_softmax' op operand types are (i64), must be (f32)}}
+  %0 = "nova.log_softmax"(%arg0) : (tensor<2x4xi64>) -> tensor<2x4xf32>
   return
 }
 

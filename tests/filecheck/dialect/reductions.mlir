@@ -123,10 +123,10 @@ func.func @sum_columns_kept(%arg0: tensor<2x3xf32>) -> tensor<1x3xf32> {
 // CHECK-LABEL: func.func @sum_half(
 // CHECK: linalg.fill
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
-// CHECK: arith.extf
+// CHECK: arith.extf %{{.*}} : f16 to f32
 // CHECK: arith.addf
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
-// CHECK: arith.truncf
+// CHECK: arith.truncf %{{.*}} : f32 to f16
 // CHECK-NOT: nova.
 func.func @sum_half(%arg0: tensor<2x3xf16>) -> tensor<2xf16> {
   %0 = "nova.sum"(%arg0) {axis = array<i64: 1>, keepdims = false} : (tensor<2x3xf16>) -> tensor<2xf16>
@@ -136,7 +136,7 @@ func.func @sum_half(%arg0: tensor<2x3xf16>) -> tensor<2xf16> {
 // CHECK-LABEL: func.func @sum_integers(
 // CHECK: linalg.fill
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
-// CHECK: arith.extsi
+// CHECK: arith.extsi %{{.*}} : i8 to i64
 // CHECK: arith.addi
 // CHECK-NOT: nova.
 func.func @sum_integers(%arg0: tensor<2x3xi8>) -> tensor<2xi64> {

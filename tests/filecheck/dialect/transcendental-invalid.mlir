@@ -369,176 +369,176 @@ func.func @atan2_operands() {
 // -----
 
 func.func @exp_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.exp' op operand types are (i32), must be (f64)}}
-  %0 = "nova.exp"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.exp' op operand types are (i32), must be (f32)}}
+  %0 = "nova.exp"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @exp2_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.exp2' op operand types are (i32), must be (f64)}}
-  %0 = "nova.exp2"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.exp2' op operand types are (i32), must be (f32)}}
+  %0 = "nova.exp2"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @expm1_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.expm1' op operand types are (i32), must be (f64)}}
-  %0 = "nova.expm1"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.expm1' op operand types are (i32), must be (f32)}}
+  %0 = "nova.expm1"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @log_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.log' op operand types are (i32), must be (f64)}}
-  %0 = "nova.log"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.log' op operand types are (i32), must be (f32)}}
+  %0 = "nova.log"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @log2_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.log2' op operand types are (i32), must be (f64)}}
-  %0 = "nova.log2"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.log2' op operand types are (i32), must be (f32)}}
+  %0 = "nova.log2"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @log10_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.log10' op operand types are (i32), must be (f64)}}
-  %0 = "nova.log10"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.log10' op operand types are (i32), must be (f32)}}
+  %0 = "nova.log10"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @log1p_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.log1p' op operand types are (i32), must be (f64)}}
-  %0 = "nova.log1p"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.log1p' op operand types are (i32), must be (f32)}}
+  %0 = "nova.log1p"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @sqrt_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.sqrt' op operand types are (i32), must be (f64)}}
-  %0 = "nova.sqrt"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.sqrt' op operand types are (i32), must be (f32)}}
+  %0 = "nova.sqrt"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @rsqrt_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.rsqrt' op operand types are (i32), must be (f64)}}
-  %0 = "nova.rsqrt"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.rsqrt' op operand types are (i32), must be (f32)}}
+  %0 = "nova.rsqrt"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @erf_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.erf' op operand types are (i32), must be (f64)}}
-  %0 = "nova.erf"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.erf' op operand types are (i32), must be (f32)}}
+  %0 = "nova.erf"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @sin_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.sin' op operand types are (i32), must be (f64)}}
-  %0 = "nova.sin"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.sin' op operand types are (i32), must be (f32)}}
+  %0 = "nova.sin"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @cos_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.cos' op operand types are (i32), must be (f64)}}
-  %0 = "nova.cos"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.cos' op operand types are (i32), must be (f32)}}
+  %0 = "nova.cos"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @tan_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.tan' op operand types are (i32), must be (f64)}}
-  %0 = "nova.tan"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.tan' op operand types are (i32), must be (f32)}}
+  %0 = "nova.tan"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @asin_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.asin' op operand types are (i32), must be (f64)}}
-  %0 = "nova.asin"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.asin' op operand types are (i32), must be (f32)}}
+  %0 = "nova.asin"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @acos_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.acos' op operand types are (i32), must be (f64)}}
-  %0 = "nova.acos"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.acos' op operand types are (i32), must be (f32)}}
+  %0 = "nova.acos"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @atan_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.atan' op operand types are (i32), must be (f64)}}
-  %0 = "nova.atan"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.atan' op operand types are (i32), must be (f32)}}
+  %0 = "nova.atan"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @sinh_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.sinh' op operand types are (i32), must be (f64)}}
-  %0 = "nova.sinh"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.sinh' op operand types are (i32), must be (f32)}}
+  %0 = "nova.sinh"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @cosh_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.cosh' op operand types are (i32), must be (f64)}}
-  %0 = "nova.cosh"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.cosh' op operand types are (i32), must be (f32)}}
+  %0 = "nova.cosh"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @tanh_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.tanh' op operand types are (i32), must be (f64)}}
-  %0 = "nova.tanh"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.tanh' op operand types are (i32), must be (f32)}}
+  %0 = "nova.tanh"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @asinh_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.asinh' op operand types are (i32), must be (f64)}}
-  %0 = "nova.asinh"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.asinh' op operand types are (i32), must be (f32)}}
+  %0 = "nova.asinh"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @acosh_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.acosh' op operand types are (i32), must be (f64)}}
-  %0 = "nova.acosh"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.acosh' op operand types are (i32), must be (f32)}}
+  %0 = "nova.acosh"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 
 // -----
 
 func.func @atanh_1(%arg0: tensor<2xi32>) {
-  // expected-error @+1 {{'nova.atanh' op operand types are (i32), must be (f64)}}
-  %0 = "nova.atanh"(%arg0) : (tensor<2xi32>) -> tensor<2xf64>
+  // expected-error @+1 {{'nova.atanh' op operand types are (i32), must be (f32)}}
+  %0 = "nova.atanh"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 

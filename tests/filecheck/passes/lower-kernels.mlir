@@ -39,13 +39,17 @@ func.func private @rows(%x: memref<512x256xf32>, %y: memref<512xf32>) attributes
   return
 }
 
-// Columns are summed side by side, in registers, over all rows.
+// Columns are summed in registers, several vectors of them together: blocks of 64 rows on their
+// own, each from zero, and the sums of the blocks are added to what is there.
 // CHECK-LABEL: func.func private @columns(
 // CHECK: %[[LOW:.*]] = arith.muli
 // CHECK: %[[HIGH:.*]] = arith.addi %[[LOW]]
 // CHECK: scf.for %[[C:.*]] = %[[LOW]] to %[[HIGH]] step %c32
 // CHECK: %[[OLD:.*]] = vector.load %{{.*}}[%[[C]]] : memref<256xf32>, vector<8xf32>
-// CHECK: %[[SUM:.*]]:4 = scf.for %{{.*}} = %c0 to %c512 step %c1 iter_args(%{{.*}} = %[[OLD]]
+// CHECK: %[[SUM:.*]]:4 = scf.for %[[ROW:.*]] = %c0 to %c512 step %c64 iter_args(%[[ACC:[^ ]*]] = %[[OLD]],
+// CHECK: %[[LAST:.*]] = arith.addi %[[ROW]], %c64 : index
+// CHECK: %[[BLOCK:.*]]:4 = scf.for %{{.*}} = %[[ROW]] to %[[LAST]] step %c1 iter_args(%{{[^ ]*}} = %[[ZERO:[^ ,]*]], %{{[^ ]*}} = %[[ZERO]],
+// CHECK: arith.addf %[[ACC]], %[[BLOCK]]#0 fastmath<contract> : vector<8xf32>
 // CHECK: vector.store %[[SUM]]#0, %{{.*}}[%[[C]]] : memref<256xf32>, vector<8xf32>
 func.func private @columns(%x: memref<512x256xf32>, %y: memref<256xf32>) attributes {nova.grid = array<i64: 256>, nova.kernel, nova.work = 131072 : i64} {
   linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]} ins(%x : memref<512x256xf32>) outs(%y : memref<256xf32>) {
