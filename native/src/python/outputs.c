@@ -58,8 +58,15 @@ bool init_outputs(void)
 static PyObject *make_array(const Spec *spec)
 {
     Py_INCREF((PyObject *)spec->descr); /* stolen by the next call */
-    return PyArray_NewFromDescr(&PyArray_Type, spec->descr, spec->rank, spec->dims, NULL, NULL, 0,
-                                NULL);
+    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, spec->descr, spec->rank, spec->dims, NULL,
+                                           NULL, 0, NULL);
+    if (array == NULL && PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        char what[64];
+        PyErr_Clear();
+        snprintf(what, sizeof what, "there is no room for a result of %zu bytes", spec->nbytes);
+        raise_run_status(NOVA_OUT_OF_MEMORY, what);
+    }
+    return array;
 }
 
 PyObject *make_output(const Spec *spec)
