@@ -37,6 +37,14 @@ _ROOT = Path(__file__).parents[2]
 _MOST_IDLE = 4
 _MOST_CALLS = 500
 _MOST_RESIDENT = 2 << 30
+_START = """
+import sys
+sys.meta_path[:] = [
+    f for f in sys.meta_path if getattr(f, "__name__", type(f).__name__) in {finders}
+]
+from nova.codegen.sandbox_child import main
+main()
+"""
 _TAIL_LINES = 8
 _TAIL_BYTES = 4096
 
@@ -158,7 +166,9 @@ class _Child:
     def __init__(self) -> None:
         self.stderr = _open_scratch()
         path = os.pathsep.join([str(_ROOT), *(entry for entry in sys.path if entry)])
-        start = "from nova.codegen.sandbox_child import main; main()"
+        # Nova is the caller's there: a hook of an editable installation may know another one.
+        finders = [getattr(f, "__name__", type(f).__name__) for f in sys.meta_path]
+        start = _START.format(finders=finders)
         try:
             # -P: a file of the current folder must not take the place of a module.
             self.process = subprocess.Popen(
