@@ -277,8 +277,6 @@ def test_other_weights_are_noticed(
         nova.load(path)
 
 
-# Another test of this process may have loaded jax, which warns of every fork.
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_kill_between_the_two_files_leaves_the_old_pair(
     program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path
 ) -> None:

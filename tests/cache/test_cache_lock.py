@@ -137,8 +137,6 @@ def test_folder_without_locks(tmp_path: Path, monkeypatch, capsys) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of later Pythons: that is it
-# Another test of this process may have loaded jax, which warns of every fork.
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_fork_while_another_thread_builds() -> None:
     """The thread is not in the child: it builds for itself instead of waiting for ever."""
     values: BuildOnce[int] = BuildOnce(4)
