@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests run in this many processes.
 JOBS ?= 2
+# What Nova may use of the processor in tests: `make test CPU=x86_64-v3` is as on a machine with AVX2
+# only, `CPU=x86_64` as on one with SSE2 only.
+CPU ?= all
 
 # Set-up is redone only when something built or installed has changed: Python is used in place.
 NATIVE := $(shell find native/CMakeLists.txt native/include native/src -type f)
@@ -44,10 +47,11 @@ demo: $(DEMO)
 	$(BIN)/python examples/demo.py
 
 test: $(SETUP)
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow and not gpu'
+	NOVA_CPU_LEVEL=$(CPU) $(BIN)/python -m pytest -n $(JOBS) -m 'not slow and not gpu'
 
+# `make nightly PART=3/8` runs the third of eight parts.
 nightly: $(SETUP)
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu'
+	NOVA_CPU_LEVEL=$(CPU) $(BIN)/python -m pytest -n $(JOBS) -m 'not gpu' $(if $(PART),--part $(PART))
 
 # Where a GPU is: in one process, which has its memory to itself.
 test-gpu: $(SETUP)

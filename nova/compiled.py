@@ -6,7 +6,7 @@ a program that came from a file or from the disk cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -81,9 +81,19 @@ class Compiled(Model):
         return parse_plan(text, self.name)
 
     @property
-    def stages(self) -> dict[str, str]:
+    def stages(self) -> Mapping[str, str]:
         """The text of every stage, from plan to LLVM IR; also of a program from a cache."""
-        return super().stages if self._recorder is None else dict(self._recorder.texts)
+        return super().stages if self._recorder is None else self._recorder.texts
+
+    def held_bytes(self) -> int:
+        """About how many bytes the program keeps: its file, the code of it, texts and constants.
+
+        Values of params are not counted, nor is the plan, which belongs to its graph.
+        """
+        nbytes = 2 * len(self._executable.artifact.data)
+        if self._recorder is not None:
+            nbytes += sum(map(len, self._recorder.compact.values()))
+        return nbytes
 
     @property
     def mlir_source(self) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +25,9 @@ from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.misses import Recipe, explain_miss, make_recipe
 from nova.build_once import BuildOnce
 from nova.codegen.dump import dump_stages
+from nova.codegen.room import require_room
 from nova.compiled import Compiled
+from nova.constants import Constants
 from nova.errors import (
     AttributeValueError,
     CompileInterrupted,
@@ -45,22 +47,19 @@ from nova.plan import Plan, build_plan, parse_plan, print_plan
 from nova.runtime.device_executor import load_for
 from nova.runtime.devices import explain_absent, local_architecture
 from nova.runtime.executor import Executable
-from nova.runtime.options import unknown_keyword
 from nova.runtime.weights import ParamValues
 from nova.settings import Settings, current_settings
 from nova.targets import host_arch, parse_target
+from nova.user_facing import user_facing
 
 if TYPE_CHECKING:
     from nova.codegen.compile import Build
 
 _PROGRAMS_IN_MEMORY = 1024
-_OPTIONS = (
-    *("inputs", "params", "include_backward", "updates", "target", "fast_math"),
-    *("max_workspace", "freeze", "tune", "run_mode", "sim_cores", "sim_seed"),
-)
 RUN_MODES = ("native", "sim")
 
 
+@user_facing
 def compile(
     outputs: Tensor | Sequence[Tensor],
     *,
@@ -76,24 +75,22 @@ def compile(
     run_mode: str = "native",
     sim_cores: int = 64,
     sim_seed: int = 0,
-    **unknown: Any,
 ) -> Compiled:
     """Compile what computes `outputs` from `inputs` and `params`.
 
     With `include_backward` the gradients of the params follow the (one, scalar) output. `updates`
     maps params to their new values: those arrays are changed in place by a run. `target` is `cpu`
-    (this machine), a CPU such as `x86_64-v3`, `cuda` (the GPU of this machine) or a GPU such as
-    `cuda:sm_80` (docs/devices.md). `fast_math` lets LLVM rearrange float arithmetic
+    (this machine), a CPU such as `x86_64-v3` or `haswell`, `cuda` (the GPU of this machine) or a
+    GPU such as `cuda:sm_80` (docs/devices.md). `fast_math` lets LLVM rearrange float arithmetic
     (docs/fast-math.md). `max_workspace` limits the scratch memory of a run, in bytes or as "512M":
-    the compiler gives up speed for it, or raises WorkspaceError with the least that works. With
+    the compiler gives up speed for it (values are computed again, kernels are smaller, so that the
+    last bit of a result may differ), or raises WorkspaceError with the least that works. With
     `freeze` the values that the params have now become constants of the program, which is faster
     and takes the inputs alone (docs/deploying.md). `tune` is how many seconds may go into trying
     schedules on this machine (docs/tuning.md). `run_mode="sim"` means two things. A program for a
     GPU runs on the simulated one, on the CPU. One for the CPU takes its tasks one after the other,
     as `sim_cores` cores would start them; its `simulation` is their timeline (docs/tracing.md).
     """
-    if unknown:
-        raise unknown_keyword("compile()", unknown, _OPTIONS)
     check_run_mode(run_mode)
     if freeze and updates:
         raise GraphError(
@@ -102,21 +99,18 @@ def compile(
             hint="freeze the program that uses the trained params, not the one that trains them",
         )
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    try:
-        _check_tensors(wanted, inputs, params)
-        if include_backward:
-            if len(wanted) != 1:
-                raise GraphError(
-                    f"include_backward with {len(wanted)} outputs: it takes one scalar",
-                    hint="compile the loss, or make gradients with nova.backward",
-                )
-            # Made here and not taken from `.grad`, which may hold the sum over several losses.
-            wanted += gradients(wanted[0], params)
-        if freeze:
-            params = ()  # leaves that are no arguments are constants
-        plan = build_plan(wanted, inputs, params, updates)
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    _check_tensors(wanted, inputs, params)
+    if include_backward:
+        if len(wanted) != 1:
+            raise GraphError(
+                f"include_backward with {len(wanted)} outputs: it takes one scalar",
+                hint="compile the loss, or make gradients with nova.backward",
+            )
+        # Made here and not taken from `.grad`, which may hold the sum over several losses.
+        wanted += gradients(wanted[0], params)
+    if freeze:
+        params = ()  # leaves that are no arguments are constants
+    plan = build_plan(wanted, inputs, params, updates)
     program = compile_plan(
         plan,
         target=target,
@@ -130,9 +124,14 @@ def compile(
     if not params:
         return program
     # The arrays and not the tensors: those would keep the graph of the gradients alive.
-    return program.with_values(
-        ParamValues(program._values.params, [p.data for p in params], "graph")
-    )
+    return carrying(program, [p.data for p in params])
+
+
+def carrying(
+    program: Compiled, arrays: Sequence[Any], fetch: Callable[[], None] | None = None
+) -> Compiled:
+    """The program with the arrays of the graph that its params are; `fetch` makes them current."""
+    return program.with_values(ParamValues(program._values.params, arrays, "graph", fetch))
 
 
 def _check_tensors(
@@ -146,6 +145,7 @@ def _check_tensors(
             raise GraphError(f"output {i} is a {type(value).__name__}, not a Tensor")
 
 
+@user_facing
 def compile_plan(
     plan: Plan | str,
     *,
@@ -155,27 +155,42 @@ def compile_plan(
     tune: float | None = None,
     name: str | None = None,
     run_mode: str = "native",
+    device: str | None = None,
 ) -> Compiled:
     """Compile a plan, or the text of one. `name` is what log lines call it.
 
-    With `run_mode="sim"` a program for a device runs on the simulated one.
+    With `run_mode="sim"` a program for a device runs on the simulated one. `device` is the name of
+    the one that it shall run on, and without a target it is compiled for that one.
     """
+    is_text = isinstance(plan, str)
     if isinstance(plan, str):
         plan = parse_plan(plan)
+    if target is None and device is not None:
+        target = f"cuda:{local_architecture(device)}"
     settings = current_settings(local_target(target), fast_math, max_workspace, tune)
     check_target(settings.target)
-    device = device_of(settings, run_mode)
+    chosen = device_of(settings, run_mode)
+    device = chosen and (device or chosen)
     try:
-        return compile_settings(plan, settings, name, device)
+        return compile_settings(plan, settings, name, device, foreign=is_text)
     except (WorkspaceError, MissingPackageError) as error:
         raise error.located(str(user_location())) from None
 
 
 def compile_settings(
-    plan: Plan, settings: Settings, name: str | None, device: str | None = None
+    plan: Plan,
+    settings: Settings,
+    name: str | None,
+    device: str | None = None,
+    *,
+    foreign: bool = False,
 ) -> Compiled:
-    """Compile a plan with settings that somebody else has chosen, such as a file."""
-    job = _Job("plan", print_plan(plan, locations=False), settings, plan, device)
+    """Compile a plan with settings that somebody else has chosen, such as a file.
+
+    A `foreign` plan came as text, and is compiled in a child process.
+    """
+    text = print_plan(plan, locations=False, constants=Constants())
+    job = _Job("plan", text, settings, plan, device, foreign)
     return _CACHE.get(job, name)
 
 
@@ -236,6 +251,7 @@ class _Job:
     settings: Settings
     plan: Plan | None
     device: str | None = None  # what it is to run on, where that is no CPU
+    foreign: bool = False  # it came as text, which anybody may have written
 
     def key_parts(self) -> dict[str, str]:
         target = parse_target(self.settings.target)
@@ -253,12 +269,14 @@ class _Job:
         return parts
 
     def build(self, parts: dict[str, str], name: str) -> Build:
+        require_room()
         settings = self._tuned(name) if self.settings.tune else self.settings
-        if self.plan is None:
+        if self.plan is None or self.foreign:
             from nova.codegen.module import build_text
 
             log("compile", f"{name}: from {self.stage} for {settings.target}")
-            return build_text(self.text, self.stage, [settings], parts, name)
+            text = self.text if self.plan is None else print_plan(self.plan)
+            return build_text(text, self.stage, [settings], parts, name)
         from nova.codegen.compile import build
 
         log("compile", f"{name}: {len(self.plan.steps)} steps for {settings.target}")
@@ -287,7 +305,9 @@ class _Cache:
     """Programs by key, in memory and on disk; one thread compiles a key, others wait for it."""
 
     def __init__(self) -> None:
-        self._programs: BuildOnce[Compiled] = BuildOnce(_PROGRAMS_IN_MEMORY)
+        self._programs: BuildOnce[Compiled] = BuildOnce(
+            _PROGRAMS_IN_MEMORY, Compiled.held_bytes, lambda: knobs.get("cache_memory")
+        )
         self._lock = threading.Lock()
         self._statistics = {"memory": 0, "disk": 0, "compiled": 0}
         self._last: Recipe | None = None
@@ -333,8 +353,12 @@ class _Cache:
             self._last = recipe
             if disk is not None:
                 disk.put(key, built.data)
+        from nova.codegen.compile import share_bytes  # loaded by the build
+
+        artifact = read_artifact(built.data)
+        built = share_bytes(built, artifact)
         return Compiled(
-            job.load(read_artifact(built.data)),
+            job.load(artifact),
             job.plan,
             "compiled",
             recorder=built.recorder,
@@ -350,6 +374,16 @@ class _Cache:
     def statistics(self) -> dict[str, int]:
         with self._lock:
             return dict(self._statistics)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        programs = self._programs
+        return {
+            "programs": len(programs),
+            "bytes": programs.nbytes,
+            "max_bytes": knobs.get("cache_memory"),
+            "evictions": programs.evictions,
+        }
 
     def clear(self) -> None:
         self._programs.clear()
@@ -371,6 +405,11 @@ def clear_memory_cache() -> None:
 def cache_statistics() -> dict[str, int]:
     """How many programs came from memory, from disk, and were compiled, in this process."""
     return _CACHE.statistics
+
+
+def memory_cache_info() -> dict[str, int]:
+    """How many programs are kept in memory and their bytes, the bound, and how many have gone."""
+    return _CACHE.memory
 
 
 @cache

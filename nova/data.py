@@ -19,15 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from nova.errors import DataError, NovaError
+from nova.errors import DataError
 from nova.graph.location import user_location
 from nova.graph.tensor import as_array
+from nova.user_facing import user_facing_class
 
 Batch = tuple[np.ndarray, ...]
 # Below this many bytes a batch is gathered in less time than it takes to hand it to a thread.
 _WORTH_A_THREAD = 1 << 17
 
 
+@user_facing_class
 class Batches:
     """Rows of `arrays` in batches; a `for` loop goes to the end of the current epoch.
 
@@ -49,20 +51,17 @@ class Batches:
         drop_last: bool = True,
         prefetch: int = 2,
     ):
-        try:
-            self.arrays = _checked_arrays(arrays)
-            self.batch_size = _at_least(1, batch_size, "batch_size")
-            self.seed = _at_least(0, seed, "seed")
-            self.prefetch = _at_least(0, prefetch, "prefetch")
-            self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
-            self.rows = len(self.arrays[0])
-            if not len(self):
-                raise DataError(
-                    f"{self.rows} rows make no batch of {batch_size}",
-                    hint="a smaller batch_size, or drop_last=False" if self.rows else None,
-                )
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        self.arrays = _checked_arrays(arrays)
+        self.batch_size = _at_least(1, batch_size, "batch_size")
+        self.seed = _at_least(0, seed, "seed")
+        self.prefetch = _at_least(0, prefetch, "prefetch")
+        self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
+        self.rows = len(self.arrays[0])
+        if not len(self):
+            raise DataError(
+                f"{self.rows} rows make no batch of {batch_size}",
+                hint="a smaller batch_size, or drop_last=False" if self.rows else None,
+            )
         self._position = (0, 0)
         self._newest: object = None
 

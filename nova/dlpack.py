@@ -26,6 +26,8 @@ def is_array(value: Any) -> bool:
 def as_numpy(value: Any, title: str) -> np.ndarray:
     """`value` as a plain numpy array; no data is copied. `title` names it in errors."""
     if isinstance(value, np.ndarray | np.generic):
+        if isinstance(value, np.ma.MaskedArray):
+            raise masked_array(title)
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
         return _from_dlpack(value, title)
@@ -33,6 +35,14 @@ def as_numpy(value: Any, title: str) -> np.ndarray:
     if type(value).__module__.startswith("nova.graph"):
         hint = "a compiled program takes data: pass its .numpy()"
     raise ArgumentTypeError(f"{title} is a {type(value).__name__}, not an array", hint=hint)
+
+
+def masked_array(title: str) -> ArgumentTypeError:
+    """The error for a numpy array with a mask."""
+    return ArgumentTypeError(
+        f"{title} is a numpy masked array, and its mask would be lost",
+        hint="pass x.filled(value), or x.data and x.mask as two arrays with nova.where",
+    )
 
 
 def _from_dlpack(value: Any, title: str) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Element types, tensor types and the promotion rules: a table everybody may import.
 
-Promotion is numpy's, written down in `docs/ops.md` and checked against numpy in the tests. What
-numpy does not have, Nova decides here: bf16 with f16 gives f32; bf16 with a wider float gives that
-float; an integer sum of any width is i64 (numpy would give u64 for u8); Python numbers are weak,
-as in NEP 50.
+Promotion is torch's, written down in `docs/ops.md` and checked against torch in the tests: an
+integer or bool with a float gives that float, whatever its width, and a function that only exists
+on floats computes integers in f32. So f64 comes from f64 alone. i8 with u8 gives i32, as Nova has
+no i16; an integer sum of any width is i64; Python numbers are weak, as in NEP 50.
 """
 
 from __future__ import annotations
@@ -86,28 +86,22 @@ def dtype(spec: Any) -> DType:
         ) from error
 
 
-_FLOAT_OF_BITS = {16: f16, 32: f32, 64: f64}
-
-
 def promote(a: DType, b: DType) -> DType:
-    """The common type of two operands, as numpy's `promote_types` has it."""
+    """The common type of two operands, as torch's `promote_types` has it."""
     if a is b:
         return a
-    if bf16 in (a, b):
-        other = b if a is bf16 else a
-        if other in (f32, f64):
-            return other
-        if other is f16:
-            return f32
-        # Nova's rule for bf16 with an integer: the float numpy pairs that integer with f16 to,
-        # kept in bf16 while 8 bits suffice.
-        return bf16 if other.bits == 8 else promote(f16, other)
-    return _BY_NUMPY[np.promote_types(a.numpy, b.numpy)] if _representable(a, b) else i32
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if a.is_float:
+        # f16 and bf16 hold values that the other one cannot.
+        return f32 if a.bits == b.bits else max(a, b, key=_width)
+    if {a, b} == {i8, u8}:
+        return i32  # the next wider type that Nova has
+    return a if b is bool_ else b if a is bool_ else max(a, b, key=_width)
 
 
-def _representable(a: DType, b: DType) -> bool:
-    # numpy pairs i8 with u8 to int16, which Nova does not have: the next wider type is i32.
-    return {a, b} != {i8, u8}
+def _width(type_: DType) -> int:
+    return type_.bits
 
 
 def promote_all(types: Sequence[DType]) -> DType:
@@ -119,10 +113,8 @@ def promote_all(types: Sequence[DType]) -> DType:
 
 
 def float_of(a: DType) -> DType:
-    """The float type that a float-only function computes an `a` in, as numpy's ufuncs choose it."""
-    if a.is_float:
-        return a
-    return _FLOAT_OF_BITS[16 if a.bits == 8 else 64]
+    """The float type that a float-only function computes an `a` in: f32 for integers and bool."""
+    return a if a.is_float else f32
 
 
 def weak(value: bool | int | float, other: DType) -> DType:
@@ -131,7 +123,7 @@ def weak(value: bool | int | float, other: DType) -> DType:
         return other
     if isinstance(value, int):
         return i64 if other is bool_ else other
-    return other if other.is_float else f64
+    return float_of(other)
 
 
 def constant(value: Any, type_: DType) -> np.ndarray:
@@ -145,9 +137,37 @@ def constant(value: Any, type_: DType) -> np.ndarray:
             raise DTypeError(f"{value} is no {type_}", hint="cast the tensor to a wider type")
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(value).astype(type_.numpy)
+            return converted(np.asarray(value), type_)
     except OverflowError:
         raise DTypeError(f"an int of {value.bit_length()} bits is no {type_}") from None
+
+
+def converted(array: np.ndarray, type_: DType) -> np.ndarray:
+    """`array` as `type_`, without a copy where it has that type already. A float is rounded once.
+
+    numpy's own conversion to bf16 goes through f32, and rounds there too.
+    """
+    twice = array.dtype == np.float64 or (array.dtype.kind in "iu" and array.dtype.itemsize > 2)
+    if type_ is bf16 and twice:
+        array = _shortened(array).astype(np.float64, copy=False)
+        with np.errstate(all="ignore"):
+            near = np.asarray(array.astype(np.float32))
+        # To odd, of the two f32 next to an inexact value: then the second rounding is as the first.
+        back, bits = near.astype(np.float64), near.view(np.int32)
+        step = (np.abs(back) < np.abs(array)).astype(np.int32) - (np.abs(back) > np.abs(array))
+        array = np.where(bits & 1, bits, bits + step).astype(np.int32).view(np.float32)
+    return array.astype(type_.numpy, copy=False)
+
+
+def _shortened(array: np.ndarray) -> np.ndarray:
+    """Integers beyond the digits of an f64 with the last ones as one that says if any was set."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
+        return array
+    low = array & array.dtype.type(0xFFF)
+    short = (array ^ low) | np.where(low != 0, array.dtype.type(0x800), array.dtype.type(0))
+    limit = array.dtype.type(1 << 53)
+    large = (array > limit) if array.dtype.kind == "u" else (array > limit) | (array < -limit)
+    return np.where(large, short, array)
 
 
 def accumulator(a: DType) -> DType:

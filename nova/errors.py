@@ -23,7 +23,10 @@ class NovaError(Exception):
         """The same error with its place, for rules that do not know it; one that has it stays."""
         if self.where is not None:
             return self
-        return type(self)(prefix + self.what, where=where, hint=self.hint)
+        located = type(self)(prefix + self.what, where=where, hint=self.hint)
+        own = {n: v for n, v in vars(self).items() if n not in ("what", "where", "hint")}
+        vars(located).update(own)  # a finding, the history of a training
+        return located
 
 
 # --- building the graph ---------------------------------------------------------------------------
@@ -47,6 +50,14 @@ class AttributeValueError(NovaError, ValueError):
 
 class UnknownKeywordError(NovaError, TypeError):
     """A keyword that the function does not have."""
+
+
+class OptionTypeError(NovaError, TypeError):
+    """An argument of a public function has a type that the function does not take."""
+
+
+class SealedAttributeError(NovaError, AttributeError):
+    """An attribute was assigned that nothing reads, or that is fixed when the object is made."""
 
 
 class UnknownOpError(NovaError, LookupError):
@@ -74,6 +85,13 @@ class ConcreteValueError(NovaError, TypeError):
 
 class ModuleError(NovaError, TypeError):
     """A module that cannot work: no forward, parts in a plain list, or it contains itself."""
+
+
+class StateAssignedError(NovaError, RuntimeError):
+    """An attribute of a module is assigned while a function that uses it is traced.
+
+    The code of a traced function runs once, so later runs would not assign it again.
+    """
 
 
 class StateDictError(NovaError, ValueError):
@@ -153,6 +171,10 @@ class DonationError(SignatureError):
 
 class RunError(NovaError, RuntimeError):
     """A run that could not start, as the system has no memory or threads for it."""
+
+
+class RunMemoryError(RunError, MemoryError):
+    """The system has no memory for the workspace or the results of a run."""
 
 
 class TaskError(NovaError, RuntimeError):
@@ -262,9 +284,23 @@ class ScheduleError(NovaError, ValueError):
 class WorkspaceError(NovaError, MemoryError):
     """`max_workspace=` allows less scratch memory than the program needs; the least is named."""
 
+    least: int = 0  # bytes
+
 
 class CodegenError(NovaError):
     """LLVM refused the module, or the module holds what LLVM would abort on."""
+
+
+class SandboxError(CodegenError, RuntimeError):
+    """A text of unknown origin ended the child process that compiles it, or broke a stage's rules.
+
+    The message names the stage, says how the process ended (a signal, no memory, the time limit),
+    and has the last lines that it wrote to stderr. The caller's process goes on.
+    """
+
+
+class CompileMemoryError(NovaError, MemoryError):
+    """A compile was not begun, as the limit on address space leaves too little for it."""
 
 
 class PtxasError(CodegenError):
@@ -354,7 +390,7 @@ class WeightsError(NovaError, ValueError):
 
 
 class TrustError(NovaError):
-    """A key that cannot be used: unreadable, of another kind, or `cryptography` is missing."""
+    """A key that cannot be used, or is missing: unreadable, of another kind, no `cryptography`."""
 
 
 class CheckpointError(NovaError):
@@ -375,6 +411,10 @@ class CacheKeyError(NovaError, LookupError):
 
 class CacheFolderError(NovaError):
     """`nova cache` was asked about a folder that Nova does not use, e.g. as others may write it."""
+
+
+class PrecisionWarning(UserWarning):
+    """A training step was given f64 data, and its model is of a narrower type: it was cast."""
 
 
 class CacheWarning(UserWarning):

@@ -201,6 +201,8 @@ TEXT = Kind("a text that is not empty", _parse_text)
 CHECK = Kind("one of off, 1, nan", _parse_check)
 TOPIC_SET = Kind(f"a comma-separated list of {', '.join(TOPICS)}, or all", _parse_topics)
 
+CPU_LEVELS = ("x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64")
+
 KNOBS: dict[str, Knob] = {
     knob.name: knob
     for knob in (
@@ -209,6 +211,9 @@ KNOBS: dict[str, Knob] = {
         Knob("cache", FLAG, True, "on", "Keep compiled programs on disk between processes."),
         Knob("cache_dir", FOLDER, None, "the user's cache folder", "Where the disk cache lives."),
         Knob("cache_size", SIZE, 2 << 30, "2G", "Bytes the disk cache may take; oldest go first."),
+        Knob("cache_memory", SIZE, 1 << 30, "1G",
+             "Bytes of compiled programs that a process keeps for later compiles; the least "
+             "recently used go first."),
         Knob("cache_wait", SECONDS, 300.0, "300",
              "Seconds to wait for another process that compiles the same program."),
         Knob("threads", COUNT, _count_cores, "the cores of this process",
@@ -229,6 +234,8 @@ KNOBS: dict[str, Knob] = {
              "Bytes of scratch memory that a run may use; a program that needs more is refused."),
         Knob("tune", SECONDS, 0.0, "0",
              "Seconds a compile may spend on trying schedules on this machine; see tuning.md."),
+        Knob("text_seconds", SECONDS, 600.0, "600",
+             "Seconds that a program from a text may take to compile before it is stopped."),
         Knob("output_pool", SIZE, _choose_output_pool, "1G, at most an eighth of memory",
              "Bytes of dropped large results that are kept for the next ones; 0 for none."),
         Knob("check", CHECK, "off", "off",
@@ -238,6 +245,8 @@ KNOBS: dict[str, Knob] = {
         Knob("trusted_keys", PATHS, (), "none: signatures are not looked at",
              "Public keys, as PEM files or folders of them; files not signed by one are refused."),
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
+        Knob("cpu_level", _one_of("all", *CPU_LEVELS), "all", "all",
+             "The most of the processor that target cpu and files may use, for the whole process."),
         Knob("tf32", FLAG, False, "off",
              "Let devices round the factors of f32 products to 11 bits, for tensor cores."),
         Knob("cubin", FLAG, False, "off",
@@ -257,6 +266,7 @@ dump: str | None
 cache: bool
 cache_dir: str | None
 cache_size: int
+cache_memory: int
 cache_wait: float
 threads: int
 policy: str
@@ -268,11 +278,13 @@ tile_work: int
 task_ns: int
 max_workspace: int | None
 tune: float
+text_seconds: float
 output_pool: int
 check: str
 progress: str
 trusted_keys: tuple[str, ...]
 target: str
+cpu_level: str
 tf32: bool
 cubin: bool
 ptxas: str | None

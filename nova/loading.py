@@ -21,7 +21,6 @@ from nova.artifact.trust import check_trust
 from nova.compiled import Compiled
 from nova.compiler import compile_settings, compile_text
 from nova.errors import ArtifactError, NovaError, RecompileWarning
-from nova.graph.location import user_location
 from nova.log import log
 from nova.packages import install_command, missing_packages
 from nova.plan import parse_plan
@@ -31,8 +30,10 @@ from nova.runtime.executor import Executable
 from nova.runtime.signature import read_signature
 from nova.runtime.weights import read_values
 from nova.settings import Settings
+from nova.user_facing import user_facing
 
 
+@user_facing
 def load(
     path: str | Path, device: str | None = None, weights: str | Path | None = None
 ) -> Compiled:
@@ -45,10 +46,7 @@ def load(
     `weights` is the safetensors file with the values of the params: of a program that was saved
     with `weights="external"` when it is not beside it, or, by name, of one saved without weights.
     """
-    try:
-        check_device_name(device)
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    check_device_name(device)
     path = check_path(path)
     try:
         artifact = load_artifact(path)
@@ -96,7 +94,7 @@ def _recompile(artifact: Artifact, path: Path) -> Compiled:
         stacklevel=3,
     )
     if manifest.source == "plan":
-        program = compile_settings(parse_plan(text, str(path)), settings, path.name)
+        program = compile_settings(parse_plan(text, str(path)), settings, path.name, foreign=True)
     else:
         program = compile_text(text, manifest.source, settings, path.name)
     if program.signature != read_signature(manifest):

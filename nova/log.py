@@ -67,7 +67,11 @@ def progress(title: str, total: int | None = None) -> Iterator[Progress]:
     painter = threading.Thread(
         target=_paint, args=(state, finished), name="nova-progress", daemon=True
     )
-    painter.start()
+    try:
+        painter.start()
+    except RuntimeError:  # no thread is left: the work goes on unseen
+        yield state
+        return
     try:
         yield state
     finally:

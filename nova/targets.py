@@ -1,9 +1,9 @@
 """The machines Nova compiles for: what a target string means, as a frozen record.
 
-In: `cpu`, `x86_64`, `x86_64-v3`, `x86_64-v4`, `aarch64`, or `cuda:sm_80` and the like. Out: a
-`Target` with the triple, the features in LLVM's names and the numbers that schedules tile by.
-Everybody may import this file; it loads neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only
-when code is generated).
+In: `cpu`, a level such as `x86_64-v3` or `aarch64`, a processor by LLVM's name (`haswell`,
+`neoverse-n1`), or `cuda:sm_80` and the like. Out: a `Target` with the triple, the features in
+LLVM's names and the numbers that schedules tile by. Everybody may import this file; it loads
+neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only when code is generated).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from nova import knobs
+from nova.cpus import PROCESSORS, processor_features
 from nova.errors import TargetError
+from nova.features import BASES, FLAGS
 from nova.packages import compiler_missing
 from nova.records import record
 
@@ -36,63 +39,6 @@ _DEVICES = {
 }
 DEVICES = tuple(f"cuda:{arch}" for arch in _DEVICES)
 
-# LLVM feature -> the word in /proc/cpuinfo. Features that are not in this table stay at what the
-# CPU name implies; those in it are always written out, present or absent, because a hypervisor may
-# hide what the CPU name promises.
-_X86_FLAGS = {
-    "sse3": "pni",
-    "ssse3": "ssse3",
-    "sse4.1": "sse4_1",
-    "sse4.2": "sse4_2",
-    "sse4a": "sse4a",
-    "popcnt": "popcnt",
-    "cx16": "cx16",
-    "sahf": "lahf_lm",
-    "movbe": "movbe",
-    "aes": "aes",
-    "pclmul": "pclmulqdq",
-    "avx": "avx",
-    "f16c": "f16c",
-    "fma": "fma",
-    "avx2": "avx2",
-    "bmi": "bmi1",
-    "bmi2": "bmi2",
-    "lzcnt": "abm",
-    "adx": "adx",
-    "sha": "sha_ni",
-    "gfni": "gfni",
-    "vaes": "vaes",
-    "vpclmulqdq": "vpclmulqdq",
-    "avxvnni": "avx_vnni",
-    "avx512f": "avx512f",
-    "avx512cd": "avx512cd",
-    "avx512bw": "avx512bw",
-    "avx512dq": "avx512dq",
-    "avx512vl": "avx512vl",
-    "avx512ifma": "avx512ifma",
-    "avx512vbmi": "avx512vbmi",
-    "avx512vbmi2": "avx512_vbmi2",
-    "avx512vnni": "avx512_vnni",
-    "avx512bitalg": "avx512_bitalg",
-    "avx512vpopcntdq": "avx512_vpopcntdq",
-    "avx512bf16": "avx512_bf16",
-    "avx512fp16": "avx512_fp16",
-    "amx-tile": "amx_tile",
-    "amx-int8": "amx_int8",
-    "amx-bf16": "amx_bf16",
-}
-_ARM_FLAGS = {
-    "neon": "asimd",
-    "fullfp16": "asimdhp",
-    "dotprod": "asimddp",
-    "lse": "atomics",
-    "aes": "aes",
-    "sha2": "sha2",
-    "crc": "crc32",
-    "bf16": "bf16",
-    "i8mm": "i8mm",
-}
-
 _V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
@@ -100,11 +46,15 @@ _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 # name -> (LLVM's CPU name, features above the architecture's baseline)
 _NAMED = {
     "x86_64": ("x86-64", ()),
+    "x86_64-v2": ("x86-64-v2", _V2),
     "x86_64-v3": ("x86-64-v3", _V3),
     "x86_64-v4": ("x86-64-v4", _V4),
     "aarch64": ("generic", ("neon",)),
 }
 NAMES = ("cpu", *_NAMED)
+"""The targets that do not depend on a list of processors."""
+
+_AMD = re.compile(r"znver|bdver|btver|amdfam|barcelona|k8|opteron|athlon")
 
 # Caches of a named target are those of a modest machine of its kind, so that code compiled for it
 # runs well on all of them; `cpu` uses the sizes of the machine.
@@ -120,10 +70,10 @@ class Target:
     cpu: str
     """LLVM's CPU name; empty for `cpu`, whose name only LLVM knows: see `llvm_cpu`."""
     model: str
-    """What identifies the processor of `cpu` (vendor, family, model); empty for named targets."""
+    """What identifies the processor: vendor, family and model for `cpu`, the vendor for a processor
+    by name, nothing for a level."""
     features: tuple[str, ...]
-    absent: tuple[str, ...]
-    """Features that the CPU name may imply and that are not there."""
+    """All that generated code may use beyond the baseline of the architecture."""
     vector_bits: int
     vector_registers: int
     l1_bytes: int
@@ -172,9 +122,19 @@ class Target:
         """How many elements of this width one vector register holds."""
         return self.vector_bits // bits
 
+    def llvm_base(self) -> str:
+        """The processor that LLVM generates code for: it has nothing that is not listed."""
+        return self.cpu if self.is_device else BASES[self.arch]
+
     def llvm_features(self) -> str:
-        """The feature string for LLVM's target machine."""
-        words = [f"+{f}" for f in self.features] + [f"-{f}" for f in self.absent]
+        """The feature string for LLVM's target machine.
+
+        What is not there is switched off as well: a listed feature may imply it, where a hypervisor
+        shows one and hides the other.
+        """
+        words = [f"+{f}" for f in self.features]
+        if not self.is_device:
+            words += [f"-{f}" for f in FLAGS[self.arch] if f not in self.features]
         if self.vector_bits == 512:
             words.append("-prefer-256-bit")
         return ",".join(words)
@@ -187,7 +147,6 @@ class Target:
                 self.cpu,
                 self.model,
                 ",".join(self.features),
-                ",".join(self.absent),
                 f"v{self.vector_bits}x{self.vector_registers}",
                 f"c{self.l1_bytes}-{self.l2_bytes}-{self.l3_bytes}",
             )
@@ -203,9 +162,13 @@ def parse_target(text: str) -> Target:
     if text in _NAMED:
         cpu, features = _NAMED[text]
         arch = "aarch64" if text == "aarch64" else "x86_64"
-        return _make(text, arch, cpu, "", features, (), _COMMON_CACHES)
+        return _make(text, arch, cpu, "", features, _COMMON_CACHES)
     if text in DEVICES:
         return _device(text)
+    for arch, table in PROCESSORS.items():
+        if text in table:
+            features = tuple(processor_features(arch, text))
+            return _make(text, arch, text, _vendor(arch, text), features, _COMMON_CACHES)
     raise _unknown(text)
 
 
@@ -230,12 +193,26 @@ def _unknown(text: str) -> TargetError:
         )
     import difflib  # only on the way to an error
 
-    near = difflib.get_close_matches(text.lower(), (*NAMES, *DEVICES), n=1, cutoff=0.5)
+    # Nova's own names first: they are the ones that most people mean.
+    for names, cutoff in ((_processors(), 0.75), ((*NAMES, *DEVICES, *_processors()), 0.5)):
+        near = difflib.get_close_matches(text.lower(), names, n=1, cutoff=cutoff)
+        if near:
+            break
     return TargetError(
         what,
         hint=(f"did you mean {near[0]!r}? " if near else "")
-        + f"targets: {', '.join((*NAMES, *DEVICES))}",
+        + f"targets: {', '.join((*NAMES, *DEVICES))}, and LLVM's names of processors, such as "
+        "haswell, znver4 and neoverse-n1",
     )
+
+
+def _processors() -> tuple[str, ...]:
+    return tuple(name for table in PROCESSORS.values() for name in table)
+
+
+def _vendor(arch: str, name: str) -> str:
+    """The vendor as /proc/cpuinfo writes it, of those whose code differs by it."""
+    return "" if arch != "x86_64" else "AuthenticAMD" if _AMD.match(name) else "GenuineIntel"
 
 
 def _device(text: str) -> Target:
@@ -246,7 +223,6 @@ def _device(text: str) -> Target:
         cpu=arch,
         model="",
         features=(f"ptx{_DEVICES[arch]}",),
-        absent=(),
         vector_bits=128,
         vector_registers=255,
         l1_bytes=128 << 10,
@@ -277,7 +253,6 @@ def _make(
     cpu: str,
     model: str,
     features: tuple[str, ...],
-    absent: tuple[str, ...],
     caches: tuple[int, int, int],
 ) -> Target:
     wide = {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(features)
@@ -287,7 +262,6 @@ def _make(
         cpu=cpu,
         model=model,
         features=tuple(sorted(features)),
-        absent=tuple(sorted(absent)),
         vector_bits=512 if wide else 256 if "avx2" in features else 128,
         vector_registers=32 if wide or arch == "aarch64" else 16,
         l1_bytes=caches[0],
@@ -316,12 +290,22 @@ def _host() -> Target:
     from nova import _native  # what its loader refuses, such as AMX in a sandbox, is not there
 
     usable = set(_native.cpu_features())
-    table = _X86_FLAGS if arch == "x86_64" else _ARM_FLAGS
-    features = tuple(f for f, flag in table.items() if flag in flags and f in usable)
-    absent = tuple(f for f in table if f not in features)
+    features = tuple(f for f, flag in FLAGS[arch].items() if flag in flags and f in usable)
     identity = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
     model = "/".join(fields[key] for key in identity if key in fields)
-    return _make("cpu", arch, "", model, features, absent, _host_caches())
+    return _make("cpu", arch, "", model, features, _host_caches())
+
+
+def _follow(known: bool) -> None:
+    """Hold the process to the level that the knob has, or the environment."""
+    from nova import _native
+
+    number = {"all": 5, "x86_64": 1, "x86_64-v2": 2, "x86_64-v3": 3, "x86_64-v4": 4, "aarch64": 1}
+    _native.limit_cpu(number[knobs.get("cpu_level")] if known else 0)
+    parse_target.cache_clear()
+
+
+knobs.watch(("cpu_level",), _follow)
 
 
 def _host_caches() -> tuple[int, int, int]:

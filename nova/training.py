@@ -8,34 +8,47 @@ random ops are all arrays of that state, so saving and loading them continues ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from warnings import warn_explicit
 
 import numpy as np
 
+from nova import knobs
 from nova.compiled import Compiled
-from nova.compiler import check_target, compile
-from nova.dtypes import DType, TensorType, bf16, dtype, f16, f32
-from nova.errors import AttributeValueError, GradientError, GraphError, NovaError, SignatureError
+from nova.compiler import carrying, check_target, compile
+from nova.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
+from nova.errors import (
+    AttributeValueError,
+    GradientError,
+    GraphError,
+    NovaError,
+    PrecisionWarning,
+    SignatureError,
+)
 from nova.graph.build import cast
+from nova.graph.capture import Capture, capturing, generation
 from nova.graph.gradients import gradients
+from nova.graph.lifting import BoundProgram, Captured, captured_leaves
 from nova.graph.location import user_location
-from nova.graph.order import topological
+from nova.graph.order import reached_by_gradients
+from nova.graph.state import Snapshot, find_roots
 from nova.graph.tensor import Tensor, as_array
 from nova.jit import array_type
-from nova.nn.module import Module, replaced
+from nova.nn.module import Module
 from nova.nn.seeds import seeded
 from nova.nn.state import LoadReport, copy_into
+from nova.nn.traced import all_params, computing_in, named_as_state
 from nova.ops import F
 from nova.optim.optimizer import Optimizer
 from nova.optim.scaler import LossScaler, all_finite
 from nova.records import record
 from nova.resident import Resident
 from nova.runtime.device_arrays import type_on_device
-from nova.structure import flatten, unflatten
+from nova.sealed import Sealed
+from nova.user_facing import unknown_keyword, user_facing, user_facing_class
 
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
 # The seeds of two runs are far apart, whatever number of random ops a run has (2**64 / golden
@@ -45,6 +58,7 @@ _SEED_STEP = 0x9E3779B97F4A7C15 - 2**64
 Loss = Callable[..., Tensor]
 
 
+@user_facing
 def train_step(
     model: Module,
     loss: Loss,
@@ -68,37 +82,36 @@ def train_step(
     schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
     stay there between calls; `run_mode="sim"` takes the simulated one.
     """
-    try:
-        return TrainStep(
-            model,
-            loss,
-            optimizer,
-            precision=precision,
-            accumulate=accumulate,
-            seed=seed,
-            target=target,
-            scaler=scaler,
-            tune=tune,
-            run_mode=run_mode,
-        )
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    return TrainStep(
+        model,
+        loss,
+        optimizer,
+        precision=precision,
+        accumulate=accumulate,
+        seed=seed,
+        target=target,
+        scaler=scaler,
+        tune=tune,
+        run_mode=run_mode,
+    )
 
 
 @record
 class _Entry:
-    """The program of one batch signature, and the params and their arrays it gets after the batch.
+    """The program of one batch signature under one state of the model.
 
-    The arrays are those of the params, or on the device that the program runs on.
+    `placed` are the tensors whose arrays stay on the device that the program runs on; the arrays of
+    `captured` are read at each call. After the batch they are the arguments, in this order.
     """
 
     compiled: Compiled
-    program: Any
-    params: tuple[Tensor, ...]
-    arrays: tuple[Any, ...]
+    state: Snapshot
+    placed: tuple[Tensor, ...]
+    captured: Captured
 
 
-class TrainStep:
+@user_facing_class
+class TrainStep(Sealed):
     """One program a batch signature; parameters and state are updated in place."""
 
     def __init__(
@@ -134,38 +147,74 @@ class TrainStep:
         self._target = target
         self._tune = tune
         self._run_mode = run_mode
-        self._params = _all_params(model, optimizer)
-        self._modules = list(model.modules())
+        self._params = all_params(model, optimizer.params)
+        own = find_roots(loss)
+        self._roots = own.extended((model, optimizer), ())
         self._leaves = {
             name: Tensor(TensorType(a.shape, dtype(a.dtype)), data=a, name=name)
             for name, a in self._fresh_state(seed).items()
         }
         self._entries: dict[Any, _Entry] = {}
         self._last: _Entry | None = None
+        self._program: BoundProgram | None = None
         self._resident: Resident | None = None
-        self._modes: list[bool] = []
+        floats = [p.dtype for p in self._params if p.dtype.is_float]
+        self._narrows = bool(floats) and f64 not in floats
+        self._warned = False
+        self._seal()
+
+    def _hint_for(self, name: str) -> str:
+        if name in ("lr", "learning_rate", "weight_decay", "momentum"):
+            return (
+                "the optimizer has it: pass a schedule as lr=, or make a new optimizer and step "
+                "(load_state_dict(old.state_dict()) goes on where the old one stands)"
+            )
+        return super()._hint_for(name)
 
     # --- running --------------------------------------------------------------------------------
 
-    def __call__(self, *batch: Any) -> np.ndarray:
+    def __call__(self, *batch: Any, **unknown: Any) -> np.ndarray:
         """Run the step on arrays; the loss before the update, as a 0-d array.
 
         On a device, parameters and state stay there from call to call. The loss comes to the host
         unless the batch is on the device as well.
         """
-        entry = self._last
-        if entry is not None and self._modes == self._current_modes():
+        if unknown:
+            raise unknown_keyword("a step", unknown, (), by_position=tuple(unknown))
+        program = self._program
+        if program is not None:
             try:
-                return self._run(entry, batch)
+                if self._resident is not None:
+                    self._resident.changed = True
+                return program(*batch)
             except SignatureError:
                 pass  # another signature, or a mistake that is reported below
-        arrays = [a if type_on_device(a) is not None else as_array(a) for a in batch]
-        return self._run(self._entry(batch), arrays)
-
-    def _run(self, entry: _Entry, batch: Sequence[Any]) -> Any:
+        arrays = [self._narrowed(a) for a in batch]
+        self._entry(arrays)
+        program = self._program
+        assert program is not None
         if self._resident is not None:
             self._resident.changed = True
-        return entry.program(*batch, *entry.arrays)
+        return program(*arrays)
+
+    def _narrowed(self, array: Any) -> Any:
+        """One array of a batch; f64 data as f32 where no parameter of the model is f64."""
+        if type_on_device(array) is not None:
+            return array
+        array = as_array(array)
+        if not self._narrows or array.dtype != np.float64:
+            return array
+        if not self._warned:
+            self._warned = True
+            location = user_location()
+            warn_explicit(
+                "a training step of a model without f64 parameters was given f64 data, which is "
+                "cast to f32 here and in later calls: pass .astype('float32') to do it once",
+                PrecisionWarning,
+                location.file,
+                location.line,
+            )
+        return array.astype(np.float32)
 
     def sync(self) -> None:
         """Copy parameters and state from the device to their arrays on the host.
@@ -177,7 +226,7 @@ class TrainStep:
 
     def lower(self, *batch: Any) -> Compiled:
         """The program for these arrays, compiled but not run."""
-        return self._entry(batch).compiled
+        return self._entry([self._narrowed(a) for a in batch]).compiled
 
     @property
     def compiled(self) -> Compiled:
@@ -206,21 +255,48 @@ class TrainStep:
         self.sync()
         self.compiled.save(path, weights, key=key)
 
-    def _current_modes(self) -> list[bool]:
-        """What a program was traced under: train or eval, and what is frozen."""
-        return [m.training for m in self._modules] + [p.requires_grad for p in self._params]
-
     def _entry(self, batch: Sequence[Any]) -> _Entry:
         try:
             types = tuple(map(_type_of, batch))
-            modes = self._current_modes()
-            key = (types, tuple(modes))
-            if key not in self._entries:
-                self._entries[key] = self._compile(types)
+            seen = generation[0]
+            state = self._roots.snapshot()
+            key = (types, state.values)
+            entry = self._entries.get(key)
+            if entry is None or not entry.state.is_same(state):
+                self._check_params()
+                entry = self._compile(types)
+                self._keep((types, entry.state.values), entry)
         except NovaError as error:
             raise error.located(str(user_location())) from None
-        self._last, self._modes = self._entries[key], modes
-        return self._last
+        self._last = entry
+        self._bind(entry, seen)
+        return entry
+
+    def _keep(self, key: Any, entry: _Entry) -> None:
+        self._entries[key] = entry
+        while len(self._entries) > knobs.get("jit_programs"):
+            del self._entries[next(iter(self._entries))]
+
+    def _bind(self, entry: _Entry, seen: int) -> None:
+        """What later calls try first."""
+        arrays: tuple[Any, ...] = ()
+        if self._resident is not None:
+            before = generation[0]
+            arrays = self._resident.place(entry.placed)
+            seen += generation[0] - before  # parameters that follow the device from now on
+        self._program = BoundProgram(
+            entry.compiled._program, entry.captured, self._roots, entry.state, seen, None, arrays
+        )
+
+    def _check_params(self) -> None:
+        """The optimizer has state for the parameters that the model had when the step was made."""
+        known = {id(p) for p in self._params}
+        for name, param in self.model.named_parameters():
+            if id(param) not in known:
+                raise GraphError(
+                    f"the model got the parameter {name!r} after the step was made",
+                    hint="make a new optimizer and a new step for the changed model",
+                )
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -240,16 +316,10 @@ class TrainStep:
         named = [(f"model.{n}", p) for n, p in self.model._all_parameters()]
         named += list(self._leaves.items())  # type: ignore[arg-type]
         self.sync()
-        try:
-            report = copy_into(named, state, strict)
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        report = copy_into(named, state, strict)
         if self._resident is not None:
             self._resident.push()
-            for key, entry in self._entries.items():
-                arrays = self._resident.place(entry.params)
-                self._entries[key] = replace(entry, arrays=arrays)
-            self._last = None
+            self._program = None
         return report
 
     def _fresh_state(self, seed: int) -> dict[str, np.ndarray]:
@@ -273,10 +343,18 @@ class TrainStep:
 
     def _compile(self, types: Sequence[TensorType]) -> _Entry:
         batch = [Tensor(t, name=f"x{i}") for i, t in enumerate(types)]
-        loss = self._trace(batch)
+        before = self._roots.each()
+        loss, capture = self._trace(batch)
+        roots = self._roots.without_changed(before)
+        self._roots = roots.extended(capture.holders.values(), capture.read.values())
+        state = self._roots.snapshot()
         updates = self._updates(loss)
-        params = (*self._params, *self._leaves.values())
-        with _named_as_state(self.model):
+        own = (*self._params, *self._leaves.values())
+        others = captured_leaves([loss, *updates.values()], [*batch, *own])
+        base = Captured.sorted(own)
+        captured = Captured(base.stored, (*base.leaves, *others), (), ())
+        params = captured.tensors
+        with named_as_state(self.model):
             compiled = compile(
                 loss,
                 inputs=batch,
@@ -287,17 +365,24 @@ class TrainStep:
                 run_mode=self._run_mode,
             )
         device = compiled.native_device
-        if device is not None and self._resident is None:
+        if device is None:
+            return _Entry(compiled, state, (), captured)
+        if self._resident is None:
             self._resident = Resident(device)
-        on_device = self._resident
-        arrays = tuple(p.data for p in params) if on_device is None else on_device.place(params)
-        return _Entry(compiled, compiled._program, params, arrays)
+        count = len(own)  # others are arguments from the host: whoever has them may change them
+        return _Entry(
+            carrying(compiled, [p.data for p in params], self._resident.pull),
+            state,
+            params[:count],
+            Captured((), params[count:], (), ()),
+        )
 
-    def _trace(self, batch: Sequence[Tensor]) -> Tensor:
+    def _trace(self, batch: Sequence[Tensor]) -> tuple[Tensor, Capture]:
         with ExitStack() as stack:
             stack.enter_context(seeded(self._leaves["seed"]))
             if self._half is not None:
-                stack.enter_context(_computing_in(self.model, self._params, self._half))
+                stack.enter_context(computing_in(self.model, self._params, self._half))
+            capture = stack.enter_context(capturing(lifts_seeds=False))
             loss = self._loss(self.model, *batch)
         if not isinstance(loss, Tensor) or loss.size != 1 or not loss.dtype.is_float:
             what = loss.type if isinstance(loss, Tensor) else type(loss).__name__
@@ -305,12 +390,12 @@ class TrainStep:
                 f"the loss is {what}, not one float number", hint="reduce it, e.g. with .mean()"
             )
         loss = F.reshape(loss, ()) if loss.shape else loss
-        return loss if self._half is None else cast(loss, f32)
+        return loss if self._half is None else cast(loss, f32), capture
 
     def _updates(self, loss: Tensor) -> dict[Tensor, Tensor]:
         """The new value of every parameter and state array that changes."""
         entries = self.optimizer.entries
-        reached = _reached(loss)
+        reached = reached_by_gradients(loss)
         trained = [e for e in entries if e.param.requires_grad and id(e.param) in reached]
         if not trained:
             raise GradientError(
@@ -364,63 +449,3 @@ def _type_of(array: Any) -> TensorType:
 
 def _select(condition: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
     return new if condition is None else F.where(condition, new, old)
-
-
-def _all_params(model: Module, optimizer: Optimizer) -> list[Tensor]:
-    """The model's parameters, and what else the optimizer has."""
-    found: dict[int, Tensor] = {}
-    for param in model.parameters():
-        found[id(param)] = param
-    found.update((id(e.param), e.param) for e in optimizer.entries if id(e.param) not in found)
-    return list(found.values())
-
-
-@contextmanager
-def _named_as_state(model: Module) -> Iterator[None]:
-    """Inside, the model's parameters are called `model.<name>`, as in the step's `state_dict`."""
-    for name, param in model.named_parameters():
-        param.name_after(f"model.{name}")
-    try:
-        yield
-    finally:
-        model.parameters()  # which names them
-
-
-def _reached(loss: Tensor) -> set[int]:
-    """The ids of the tensors that a gradient of `loss` flows to."""
-    reached = {id(loss)}
-    for node in reversed(topological([loss])):
-        if id(node) in reached and node.op is not None and node.requires_grad:
-            reached.update(id(i) for i in node.inputs if i.dtype.is_float)
-    return reached
-
-
-@contextmanager
-def _computing_in(model: Module, params: Sequence[Tensor], half: DType) -> Iterator[None]:
-    """Inside, `model` computes in `half`: casts stand at its parameters, inputs and outputs."""
-
-    def at_edge(value: Any, wanted: DType) -> Any:
-        leaves, structure = flatten(value)
-        is_float = [isinstance(v, Tensor) and v.dtype.is_float for v in leaves]
-        return unflatten(
-            structure,
-            [cast(v, wanted) if f else v for v, f in zip(leaves, is_float, strict=True)],
-        )
-
-    forward = model.forward
-
-    def edged(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = at_edge(args, half), at_edge(kwargs, half)
-        return at_edge(forward(*args, **kwargs), f32)
-
-    casts = {p: cast(p, half) for p in params if p.dtype.is_float}
-    own = vars(model)
-    before = own.get("forward")
-    with replaced(model, casts):  # type: ignore[arg-type]
-        own["forward"] = edged
-        try:
-            yield
-        finally:
-            del own["forward"]
-            if before is not None:
-                own["forward"] = before

@@ -11,17 +11,40 @@ import tempfile
 from typing import Any
 
 import c_build
+import nightly
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", help="run the K-th of N parts of the tests")
+
+
+@pytest.hookimpl(trylast=True)  # of what -m and -k have left
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if text := config.getoption("--part"):
+        taken = nightly.take_part(items, text)
+        left = set(taken)
+        config.hook.pytest_deselected(items=[item for item in items if item not in left])
+        items[:] = taken
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before anything of Nova is imported; child processes inherit the variable."""
+    if text := config.getoption("--part"):
+        try:
+            nightly.part_of(text)
+        except ValueError:
+            raise pytest.UsageError(f"--part is K/N, such as 3/8, and not {text!r}") from None
     # A test run in the background of a shell ignores Ctrl-C, and would pass that on to the tests
     # of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Every other process that a test starts would compile Nova's Python anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    # Where a GPU is, jax computes on it, in less precision, and takes most of its memory.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if "not gpu" in config.option.markexpr:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ["NOVA_CACHE_DIR"] = _make_folder(config, "nova-test-cache-")
     if not hasattr(config, "workerinput"):  # one for all processes of the run
         os.environ[c_build.FOLDER] = _make_folder(config, "nova-test-build-")

@@ -24,18 +24,23 @@ PACKAGE = ROOT / "nova"
 TABLES = {
     "build_once",
     "collection",
+    "cpus",
+    "constants",
     "dlpack",
     "dtypes",
     "errors",
+    "features",
     "knobs",
     "log",
     "ops",
     "packages",
     "records",
+    "sealed",
     "settings",
     "structure",
     "suggest",
     "targets",
+    "user_facing",
 }
 
 # Folder or file -> what it may import besides itself and the tables, in the order of the road.
@@ -110,14 +115,20 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "log": {"knobs", "errors"},
     "build_once": set(),
     "collection": set(),
+    "constants": set(),
     "dlpack": {"errors", "records"},
     "dtypes": {"errors", "records"},
     "packages": {"errors"},
     "records": set(),
+    # Errors name the user's line.
+    "sealed": {"errors", "graph.location"},
+    "user_facing": {"errors", "graph.location"},
     "settings": {"knobs", "records"},
     "structure": {"records"},
     "suggest": {"errors"},
-    "targets": {"errors", "packages", "records"},
+    "cpus": set(),
+    "features": set(),
+    "targets": {"cpus", "errors", "features", "knobs", "packages", "records"},
     "ops": {"dtypes", "errors", "records"},
 }
 

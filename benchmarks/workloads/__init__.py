@@ -19,6 +19,7 @@ ORDER = (
     "train_small",
     "compile_cold",
     "compile_disk",
+    "compile_long",
     "load_file",
     "import_time",
     "task_dispatch",

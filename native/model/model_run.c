@@ -2,8 +2,9 @@
  * every order with up to a few switches. Found here: lost wake-ups, threads that never leave, a run
  * that is ended twice, touched after its end, or with a task that ran twice or too early.
  *
- *     model_run [more [most]]   more switches than by default, at most that many orders a program
- *     model_run planted         the pool's threads do not look again before they sleep */
+ *     model_run [more [most [n]]]   more switches than by default, at most that many orders a program;
+ *                                   program number n alone
+ *     model_run planted             the pool's threads do not look again before they sleep */
 #define _GNU_SOURCE /* what the sources need */
 
 #include "explore.h"
@@ -242,6 +243,7 @@ int main(int count, char **arguments)
     blind = count > 1 && strcmp(arguments[1], "planted") == 0;
     int more = count > 1 && !blind ? atoi(arguments[1]) : 0;
     uint64_t most = count > 2 ? strtoull(arguments[2], NULL, 10) : 0;
+    size_t only = count > 3 ? strtoull(arguments[3], NULL, 10) : SIZE_MAX;
     static const struct {
         const char *name;
         void (*body)(void);
@@ -257,6 +259,8 @@ int main(int count, char **arguments)
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof programs / sizeof *programs && failed == 0; i++) {
+        if (only != SIZE_MAX && i != only)
+            continue;
         explore_options options = {.name = programs[i].name,
                                    .body = programs[i].body,
                                    .bound = programs[i].bound + more,

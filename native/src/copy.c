@@ -142,10 +142,10 @@ nova_status nova_copy_path(nova_copy *copy, const char *path, nova_error *error)
 {
     int source;
     do
-        source = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        source = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     while (source < 0 && errno == EINTR);
     if (source < 0 && errno == ELOOP)
-        return REFUSE(error, "open-link", "a symbolic link");
+        return REFUSE(error, "open-link", "symbolic links that lead in a circle");
     if (source < 0 && errno == ENXIO)
         return REFUSE(error, "open-kind", "not a regular file");
     if (source < 0)

@@ -1,9 +1,42 @@
-/* What this processor has, by LLVM's names: those of nova/targets.py, in its order. */
+/* What this processor has, by LLVM's names: those of nova/features.py, in its order. */
 #define _GNU_SOURCE /* getauxval, syscall */
 
 #include <elf.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 
 #include "reader.h"
+
+/* The levels that a process can be held to, as nova/knobs.py names them; each has the ones before. */
+enum { BASELINE = 1, V2, V3, V4, ALL };
+
+static const struct {
+    const char *name;
+    unsigned char level;
+} LEVELS[] = {
+    {"x86_64", BASELINE}, {"x86_64-v2", V2}, {"x86_64-v3", V3},
+    {"x86_64-v4", V4},    {"aarch64", BASELINE},
+};
+
+/* What the program said; 0 where the environment decides. */
+static atomic_uint limit;
+
+void nova_cpu_limit(unsigned level)
+{
+    atomic_store(&limit, level);
+}
+
+static unsigned char wanted_level(void)
+{
+    unsigned said = atomic_load(&limit);
+    if (said != 0)
+        return (unsigned char)(said < ALL ? said : ALL);
+    const char *name = getenv("NOVA_CPU_LEVEL");
+    for (size_t i = 0; name != NULL && i < sizeof LEVELS / sizeof *LEVELS; i++)
+        if (strcmp(LEVELS[i].name, name) == 0)
+            return LEVELS[i].level;
+    return ALL;
+}
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -18,48 +51,48 @@ enum { PLAIN, YMM, ZMM, TILES };
 
 static const struct feature {
     const char *name;
-    unsigned char word, bit, needs;
+    unsigned char word, bit, needs, level;
 } FEATURES[] = {
-    {"sse3", LEAF1_C, 0, PLAIN},
-    {"ssse3", LEAF1_C, 9, PLAIN},
-    {"sse4.1", LEAF1_C, 19, PLAIN},
-    {"sse4.2", LEAF1_C, 20, PLAIN},
-    {"sse4a", EXTENDED_C, 6, PLAIN},
-    {"popcnt", LEAF1_C, 23, PLAIN},
-    {"cx16", LEAF1_C, 13, PLAIN},
-    {"sahf", EXTENDED_C, 0, PLAIN},
-    {"movbe", LEAF1_C, 22, PLAIN},
-    {"aes", LEAF1_C, 25, PLAIN},
-    {"pclmul", LEAF1_C, 1, PLAIN},
-    {"avx", LEAF1_C, 28, YMM},
-    {"f16c", LEAF1_C, 29, YMM},
-    {"fma", LEAF1_C, 12, YMM},
-    {"avx2", LEAF7_B, 5, YMM},
-    {"bmi", LEAF7_B, 3, PLAIN},
-    {"bmi2", LEAF7_B, 8, PLAIN},
-    {"lzcnt", EXTENDED_C, 5, PLAIN},
-    {"adx", LEAF7_B, 19, PLAIN},
-    {"sha", LEAF7_B, 29, PLAIN},
-    {"gfni", LEAF7_C, 8, PLAIN},
-    {"vaes", LEAF7_C, 9, YMM},
-    {"vpclmulqdq", LEAF7_C, 10, YMM},
-    {"avxvnni", LEAF7_1_A, 4, YMM},
-    {"avx512f", LEAF7_B, 16, ZMM},
-    {"avx512cd", LEAF7_B, 28, ZMM},
-    {"avx512bw", LEAF7_B, 30, ZMM},
-    {"avx512dq", LEAF7_B, 17, ZMM},
-    {"avx512vl", LEAF7_B, 31, ZMM},
-    {"avx512ifma", LEAF7_B, 21, ZMM},
-    {"avx512vbmi", LEAF7_C, 1, ZMM},
-    {"avx512vbmi2", LEAF7_C, 6, ZMM},
-    {"avx512vnni", LEAF7_C, 11, ZMM},
-    {"avx512bitalg", LEAF7_C, 12, ZMM},
-    {"avx512vpopcntdq", LEAF7_C, 14, ZMM},
-    {"avx512bf16", LEAF7_1_A, 5, ZMM},
-    {"avx512fp16", LEAF7_D, 23, ZMM},
-    {"amx-tile", LEAF7_D, 24, TILES},
-    {"amx-int8", LEAF7_D, 25, TILES},
-    {"amx-bf16", LEAF7_D, 22, TILES},
+    {"sse3", LEAF1_C, 0, PLAIN, V2},
+    {"ssse3", LEAF1_C, 9, PLAIN, V2},
+    {"sse4.1", LEAF1_C, 19, PLAIN, V2},
+    {"sse4.2", LEAF1_C, 20, PLAIN, V2},
+    {"sse4a", EXTENDED_C, 6, PLAIN, ALL},
+    {"popcnt", LEAF1_C, 23, PLAIN, V2},
+    {"cx16", LEAF1_C, 13, PLAIN, V2},
+    {"sahf", EXTENDED_C, 0, PLAIN, V2},
+    {"movbe", LEAF1_C, 22, PLAIN, V3},
+    {"aes", LEAF1_C, 25, PLAIN, ALL},
+    {"pclmul", LEAF1_C, 1, PLAIN, ALL},
+    {"avx", LEAF1_C, 28, YMM, V3},
+    {"f16c", LEAF1_C, 29, YMM, V3},
+    {"fma", LEAF1_C, 12, YMM, V3},
+    {"avx2", LEAF7_B, 5, YMM, V3},
+    {"bmi", LEAF7_B, 3, PLAIN, V3},
+    {"bmi2", LEAF7_B, 8, PLAIN, V3},
+    {"lzcnt", EXTENDED_C, 5, PLAIN, V3},
+    {"adx", LEAF7_B, 19, PLAIN, ALL},
+    {"sha", LEAF7_B, 29, PLAIN, ALL},
+    {"gfni", LEAF7_C, 8, PLAIN, ALL},
+    {"vaes", LEAF7_C, 9, YMM, ALL},
+    {"vpclmulqdq", LEAF7_C, 10, YMM, ALL},
+    {"avxvnni", LEAF7_1_A, 4, YMM, ALL},
+    {"avx512f", LEAF7_B, 16, ZMM, V4},
+    {"avx512cd", LEAF7_B, 28, ZMM, V4},
+    {"avx512bw", LEAF7_B, 30, ZMM, V4},
+    {"avx512dq", LEAF7_B, 17, ZMM, V4},
+    {"avx512vl", LEAF7_B, 31, ZMM, V4},
+    {"avx512ifma", LEAF7_B, 21, ZMM, ALL},
+    {"avx512vbmi", LEAF7_C, 1, ZMM, ALL},
+    {"avx512vbmi2", LEAF7_C, 6, ZMM, ALL},
+    {"avx512vnni", LEAF7_C, 11, ZMM, ALL},
+    {"avx512bitalg", LEAF7_C, 12, ZMM, ALL},
+    {"avx512vpopcntdq", LEAF7_C, 14, ZMM, ALL},
+    {"avx512bf16", LEAF7_1_A, 5, ZMM, ALL},
+    {"avx512fp16", LEAF7_D, 23, ZMM, ALL},
+    {"amx-tile", LEAF7_D, 24, TILES, ALL},
+    {"amx-int8", LEAF7_D, 25, TILES, ALL},
+    {"amx-bf16", LEAF7_D, 22, TILES, ALL},
 };
 
 uint16_t nova_cpu_machine(void)
@@ -84,7 +117,7 @@ static bool saves(const nova_cpu *cpu, unsigned needs)
 
 void nova_cpu_read(nova_cpu *cpu)
 {
-    *cpu = (nova_cpu){0};
+    *cpu = (nova_cpu){.level = wanted_level()};
     unsigned a, b, c, d;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
         cpu->words[LEAF7_B] = b;
@@ -118,13 +151,17 @@ enum { PLAIN };
 /* The bits of Linux' <asm/hwcap.h>, which no C library repeats in full. */
 static const struct feature {
     const char *name;
-    unsigned char word, bit, needs;
+    unsigned char word, bit, needs, level;
 } FEATURES[] = {
-    {"neon", CAPABILITIES, 1, PLAIN},     {"fullfp16", CAPABILITIES, 10, PLAIN},
-    {"dotprod", CAPABILITIES, 20, PLAIN}, {"lse", CAPABILITIES, 8, PLAIN},
-    {"aes", CAPABILITIES, 3, PLAIN},      {"sha2", CAPABILITIES, 6, PLAIN},
-    {"crc", CAPABILITIES, 7, PLAIN},      {"bf16", CAPABILITIES_2, 14, PLAIN},
-    {"i8mm", CAPABILITIES_2, 13, PLAIN},
+    {"neon", CAPABILITIES, 1, PLAIN, BASELINE},
+    {"fullfp16", CAPABILITIES, 10, PLAIN, ALL},
+    {"dotprod", CAPABILITIES, 20, PLAIN, ALL},
+    {"lse", CAPABILITIES, 8, PLAIN, ALL},
+    {"aes", CAPABILITIES, 3, PLAIN, ALL},
+    {"sha2", CAPABILITIES, 6, PLAIN, ALL},
+    {"crc", CAPABILITIES, 7, PLAIN, ALL},
+    {"bf16", CAPABILITIES_2, 14, PLAIN, ALL},
+    {"i8mm", CAPABILITIES_2, 13, PLAIN, ALL},
 };
 
 uint16_t nova_cpu_machine(void)
@@ -140,7 +177,7 @@ static bool saves(const nova_cpu *cpu, unsigned needs)
 
 void nova_cpu_read(nova_cpu *cpu)
 {
-    *cpu = (nova_cpu){0};
+    *cpu = (nova_cpu){.level = wanted_level()};
     cpu->words[CAPABILITIES] = (uint32_t)getauxval(AT_HWCAP);
     cpu->words[CAPABILITIES_2] = (uint32_t)getauxval(AT_HWCAP2);
 }
@@ -153,7 +190,8 @@ bool nova_cpu_has(const nova_cpu *cpu, const char *feature)
 {
     for (size_t i = 0; i < sizeof FEATURES / sizeof *FEATURES; i++)
         if (strcmp(FEATURES[i].name, feature) == 0)
-            return cpu->words[FEATURES[i].word] >> FEATURES[i].bit & 1 &&
+            return FEATURES[i].level <= cpu->level &&
+                   cpu->words[FEATURES[i].word] >> FEATURES[i].bit & 1 &&
                    saves(cpu, FEATURES[i].needs);
     return false;
 }

@@ -8,7 +8,8 @@
 
 #include "reader.h"
 
-enum { MOST_MANIFEST = 64 << 20 };
+/* From this version on, tables have the interfaces of their kernels. */
+enum { MOST_MANIFEST = 64 << 20, CHECKED_VERSION = 4 };
 
 struct nova_file {
     nova_bytes bytes;
@@ -65,12 +66,70 @@ static nova_status check_code(const nova_file *file, const nova_tables *tables, 
     return NOVA_OK;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const nova_symbol *)a)->name, ((const nova_symbol *)b)->name);
+}
+
+/* The symbol of a name, of symbols in the order of their names; NULL when there is none. */
+static const nova_symbol *find_symbol(const nova_symbol *symbols, size_t count, const char *name)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(symbols[middle].name, name);
+        if (order == 0)
+            return &symbols[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+/* The code of a kernel begins where the symbol of that name is: an address inside of a function would
+ * run from its middle. Blocks of an older Nova are not held to it. */
+static nova_status check_entries(nova_file *file, const nova_tables *tables, nova_error *error)
+{
+    size_t count = file->dynamic.symbol_count;
+    if (tables->interfaces == NULL || file->adopted)
+        return NOVA_OK;
+    nova_symbol *symbols = nova_arena_take(&file->arena, count, sizeof *symbols);
+    if (symbols == NULL)
+        return no_memory(error);
+    if (count > 0)
+        memcpy(symbols, file->dynamic.symbols, count * sizeof *symbols);
+    qsort(symbols, count, sizeof *symbols, compare_names);
+    for (uint32_t i = 0; i < tables->header->kernel_count; i++) {
+        const nova_kernel_record *kernel = &tables->kernels[i];
+        if (!nova_kernel_is_linked(kernel))
+            continue;
+        const char *name = tables->strings + kernel->symbol;
+        const nova_symbol *found = find_symbol(symbols, count, name);
+        if (found == NULL || found->vaddr != kernel->code)
+            return REFUSE(error, "tables-kernel-code",
+                          "kernel %u: address %#" PRIx64 " is not where %.80s is", i, kernel->code,
+                          name);
+    }
+    return NOVA_OK;
+}
+
 static int64_t *sizes_of(nova_file *file, const nova_tensor_info *tensors, size_t count)
 {
     int64_t *sizes = nova_arena_take(&file->arena, count, sizeof *sizes);
     for (size_t i = 0; sizes != NULL && i < count; i++)
         sizes[i] = tensors[i].nbytes;
     return sizes;
+}
+
+static unsigned char *donated_of(nova_file *file)
+{
+    size_t count = file->manifest.argument_count;
+    unsigned char *donated = nova_arena_take(&file->arena, count, 1);
+    for (size_t i = 0; donated != NULL && i < count; i++)
+        donated[i] = file->manifest.arguments[i].donated != 0;
+    return donated;
 }
 
 static nova_status check_variants(nova_file *file, nova_error *error)
@@ -83,8 +142,10 @@ static nova_status check_variants(nova_file *file, nova_error *error)
         .output_count = manifest->output_count,
         .argument_nbytes = sizes_of(file, manifest->arguments, manifest->argument_count),
         .output_nbytes = sizes_of(file, manifest->outputs, manifest->output_count),
+        .argument_donated = donated_of(file),
     };
-    if (limits.argument_nbytes == NULL || limits.output_nbytes == NULL)
+    if (limits.argument_nbytes == NULL || limits.output_nbytes == NULL ||
+        limits.argument_donated == NULL)
         return no_memory(error);
     for (size_t i = 0; i < manifest->variant_count; i++) {
         nova_variant *variant = &manifest->variants[i];
@@ -96,6 +157,11 @@ static nova_status check_variants(nova_file *file, nova_error *error)
                               (size_t)block->size, &limits, &variant->tables, error);
         if (status == NOVA_OK)
             status = check_code(file, &variant->tables, error);
+        if (status == NOVA_OK && manifest->version >= CHECKED_VERSION &&
+            variant->tables.interfaces == NULL)
+            status = REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
+        if (status == NOVA_OK)
+            status = check_entries(file, &variant->tables, error);
         if (status != NOVA_OK)
             return status;
     }

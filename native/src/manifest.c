@@ -5,8 +5,9 @@
 #include "json.h"
 #include "reader.h"
 
-/* Version 3 adds variants for devices: what version 2 has is as it was. */
-enum { OLDEST_VERSION = 2, FORMAT_VERSION = 3, MOST_VARIANTS = 64, ALIGNMENT = 64 };
+/* Version 3 adds variants for devices, version 4 the interfaces of kernels: what version 2 has is as it
+ * was. */
+enum { OLDEST_VERSION = 2, FORMAT_VERSION = 4, MOST_VARIANTS = 64, ALIGNMENT = 64 };
 
 static const struct {
     const char *name;
@@ -413,7 +414,6 @@ static nova_status read_manifest(reader *r, nova_manifest *manifest)
     const uint16_t machines[] = {EM_X86_64, EM_AARCH64};
     const char *text;
     uint32_t arch;
-    int64_t version;
     void *records;
     bool is_output = false;
     nova_json_enter(&r->json);
@@ -430,7 +430,7 @@ static nova_status read_manifest(reader *r, nova_manifest *manifest)
                        &manifest->device_count);
     manifest->devices = records;
     if (status == NOVA_OK)
-        status = read_number(r, "format_version", 0, &version);
+        status = read_number(r, "format_version", 0, &manifest->version);
     if (status == NOVA_OK)
         status = read_texts(r, "key");
     is_output = true;

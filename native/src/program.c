@@ -198,8 +198,15 @@ static void run_inline(const nova_program *program, void *const *arguments, void
     }
 }
 
+/* A nova_poll of an execution: asks who runs it. */
+static nova_status poll_owner(void *context)
+{
+    const nova_program_options *options = ((nova_execution *)context)->owner;
+    return options->poll(options->owner);
+}
+
 static nova_status run_tasks(nova_program *program, void *const *arguments, void *const *outputs,
-                             void *workspace, unsigned workers, nova_policy policy,
+                             void *workspace, const nova_program_options *given,
                              nova_error *error)
 {
     nova_execution *execution;
@@ -208,8 +215,11 @@ static nova_status run_tasks(nova_program *program, void *const *arguments, void
         return nova_fail(error, status, "", "the run cannot be prepared: %s",
                          nova_status_text(status));
     nova_program_bind(program, arguments, outputs, workspace, execution->pointers);
-    const nova_run_options options = {.workers = nova_execution_workers(execution, workers),
-                                      .policy = policy};
+    nova_program_options held = *given;
+    execution->owner = &held;
+    const nova_run_options options = {.workers = nova_execution_workers(execution, held.workers),
+                                      .policy = held.policy,
+                                      .poll = held.poll != NULL ? poll_owner : NULL};
     nova_run_result result = {.task = NOVA_NO_TASK};
     result.status =
         nova_instance_run(execution->instance, nova_execution_task, execution, &options, &result);
@@ -223,17 +233,18 @@ static nova_status run_tasks(nova_program *program, void *const *arguments, void
 nova_status nova_program_run(nova_program *program, void *const *arguments, void *const *outputs,
                              void *workspace, nova_error *error)
 {
-    return nova_program_run_by(program, arguments, outputs, workspace, 0, NOVA_LOCALITY, error);
+    return nova_program_run_by(program, arguments, outputs, workspace, &(nova_program_options){0},
+                               error);
 }
 
 nova_status nova_program_run_by(nova_program *program, void *const *arguments,
-                                void *const *outputs, void *workspace, unsigned workers,
-                                nova_policy policy, nova_error *error)
+                                void *const *outputs, void *workspace,
+                                const nova_program_options *options, nova_error *error)
 {
     if (!nova_program_accepts(program, arguments, outputs, workspace))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if (!program->is_inline)
-        return run_tasks(program, arguments, outputs, workspace, workers, policy, error);
+        return run_tasks(program, arguments, outputs, workspace, options, error);
     run_inline(program, arguments, outputs, workspace);
     return NOVA_OK;
 }

@@ -134,6 +134,7 @@ typedef struct nova_manifest {
     nova_range *constants;
     nova_device_code *devices;
     size_t argument_count, output_count, variant_count, device_count;
+    int64_t version;
 } nova_manifest;
 
 /* What ranges in the manifest must stay below, and what it must agree with. */
@@ -155,8 +156,13 @@ uint16_t nova_cpu_machine(void);
 typedef struct nova_cpu {
     uint32_t words[8]; /* of cpuid, or of the auxiliary vector */
     bool saves_ymm, saves_zmm, saves_tiles; /* what the system keeps across task switches */
+    unsigned char level; /* features beyond it are not there: see nova_cpu_limit */
     bool asks_for_tiles; /* they need a permission of the process: asked for with the question */
 } nova_cpu;
+
+/* Holds this process to a level: 1 for the baseline of the architecture, 2 to 4 for x86-64-v2 to -v4,
+ * 5 for all that the processor has, 0 for what NOVA_CPU_LEVEL says. */
+void nova_cpu_limit(unsigned level);
 
 /* Asks the processor: costs microseconds in a virtual machine, so ask once for many questions. */
 void nova_cpu_read(nova_cpu *cpu);

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include "nova/tables.h"
+#include "tables_flow.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -10,7 +11,8 @@
 
 _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
                    sizeof(nova_kernel_record) == 48 && sizeof(nova_launch_record) == 16 &&
-                   sizeof(nova_task) == 32 && sizeof(nova_device_launch) == 32,
+                   sizeof(nova_task) == 32 && sizeof(nova_device_launch) == 32 &&
+                   sizeof(nova_interface) == 24,
                "as in docs/nova-format.md");
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
@@ -46,9 +48,13 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
     if (size < sizeof *tables->header)
         return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header", size);
     const nova_tables_header *header = tables->header = (const void *)block;
-    bool has_devices =
-        memcmp(header->magic, NOVA_TABLES_DEVICE_MAGIC, sizeof header->magic) == 0;
-    if (!has_devices && memcmp(header->magic, NOVA_TABLES_MAGIC, sizeof header->magic) != 0)
+    static const char MAGICS[][9] = {NOVA_TABLES_MAGIC, NOVA_TABLES_DEVICE_MAGIC,
+                                     NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC};
+    int kind = 0;
+    while (kind < 4 && memcmp(header->magic, MAGICS[kind], sizeof header->magic) != 0)
+        kind++;
+    bool has_devices = kind % 2 == 1, has_interfaces = kind >= 2;
+    if (kind == 4)
         return REFUSE(error, "tables-magic", "the block does not start like one");
     if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",
@@ -70,6 +76,13 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
         if (!take(block, size, &position, layout[i].count, layout[i].size, &arrays[i]))
             return REFUSE(error, "tables-size", "array %d ends behind the block, or is not padded "
                                                 "with zeros", i);
+    tables->interfaces = NULL;
+    tables->interface_sizes = NULL;
+    if (has_interfaces) {
+        nova_status status = nova_interfaces_find(tables, block, size, &position, error);
+        if (status != NOVA_OK)
+            return status;
+    }
     if (size - position != header->string_size)
         return REFUSE(error, "tables-size", "the strings do not fill the rest of the block");
     tables->buffers = arrays[0];
@@ -169,7 +182,8 @@ static nova_status check_device_launch(const nova_tables *tables, uint32_t index
                                                            "does not say how to launch it", index)
                           : NOVA_OK;
     if (!is_linked && !is_device && (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
-        return REFUSE(error, "tables-device", "kernel %u is a copy, and has code or flags", index);
+        return REFUSE(error, "tables-device", "kernel %u is a copy or a loop, and has code or flags",
+                      index);
     static const nova_device_launch NONE;
     const nova_device_launch *launch = &tables->devices[index];
     if (!is_device)
@@ -197,7 +211,7 @@ static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_
 {
     const nova_kernel_record *kernel = &tables->kernels[index];
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
-    if ((kernel->core & NOVA_CORE_MASK) > NOVA_TO_DEVICE ||
+    if ((kernel->core & NOVA_CORE_MASK) > NOVA_WHILE ||
         (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
     if (flags == NOVA_TAKES_SCRATCH && tables->header->scratch_size == 0)
@@ -222,10 +236,71 @@ static nova_status check_copies(const nova_tables *tables, nova_error *error)
             continue;
         if (launch->operand_count != 1 ||
             tables->buffers[tables->operands[launch->first_operand]].kind == NOVA_CONSTANT)
-            return REFUSE(error, "tables-copy", "launch %u copies %u buffers, or a constant", i,
+            return REFUSE(error, "tables-copy", "launch %u copies or tests %u buffers, or a constant", i,
                           launch->operand_count);
     }
     return NOVA_OK;
+}
+
+/* Loops around the launch that is looked at: where each begins, and the first launch behind it. */
+typedef struct {
+    uint64_t begin[NOVA_MOST_LOOPS], end[NOVA_MOST_LOOPS];
+    uint32_t depth;
+    uint64_t active; /* the last launch of a kernel that does anything, or 0 */
+} open_loops;
+
+static nova_status begin_loop(const nova_tables *tables, uint32_t index, open_loops *loops,
+                              nova_error *error)
+{
+    const nova_launch_record *launch = &tables->launches[index];
+    int64_t count = tables->kernels[launch->kernel].grid;
+    uint64_t limit = loops->depth > 0 ? loops->end[loops->depth - 1] : tables->header->launch_count;
+    if (loops->depth == NOVA_MOST_LOOPS || count < 1 || (uint64_t)count > limit - index - 1 ||
+        tables->buffers[tables->operands[launch->first_operand]].nbytes != 1)
+        return REFUSE(error, "tables-loop", "launch %u is a loop of %" PRId64 " launches, or its "
+                                            "condition is not a byte", index, count);
+    loops->begin[loops->depth] = index;
+    loops->end[loops->depth++] = index + 1 + (uint64_t)count;
+    return NOVA_OK;
+}
+
+/* Ends the loops whose bodies are over before launch `index`. Of nothing that a body does, none would end. */
+static nova_status end_loops(open_loops *loops, uint64_t index, nova_error *error)
+{
+    while (loops->depth > 0 && index >= loops->end[loops->depth - 1])
+        if (loops->active <= loops->begin[--loops->depth])
+            return REFUSE(error, "tables-loop", "launch %" PRIu64 " is a loop that does nothing",
+                          loops->begin[loops->depth]);
+    return NOVA_OK;
+}
+
+/* A loop has its condition in one byte, and its body inside of the loop around it. Between its launches there
+ * is neither code of the host nor a copy, and there are no tasks, which run once. */
+static nova_status check_loops(const nova_tables *tables, nova_error *error)
+{
+    const nova_tables_header *header = tables->header;
+    open_loops loops = {.depth = 0};
+    bool has_loops = false, has_others = header->task_count > 0;
+    nova_status status = NOVA_OK;
+    for (uint32_t i = 0; status == NOVA_OK && i < header->launch_count; i++) {
+        uint32_t kernel = tables->launches[i].kernel;
+        uint32_t core = tables->kernels[kernel].core & NOVA_CORE_MASK;
+        status = end_loops(&loops, i, error);
+        if (core == NOVA_DEVICE) {
+            const uint32_t *grid = tables->devices[kernel].grid;
+            loops.active = grid[0] != 0 && grid[1] != 0 && grid[2] != 0 ? i : loops.active;
+        } else if (core == NOVA_WHILE && status == NOVA_OK) {
+            has_loops = true;
+            status = begin_loop(tables, i, &loops, error);
+        } else {
+            has_others = true;
+        }
+    }
+    if (status == NOVA_OK)
+        status = end_loops(&loops, header->launch_count, error);
+    if (status == NOVA_OK && has_loops && has_others)
+        status = REFUSE(error, "tables-loop", "there are loops, and tasks or launches of the host");
+    return status;
 }
 
 /* Operands stand in the order of the launches, each in one of them: so work stays linear. */
@@ -255,7 +330,8 @@ static nova_status check_launches(const nova_tables *tables, nova_error *error)
         if (tables->operands[i] >= header->buffer_count)
             return REFUSE(error, "tables-operand", "operand %u is buffer %u of %u", i,
                           tables->operands[i], header->buffer_count);
-    return check_copies(tables, error);
+    nova_status status = check_copies(tables, error);
+    return status == NOVA_OK ? check_loops(tables, error) : status;
 }
 
 /* --- tasks ------------------------------------------------------------------------------------ */
@@ -364,6 +440,8 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
         status = check_launches(&found, error);
     if (status == NOVA_OK)
         status = check_tasks(&found, error);
+    if (status == NOVA_OK)
+        status = nova_tables_check_flow(&found, limits, error);
     if (status == NOVA_OK)
         *tables = found;
     return status;

@@ -8,12 +8,14 @@ and is removed by the next writer.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 
 from nova.errors import ArtifactError
@@ -83,6 +85,26 @@ def check_path(path: str | os.PathLike[str]) -> Path:
     if "\0" in text:
         raise ArtifactError(f"a path has no NUL character: {text!r}")
     return Path(text)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a file to read it. OSError at once for a pipe, a device or a folder.
+
+    To open a pipe would wait for its writer, perhaps for ever, and a device may have no end. Links
+    are followed: mounted volumes and model hubs are full of them.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, f"it is not a regular file but {_kind(mode)}", os.fspath(path))
+    return open(descriptor, "rb")
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def is_temporary(name: str) -> bool:

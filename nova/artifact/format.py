@@ -16,7 +16,7 @@ from nova.artifact.check import Buffer
 from nova.artifact.files import check_path, write_atomically
 from nova.artifact.manifest import Manifest, TensorSpec, from_json
 from nova.artifact.tables import Tables, unpack_tables
-from nova.artifact.texts import unpack_texts
+from nova.artifact.texts import PackedTexts, unpack_texts
 from nova.errors import ArtifactError
 from nova.records import record
 
@@ -57,7 +57,7 @@ class Artifact:
         """The tables of a variant, read at each call; programs run from the block itself."""
         return unpack_tables(self.file.tables(variant))
 
-    def stages(self) -> dict[str, str]:
+    def stages(self) -> PackedTexts:
         """The text of every stage by name, decompressed at each call."""
         return unpack_texts(self.section(".nova.stages"), self.section(".nova.const"))
 

@@ -15,7 +15,7 @@ from typing import Any
 from nova.artifact.check import fail, storable
 from nova.records import record
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 DEVICE_PREFIX = "cuda:"
 """What the targets of device variants begin with."""
 

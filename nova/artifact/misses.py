@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from nova.artifact.cache import CacheEntry, DiskCache
 from nova.artifact.format import Artifact
 from nova.artifact.key import cache_key, explain
+from nova.constants import compact_plan
 from nova.errors import ArtifactError
 from nova.records import record
 
@@ -46,7 +47,8 @@ def make_recipe(parts: Mapping[str, str], text: str, stage: str = "plan") -> Rec
 def recipe_of(artifact: Artifact) -> Recipe:
     """The recipe that an entry was made by."""
     stage = artifact.manifest.source
-    return make_recipe(artifact.manifest.key, artifact.stages().get(stage, ""), stage)
+    text = artifact.stages().get(stage, "")
+    return make_recipe(artifact.manifest.key, compact_plan(text), stage)
 
 
 def compare_recipes(old: Recipe, new: Recipe) -> str:

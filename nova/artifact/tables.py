@@ -17,9 +17,12 @@ from struct import Struct
 from nova.artifact.check import Buffer, fail, storable
 from nova.records import record
 
-MAGIC = b"NOVATBL1"
-DEVICE_MAGIC = b"NOVATBL2"
+MAGIC = b"NOVATBL3"
+DEVICE_MAGIC = b"NOVATBL4"
 """Of a block with kernels for a device: the shapes of their launches are one more array."""
+OLD_MAGIC = b"NOVATBL1"
+OLD_DEVICE_MAGIC = b"NOVATBL2"
+"""Of blocks that an older Nova wrote, without the interfaces of kernels."""
 ALIGN = 64
 """Blocks, and the buffers inside of workspace and constants, start at multiples of this."""
 
@@ -31,15 +34,19 @@ OPERAND = Struct("<I")
 TASK = Struct("<IIqqII")
 SUCCESSOR = Struct("<I")
 DEVICE = Struct("<7I4x")
-# In the order of the block; those of device launches, where there are any, and the strings follow.
+INTERFACE = Struct("<qIII4x")
+INTERFACE_SIZE = Struct("<Q")
+# In the order of the block; those of device launches, where there are any, the interfaces of
+# kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
-CORES = ("matrix", "vector", "host", "device", "to_host", "to_device")
-"""What a kernel runs on. The last two are no code: a launch of one copies its one buffer from the
-memory of the device to that of the host, or back."""
+CORES = ("matrix", "vector", "host", "device", "to_host", "to_device", "while")
+"""What a kernel runs on. The last three are no code: a launch of a copy moves its one buffer from
+the memory of the device to that of the host, or back; and the `grid` launches after one of `while`
+run as long as its one buffer, a byte on the device, is not 0."""
 COPIES = ("to_host", "to_device")
-UNLINKED = ("device", *COPIES)
+UNLINKED = ("device", *COPIES, "while")
 """Cores of kernels that are not in the code that is linked into the file."""
 REPORTS = 0x100
 """Added to the number of the core: the kernel returns an error number."""
@@ -184,6 +191,7 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
         body += bytes(-len(body) % 8)
     if tables.has_device:
         body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
+    body += _pack_interfaces(tables, strings)
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
     sizes = (len(body), tables.workspace_size, tables.work)
@@ -196,6 +204,22 @@ def _pack_device(device: DeviceLaunch | None) -> bytes:
     if device is None:
         return bytes(DEVICE.size)
     return DEVICE.pack(*device.grid, *device.block, device.shared)
+
+
+def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
+    """What the code of each kernel was compiled for: the reader compares every launch with it."""
+    launched: dict[int, LaunchSpec] = {}
+    for launch in tables.launches:
+        launched.setdefault(launch.kernel, launch)
+    rows, sizes = [], []
+    for number, kernel in enumerate(tables.kernels):
+        first = launched.get(number)
+        known = first if kernel.core not in COPIES and first is not None else LaunchSpec(number, ())
+        symbol = strings.offset(kernel.symbol)
+        buffers = [tables.buffers[i] for i in known.buffers if i < len(tables.buffers)]
+        rows.append(INTERFACE.pack(kernel.grid, symbol, known.reads, len(buffers)))
+        sizes += [INTERFACE_SIZE.pack(buffer.nbytes) for buffer in buffers]
+    return b"".join(rows + sizes)
 
 
 def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> None:
@@ -294,7 +318,8 @@ class _View:
         magic, size, self.workspace_size, self.work, *counts, self.scratch_size = (
             HEADER.unpack_from(block)
         )
-        if magic not in (MAGIC, DEVICE_MAGIC) or size != len(block):
+        known = (MAGIC, DEVICE_MAGIC, OLD_MAGIC, OLD_DEVICE_MAGIC)
+        if magic not in known or size != len(block):
             fail("tables-header", f"magic {magic!r}, {size} bytes in a block of {len(block)}")
         self.block = block
         self.counts: list[int] = counts
@@ -304,14 +329,24 @@ class _View:
             self.starts.append(position)
             position += row_format.size * count
             position += -position % 8
-        self._devices_at = position if magic == DEVICE_MAGIC else None
-        if magic == DEVICE_MAGIC:
+        has_devices = magic in (DEVICE_MAGIC, OLD_DEVICE_MAGIC)
+        self._devices_at = position if has_devices else None
+        if has_devices:
             position += DEVICE.size * counts[1]
+        if magic in (MAGIC, DEVICE_MAGIC):
+            position = self._after_interfaces(position)
         if position + counts[-1] != size:
             fail("tables-size", f"the arrays end at {position + counts[-1]} of {size}")
         self.strings = bytes(memoryview(block)[position:])
         # A text that many records name is decoded once, and kept once.
         self._texts: dict[int, str] = {}
+
+    def _after_interfaces(self, position: int) -> int:
+        end = position + INTERFACE.size * self.counts[1]
+        if end > len(self.block):
+            fail("tables-size", f"the interfaces end at {end} of {len(self.block)}")
+        rows = INTERFACE.iter_unpack(memoryview(self.block)[position:end])
+        return end + sum(count for *_, count in rows) * INTERFACE_SIZE.size
 
     def rows(self, array: int) -> list[tuple[int, ...]]:
         record, start = ARRAYS[array], self.starts[array]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from string import hexdigits
 
 from nova.artifact.check import Buffer, fail
+from nova.constants import StageTexts, expand_text
 
 _MOST_BYTES = 1 << 30
 # What texts unpack to stays in proportion to the file: a small one cannot ask for gigabytes. Real
@@ -35,8 +36,17 @@ _REFERENCE = re.compile("\0\0|\0([0-9]{1,19}),([0-9]{1,19}),([lu])\0")
 
 def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
     """The texts, in their order, as one compressed piece."""
-    refer = _refer(constants)
-    shortened = {name: _shorten(text, refer) for name, text in texts.items()}
+    references = _References(constants)
+    if isinstance(texts, StageTexts):
+        known = texts.constants
+        shortened = {
+            name: expand_text(
+                _shorten(text, references.digits), lambda key: references.data(known.get(key))
+            )
+            for name, text in texts.compact.items()
+        }
+    else:
+        shortened = {name: _shorten(text, references.digits) for name, text in texts.items()}
     text = json.dumps(shortened).encode()
     packed = zlib.compress(text, _LEVEL)
     return packed.ljust((len(text) - _ROOM) // _MOST_GROWTH + 1, b"\0")
@@ -65,18 +75,53 @@ def _shorten_piece(text: str, refer: Callable[[str], str | None]) -> str:
     return _DIGITS.sub(lambda match: refer(match[0]) or match[0], text)
 
 
-def unpack_texts(packed: Buffer, constants: memoryview) -> dict[str, str]:
+class PackedTexts(Mapping[str, str]):
+    """The texts of an artifact; the constants of one are written out when it is read."""
+
+    def __init__(self, texts: Mapping[str, str], constants: memoryview):
+        self._texts, self._constants = texts, constants
+        left = _most_referred(len(constants))
+        for text in texts.values():
+            for match in _REFERENCE.finditer(text):
+                if match[1]:
+                    left -= int(match[2])
+                    _check_reference(int(match[1]), int(match[2]), len(constants), left)
+
+    def __getitem__(self, name: str) -> str:
+        return _REFERENCE.sub(self._resolve, self._texts[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def _resolve(self, match: re.Match[str]) -> str:
+        if not match[1]:
+            return "\0"
+        offset, size = int(match[1]), int(match[2])
+        digits = self._constants[offset : offset + size].hex()
+        return digits if match[3] == "l" else digits.upper()
+
+
+def _check_reference(offset: int, size: int, available: int, left: int) -> None:
+    if left < 0:
+        fail("stages-size", f"the texts repeat {available} bytes of constants too often")
+    if offset + size > available:
+        fail("stages-text", f"a text refers to bytes {offset}..{offset + size} of the constants")
+
+
+def unpack_texts(packed: Buffer, constants: memoryview) -> PackedTexts:
     """What `pack_texts` was given; ArtifactError for anything else."""
     if not packed:
-        return {}
+        return PackedTexts({}, constants)
     try:
         texts = json.loads(_decompress(packed))
     except (zlib.error, ValueError, RecursionError) as error:
         fail("stages-text", str(error))
     if type(texts) is not dict or not all(type(text) is str for text in texts.values()):
         fail("stages-text", "the stages are not an object of strings")
-    resolve = _resolve(constants)
-    return {name: _REFERENCE.sub(resolve, text) for name, text in texts.items()}
+    return PackedTexts(texts, constants)
 
 
 def _decompress(packed: Buffer) -> str:
@@ -88,28 +133,41 @@ def _decompress(packed: Buffer) -> str:
     return text.decode()
 
 
-def _refer(constants: bytes) -> Callable[[str], str | None]:
-    """What is to stand for a run of digits: a function that knows what it has seen.
+class _References:
+    """What is to stand for the values of constants; they are the same in most texts."""
 
-    Constants are the same in most texts. None is for what is not one run, or not of bytes.
-    """
-    left = _most_referred(len(constants))
-    known: dict[str, tuple[str, int]] = {}
+    def __init__(self, constants: bytes):
+        self._constants = constants
+        self._left = _most_referred(len(constants))
+        self._known: dict[str, tuple[str, int]] = {}
+        self._offsets: dict[int, int] = {}
 
-    def refer(digits: str) -> str | None:
-        nonlocal left
-        if digits not in known:
-            reference = _reference(constants, digits)
+    def digits(self, digits: str) -> str | None:
+        """What stands for a run of digits; None for what is not one run, or not of bytes."""
+        if digits not in self._known:
+            reference = _reference(self._constants, digits)
             if reference is None:
                 return None
-            known[digits] = reference
-        text, size = known[digits]
-        if left < size:
-            return digits
-        left -= size
-        return text
+            self._known[digits] = reference
+        text, size = self._known[digits]
+        return text if self._take(size) else digits
 
-    return refer
+    def data(self, data: memoryview | None) -> str | None:
+        """What stands for the digits of bytes: those of one table, which stays as it is."""
+        if data is None:
+            return None
+        if id(data) not in self._offsets:
+            self._offsets[id(data)] = _find(self._constants, data)
+        offset = self._offsets[id(data)]
+        if offset < 0 or not self._take(len(data)):
+            return data.hex()
+        return f"\0{offset},{len(data)},l\0"
+
+    def _take(self, size: int) -> bool:
+        if self._left < size:
+            return False
+        self._left -= size
+        return True
 
 
 def _reference(constants: bytes, digits: str) -> tuple[str, int] | None:
@@ -131,33 +189,12 @@ def _most_referred(size: int) -> int:
     return _ROOM + _MOST_GROWTH * size
 
 
-def _find(constants: bytes, data: bytes) -> int:
+def _find(constants: bytes, data: Buffer) -> int:
     """Where `data` is in the constants, or -1; by its beginning, as Python's own search is slow."""
     view = memoryview(constants)
     offset = -1
     for _ in range(_MOST_TRIES):
-        offset = constants.find(data[:_PREFIX], offset + 1)
+        offset = constants.find(bytes(data[:_PREFIX]), offset + 1)
         if offset < 0 or view[offset : offset + len(data)] == data:
             return offset
     return -1
-
-
-def _resolve(constants: memoryview) -> Callable[[re.Match[str]], str]:
-    left = _most_referred(len(constants))
-
-    def resolve(match: re.Match[str]) -> str:
-        nonlocal left
-        if not match[1]:
-            return "\0"
-        offset, size = int(match[1]), int(match[2])
-        left -= size
-        if left < 0:
-            fail("stages-size", f"the texts repeat {len(constants)} bytes of constants too often")
-        if offset + size > len(constants):
-            fail(
-                "stages-text", f"a text refers to bytes {offset}..{offset + size} of the constants"
-            )
-        digits = constants[offset : offset + size].hex()
-        return digits if match[3] == "l" else digits.upper()
-
-    return resolve

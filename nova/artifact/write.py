@@ -52,9 +52,9 @@ class Variant:
     cpu: str
     objects: tuple[bytes, ...]
     tables: Tables
-    constants: bytes
+    constants: bytes | memoryview
     options: Mapping[str, str]
-    unpacked: bytes = b""
+    unpacked: bytes | memoryview = b""
 
     @property
     def is_device(self) -> bool:
@@ -228,9 +228,9 @@ class _Pieces:
     def __init__(self) -> None:
         self.pieces: list[Buffer] = []
         self._size = 0
-        self._known: dict[bytes, tuple[int, int]] = {}
+        self._known: dict[bytes | memoryview, tuple[int, int]] = {}
 
-    def add(self, data: bytes) -> tuple[int, int]:
+    def add(self, data: bytes | memoryview) -> tuple[int, int]:
         """Offset and size of `data`; the same bytes are kept once, and nothing is at (0, 0)."""
         if not data:
             return 0, 0

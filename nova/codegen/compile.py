@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from nova import knobs
 from nova.artifact.elf_runtime import runtime_object
+from nova.artifact.format import Artifact
 from nova.artifact.key import cache_key
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.write import Contents, write_artifact
 from nova.collection import paused_collection
+from nova.constants import LEAST, find_bytes
 from nova.log import Progress, progress
-from nova.plan import Plan
+from nova.plan import Plan, print_plan
 from nova.records import record
 from nova.settings import Settings
 from nova.targets import host_arch, parse_target
@@ -28,6 +31,7 @@ with paused_collection():
     from nova.codegen.host import build_host
     from nova.codegen.llvm import Unit
     from nova.codegen.road import Built, Program, Road, beside
+    from nova.codegen.room import require_room
     from nova.codegen.stages import (
         SHARED_STAGES,
         Recorder,
@@ -53,12 +57,31 @@ class Build:
     contents: Contents
 
 
+def share_bytes(built: Build, artifact: Artifact) -> Build:
+    """The same with the constants that the file has, instead of copies of them."""
+    section = artifact.section(".nova.const")
+    built.recorder.constants.move_into(section)
+    specs = {spec.target: spec for spec in artifact.manifest.variants}
+    variants = []
+    for variant in built.contents.variants:
+        offset, size = specs[variant.target.name].constants
+        own, unpacked = section[offset : offset + size], variant.unpacked
+        if len(unpacked) >= LEAST and (found := find_bytes(section, memoryview(unpacked))) >= 0:
+            unpacked = section[found : found + len(unpacked)]
+        variants.append(replace(variant, constants=own, unpacked=unpacked))
+    return replace(built, contents=replace(built.contents, variants=tuple(variants)))
+
+
 @paused_collection()
-def build(plan: Plan, settings: Settings, key: Mapping[str, str]) -> Build:
+def build(
+    plan: Plan, settings: Settings, key: Mapping[str, str], recorder: Recorder | None = None
+) -> Build:
     """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
-    recorder = Recorder(cache_key(key)[:12])
+    require_room()
+    recorder = recorder or Recorder(cache_key(key)[:12])
     started = time.perf_counter()
-    recorder.record("plan", str(plan), time.perf_counter() - started)
+    text = print_plan(plan, constants=recorder.constants)
+    recorder.record("plan", text, time.perf_counter() - started)
     with (
         progress("compiling", len(stages_of(settings)) + 2) as bar,
         beside(knobs.get("threads")) as start,
@@ -90,6 +113,7 @@ def build_module(
     The stages that all targets of a kind share run once; with several targets those behind are
     recorded as `stage@target`. `module` is used up.
     """
+    require_room()
     steps = bar or Progress("compiling", None)
     groups = _by_kind(settings)
     host = host_arch(parse_target(one.target) for one in settings)
@@ -195,7 +219,7 @@ def make_contents(
         host=arch,
         args=tuple(args),
         outputs=tuple(outputs),
-        stages=dict(texts),
+        stages=texts,
         source=source,
         key=dict(key),
         entry=None if runtime is None else compile_entry(arch, len(args), ranks),

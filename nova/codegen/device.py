@@ -23,7 +23,7 @@ from nova.codegen.stages import SHARED_STAGES
 from nova.codegen.tables import HostReader, location_text
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
-from nova.mlir.buffers import buffer_root
+from nova.mlir.buffers import buffer_root, nbytes
 from nova.mlir.diagnostics import place_of
 from nova.mlir.launches import read_launch
 from nova.mlir.walk import find_ops, kernels
@@ -137,21 +137,33 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
         known[name] = None if found is None else (len(specs), found[1])
         if found is not None:
             specs.append(found[0])
-    launches = []
-    steps = []
-    for call in reader.calls():
-        name = call.callee.value
-        operands = list(call.operation.operands)
-        launch = None
-        if (place := known[name]) is not None:  # else a grid without points
-            number, order = place
-            launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
-            launches.append(launch)
-        if host is not None:
-            inputs = int(functions[name].attributes["nova.inputs"].value)
-            specs_of = [reader.spec(value) for value in operands]
-            reads, writes = tuple(specs_of[:inputs]), tuple(specs_of[inputs:])
-            steps.append(Step(name in pinned, launch, reads, writes))
+    launches: list[LaunchSpec] = []
+    steps: list[Step] = []
+
+    def read_block(block: Any = None) -> None:
+        for call in reader.calls(block, loops=host is None):
+            if call.operation.name == "scf.while":
+                condition, body = _loop_of(call)
+                row = len(launches)
+                launches.append(LaunchSpec(len(specs), (reader.buffer(condition),)))
+                specs.append(_loop_spec(0, call))
+                read_block(body)
+                specs[launches[row].kernel] = _loop_spec(len(launches) - row - 1, call)
+                continue
+            name = call.callee.value
+            operands = list(call.operation.operands)
+            launch = None
+            if (place := known[name]) is not None:  # else a grid without points
+                number, order = place
+                launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
+                launches.append(launch)
+            if host is not None:
+                inputs = int(functions[name].attributes["nova.inputs"].value)
+                specs_of = [reader.spec(value) for value in operands]
+                reads, writes = tuple(specs_of[:inputs]), tuple(specs_of[inputs:])
+                steps.append(Step(name in pinned, launch, reads, writes))
+
+    read_block()
     tables = Tables(
         buffers=tuple(reader.buffers),
         kernels=tuple(specs),
@@ -163,6 +175,32 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
     )
     constants = bytes(reader.constants)
     return (tables, constants) if host is None else join_host(tables, constants, steps, host)
+
+
+def _loop_of(loop: Any) -> tuple[Any, Any]:
+    """The buffer of a loop's condition, and its body; both regions have no arguments."""
+    before, after = (region.blocks[0] for region in loop.operation.regions)
+    names = [op.operation.name for op in before.operations]
+    *inside, last = [op.operation for op in after.operations]
+    if names != ["memref.load", "scf.condition"] or len(before.operations[1].operands) != 1:
+        raise LoweringError(
+            "main holds scf.while whose condition is more than a load",
+            where=place_of(loop.location),
+        )
+    load = before.operations[0].operation
+    byte = nbytes(load.operands[0].type) == 1
+    is_plain = len(load.operands) == 1 and byte and last.name == "scf.yield" and inside
+    if not is_plain or len(last.operands) or len(loop.operation.results):
+        raise LoweringError(
+            "main holds scf.while that hands on values, or has no launches",
+            where=place_of(loop.location),
+        )
+    return load.operands[0], after
+
+
+def _loop_spec(launches: int, loop: Any) -> KernelSpec:
+    location = location_text(loop.location)
+    return KernelSpec(f"while_{launches}", "", launches, "while", 0, 0, location)
 
 
 def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:

@@ -13,8 +13,9 @@ from nova import knobs
 from nova.artifact.elf import prepare_link
 from nova.artifact.elf_runtime import runtime_object
 from nova.artifact.write import Variant
-from nova.codegen.llvm import Objects, Unit
+from nova.codegen.llvm import Objects, Unit, compile_objects
 from nova.codegen.road import Built, Road
+from nova.codegen.soft_helpers import helper_unit
 from nova.codegen.stages import module_text, stages_of
 from nova.codegen.tables import read_tables, read_unpacked
 from nova.codegen.units import UnitLowering
@@ -51,18 +52,20 @@ def build_host(
                 suffix=suffix,
                 between=lambda: begin(way.written()),
             )
-        text = module_text(module) if after == "loops" else recorder.texts[f"loops{suffix}"]
+        text = module_text(module) if after == "loops" else recorder.compact[f"loops{suffix}"]
         begin(way.shared(text))
         # Read while LLVM is at work, and before `main` is gone.
         tables, constants = read_tables(module)
         unpacked = read_unpacked(module)
         begin(way.kernels())
-        recorder.record(f"llvm{suffix}", module_text(module), way.lowering)
+        recorder.record_module(f"llvm{suffix}", module, way.lowering)
         recorder.record(f"ll{suffix}", "\n".join(texts), way.translating)
         road.advance(f"object{suffix}")
         started = time.perf_counter()
         prepare_link(runtime_object(target.arch))  # as LLVM is at work for a while
         code = tuple(objects.finish())
+        if (helpers := helper_unit(code)) is not None:
+            code += tuple(compile_objects([helpers], target, 1))
     recorder.record_size(f"object{suffix}", sum(map(len, code)), time.perf_counter() - started)
     options = settings.items()
     return Built(Variant(target, llvm_cpu(target), code, tables, constants, options, unpacked))

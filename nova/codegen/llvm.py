@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import PyDLL, c_char_p, string_at
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from nova.codegen.llvm_bindings import NewPassManager, ffi
 from nova.codegen.llvm_bindings import binding as llvm
-from nova.codegen.llvm_bindings import ffi
+from nova.codegen.workers import Workers
 from nova.errors import CodegenError
-from nova.targets import Target, llvm_cpu
+from nova.targets import Target
 
 # Intrinsics that every CPU target of Nova lowers to instructions or short inline sequences.
 _INTRINSICS = re.compile(
@@ -68,10 +68,14 @@ def initialise() -> None:
 
 
 def target_machine(target: Target) -> Any:
-    """An LLVM target machine that makes position-independent code at full optimization."""
+    """An LLVM target machine that makes position-independent code at full optimization.
+
+    The name of the target's processor is in the text (`tune-cpu`, of `export-kernels`), where it
+    decides costs: as the name of the machine it would also allow instructions that no file lists.
+    """
     initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=llvm_cpu(target),
+        cpu=target.llvm_base(),
         features=target.llvm_features(),
         opt=3,
         reloc="pic",
@@ -117,7 +121,7 @@ class Objects:
     def __init__(self, target: Target, workers: int):
         initialise()
         self._target = target
-        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self._workers = Workers(workers) if workers > 1 else None
         self._jobs: list[_Job] = []
         self._results: list[Callable[[], bytes]] = []
 
@@ -125,7 +129,7 @@ class Objects:
         """Take one more unit."""
         job = _Job(unit, self._target)
         self._jobs.append(job)  # what LLVM made for it is given back here, not in a thread
-        self._results.append(self._pool.submit(job.run).result if self._pool else job.run)
+        self._results.append(self._workers.start(job.run) if self._workers else job.run)
 
     def finish(self) -> list[bytes]:
         """The objects of all units, in their order."""
@@ -135,8 +139,8 @@ class Objects:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._workers is not None:
+            self._workers.__exit__(*error)
 
 
 def assembly(unit: Unit, target: Target) -> str:
@@ -205,6 +209,24 @@ def parse_module(text: bytes, context: Any) -> Any:
     return module
 
 
+class _Passes(llvm.ModulePassManager):
+    """A list of passes that LLVM gets back.
+
+    llvmlite's own class is never disposed of: its first base class has a `_dispose` that does
+    nothing, which hides the one of the second. The passes of a default pipeline are 60 KiB.
+    """
+
+    _dispose = NewPassManager._dispose
+
+
+def default_passes(builder: Any) -> Any:
+    """LLVM's own pipeline; for one run, which uses it up."""
+    leaked = builder.getModulePassManager()
+    passes = _Passes(leaked._ptr)
+    leaked.detach()
+    return passes
+
+
 def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
     """The passes for a unit, and the builder they need.
 
@@ -216,8 +238,8 @@ def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
     options.loop_unrolling = unit.unroll
     builder = llvm.create_pass_builder(machine, options)
     if unit.vectorize:
-        return builder.getModulePassManager(), builder
-    manager = llvm.create_new_module_pass_manager()
+        return default_passes(builder), builder
+    manager = _Passes()
     manager.add_always_inliner_pass()
     manager.add_sroa_pass()
     manager.add_instruction_combine_pass()

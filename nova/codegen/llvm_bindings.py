@@ -5,7 +5,8 @@ from nova.packages import compiler_missing
 try:
     from llvmlite import binding
     from llvmlite.binding import ffi
+    from llvmlite.binding.newpassmanagers import NewPassManager
 except (ImportError, OSError) as error:
     raise compiler_missing(error) from error
 
-__all__ = ["binding", "ffi"]
+__all__ = ["NewPassManager", "binding", "ffi"]

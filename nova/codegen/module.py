@@ -2,7 +2,8 @@
 
 `module_contents` is called by `nova.translation` with what it has built. `build_text` compiles the
 text of a stage that a file holds once more, for another machine or with weights; `nova.compiler`
-and `Compiled.save` call it.
+and `Compiled.save` call it. Anybody may have written such a text, so it is parsed and compiled in
+a child process (`sandbox.py`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,21 @@ from dataclasses import replace
 from nova.artifact.key import cache_key
 from nova.artifact.tables import Tables
 from nova.artifact.write import Contents, write_artifact
-from nova.codegen.compile import Build, build_module, make_contents
+from nova.codegen.compile import Build, build, build_module, make_contents
 from nova.codegen.road import Program
+from nova.codegen.sandbox import run_sandboxed
 from nova.codegen.signature import ProgramSignature, read_signature
-from nova.codegen.stages import DEVICE_STAGES, MLIR_STAGES, Recorder, start_from_text
+from nova.codegen.stages import (
+    DEVICE_STAGES,
+    MLIR_STAGES,
+    Recorder,
+    ReportingRecorder,
+    follow,
+    start_from_text,
+)
 from nova.collection import paused_collection
 from nova.log import progress
+from nova.plan import parse_plan
 from nova.settings import Settings
 
 # The stages whose text is a whole program: behind them there are only kernels.
@@ -28,23 +38,42 @@ WHOLE_STAGES = tuple(
 )
 
 
-@paused_collection()
 def build_text(
     text: str, stage: str, settings: Sequence[Settings], key: Mapping[str, str], filename: str
 ) -> Build:
-    """Compile the text of one of `WHOLE_STAGES` for every target of `settings`."""
+    """Compile the text of a plan or of one of `WHOLE_STAGES` for every target of `settings`."""
     recorder = Recorder(cache_key(key)[:12])
     with progress("compiling", len(MLIR_STAGES) + 2) as bar:
+        contents = run_sandboxed(
+            f"{__name__}:text_contents",
+            *(text, stage, list(settings), dict(key), filename),
+            where=filename,
+            stage=stage,
+            observe=follow(recorder, bar),
+        )
         started = time.perf_counter()
-        module = start_from_text(text, filename)
-        signature = read_signature(module)
-        recorder.record(stage, text, time.perf_counter() - started)
-        program = build_module(module, settings, recorder, after=stage, bar=bar)
-        started = time.perf_counter()
-        contents = module_contents(signature, program, recorder.texts, stage, key)
+        contents = replace(contents, stages=recorder.texts)
         data = write_artifact(contents)
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return Build(data, recorder, contents)
+
+
+@paused_collection()
+def text_contents(
+    text: str, stage: str, settings: Sequence[Settings], key: Mapping[str, str], filename: str
+) -> Contents:
+    """In the child: what a file of the text holds, but for the texts, which the caller has."""
+    recorder = ReportingRecorder()
+    if stage == "plan":
+        (own,) = settings
+        built = build(parse_plan(text, filename), own, key, recorder).contents
+        return replace(built, stages={})
+    started = time.perf_counter()
+    module = start_from_text(text, filename)
+    signature = read_signature(module)
+    recorder.record_module(stage, module, time.perf_counter() - started)
+    program = build_module(module, settings, recorder, after=stage)
+    return module_contents(signature, program, {}, stage, key)
 
 
 def module_contents(

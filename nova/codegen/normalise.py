@@ -16,7 +16,8 @@ import re
 import struct
 
 import numpy as np
-from ml_dtypes import bfloat16
+
+from nova.dtypes import bf16, converted
 
 _TOKEN = re.compile(
     r"(?P<instruction>llvm\.(?:nvvm|x86)\.[\w.]+)"
@@ -83,7 +84,7 @@ def _from_value(value: float, kind: str) -> str:
     if kind == "half":
         return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
     if kind == "bfloat":
-        return _signed(int(np.asarray(value).astype(bfloat16).view(np.uint16)))
+        return _signed(int(converted(np.asarray(value, np.float64), bf16).view(np.uint16)))
     return _exact(float(np.float32(value)) if kind == "float" else value)
 
 

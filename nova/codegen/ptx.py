@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from nova.artifact.device import check_calls
-from nova.codegen.llvm import ASSEMBLY, emit, initialise, is_portable, parse_module, run_passes
+from nova.codegen.llvm import (
+    ASSEMBLY,
+    default_passes,
+    emit,
+    initialise,
+    is_portable,
+    parse_module,
+    run_passes,
+)
 from nova.codegen.llvm_bindings import binding as llvmlite
 from nova.codegen.normalise import normalise
 from nova.errors import CodegenError
@@ -102,7 +110,7 @@ def compile_ptx(text: str, target: Target) -> str:
     options = llvmlite.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = False
     builder = llvmlite.create_pass_builder(machine, options)
-    run_passes(builder.getModulePassManager(), module, builder)
+    run_passes(default_passes(builder), module, builder)
     ptx = emit(machine, module, ASSEMBLY).decode()
     check_calls(ptx, target.cpu)
     return ptx

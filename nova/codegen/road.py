@@ -7,14 +7,13 @@ their stages on it and give back a `Built`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
 from nova.artifact.device import DeviceImage
 from nova.artifact.write import Variant
 from nova.codegen.stages import Recorder, run_stages
+from nova.codegen.workers import Workers
 from nova.log import Progress
 from nova.mlir.bindings import ir
 from nova.records import record
@@ -49,16 +48,8 @@ class Start(Protocol):
 def beside(workers: int) -> Iterator[Start]:
     """Work that goes on in threads beside the caller; with one worker it is done at once."""
 
-    def now(work: Callable[[], _T]) -> Callable[[], _T]:
-        result = work()
-        return lambda: result
-
-    if workers <= 1:
-        yield now
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        # A thread has the knobs of who started it.
-        yield lambda work: pool.submit(copy_context().run, work).result
+    with Workers(workers) as pool:
+        yield pool.start
 
 
 @record
@@ -82,7 +73,7 @@ class Road:
 
     def advance(self, name: str) -> None:
         """Say what comes next."""
-        self.bar.advance(name, len(self.recorder.texts) - 1)
+        self.bar.advance(name, len(self.recorder.compact) - 1)
 
     def run(
         self,

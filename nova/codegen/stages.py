@@ -16,17 +16,21 @@ the two, and named `linalg@cuda` for devices.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nova import knobs
 from nova.codegen.dump import dump_stage
+from nova.codegen.sandbox_child import report
 from nova.codegen.signature import keep_signature
+from nova.constants import Constants, StageTexts
 from nova.errors import PipelineError
-from nova.log import log
+from nova.log import Progress, log
 from nova.mlir.bindings import ir
 from nova.mlir.context import make_context, parse_module, verify_module
 from nova.mlir.emit import emit_module
+from nova.mlir.resources import constants_of
 from nova.passes import pipelines
 from nova.passes.base import Pass, run_verified_once
 from nova.plan import Plan
@@ -37,7 +41,7 @@ from nova.targets import parse_target
 MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "nova": lambda s: [],
     "linalg": lambda s: pipelines.nova_to_linalg(),
-    "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work),
+    "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work, s.max_workspace),
     "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
     "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns, s.schedules),
     "llvm": lambda s: pipelines.loops_to_llvm(s.target, s.fast_math),
@@ -45,8 +49,8 @@ MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
 DEVICE_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "nova": lambda s: [],
     "linalg": lambda s: pipelines.nova_to_linalg(islands=True),
-    "kernels": lambda s: pipelines.linalg_to_device_kernels(s.serial_work),
-    "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
+    "kernels": lambda s: pipelines.linalg_to_device_kernels(s.serial_work, s.max_workspace),
+    "buffers": lambda s: pipelines.kernels_to_device_buffers(s.max_workspace),
     "device": lambda s: pipelines.buffers_to_device(s.target, s.tf32),
     "outlined": lambda s: pipelines.device_to_outlined(),
     "nvvm": lambda s: pipelines.outlined_to_nvvm(s.fast_math),
@@ -64,19 +68,35 @@ def stages_of(settings: Settings) -> dict[str, Callable[[Settings], list[Pass]]]
 class Recorder:
     """What a compile leaves behind: text, seconds and size of every stage.
 
-    `name` is the folder under `NOVA_DUMP` that gets the texts, one for each program.
+    `name` is the folder under `NOVA_DUMP` that gets the texts, one for each program. They are kept
+    `compact`, with the values of large constants in a table.
     """
 
     name: str = "program"
-    texts: dict[str, str] = field(default_factory=dict)
+    compact: dict[str, str] = field(default_factory=dict)
+    constants: Constants = field(default_factory=Constants)
     seconds: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
+    def begin(self, stage: str) -> None:
+        """Say which stage comes next."""
+
     def record(self, stage: str, text: str, seconds: float) -> None:
-        """Keep the result of a stage that has a text."""
-        self.texts[stage] = text
-        dump_stage(self.name, len(self.texts) - 1, stage, text)
+        """Keep the result of a stage that has a text, which may be compact."""
+        self.compact[stage] = text
+        if knobs.get("dump"):
+            dump_stage(self.name, len(self.compact) - 1, stage, self.texts[stage])
         self.record_size(stage, len(text), seconds)
+
+    def record_module(self, stage: str, module: ir.Module, seconds: float) -> None:
+        """Keep a stage whose result is a module."""
+        self.constants.update(constants_of(module.context))
+        self.record(stage, module_text(module), seconds)
+
+    def add_constants(self, stage: str, data: Mapping[str, bytes]) -> None:
+        """Keep the values of large constants by digest; texts from `stage` on refer to them."""
+        for digest, values in data.items():
+            self.constants.add(values, digest)
 
     def record_size(self, stage: str, size: int, seconds: float) -> None:
         """Keep what a stage took; the result of the last ones is bytes."""
@@ -85,12 +105,52 @@ class Recorder:
         log("compile", f"{stage}: {seconds * 1e3:.1f} ms, {size} bytes")
 
     @property
+    def texts(self) -> StageTexts:
+        """The whole texts, in the order of the compile."""
+        return StageTexts(self.compact, self.constants)
+
+    @property
     def metrics(self) -> dict[str, dict[str, float]]:
         return {s: {"seconds": t, "bytes": self.sizes[s]} for s, t in self.seconds.items()}
 
 
+class ReportingRecorder(Recorder):
+    """The recorder of a compile in a child process: the one of the caller has what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def begin(self, stage: str) -> None:
+        report("begin", stage)
+
+    def record(self, stage: str, text: str, seconds: float) -> None:
+        new = [digest for digest in self.constants if digest not in self._told]
+        if new:
+            self._told.update(new)
+            report("add_constants", stage, {d: bytes(self.constants[d]) for d in new})
+        self.compact[stage] = text
+        report("record", stage, text, seconds)
+
+    def record_size(self, stage: str, size: int, seconds: float) -> None:
+        report("record_size", stage, size, seconds)
+
+
+def follow(recorder: Recorder, bar: Progress) -> Callable[..., None]:
+    """Take over what a `ReportingRecorder` in a child tells."""
+
+    def see(word: str, stage: str, *values: Any) -> None:
+        bar.advance(stage)
+        getattr(recorder, word)(stage, *values)
+
+    return see
+
+
 def module_text(module: ir.Module) -> str:
-    """The text of a module that the pass before has verified; printing would verify again."""
+    """The compact text of a module that the pass before has verified; printing would verify again.
+
+    The values of large constants are in the recorder's table (`nova/constants.py`).
+    """
     return module.operation.get_asm(assume_verified=True)
 
 
@@ -101,7 +161,7 @@ def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
     with module.context, ir.Location.unknown():
         keep_signature(module)
     verify_module(module)
-    recorder.record("nova", module_text(module), time.perf_counter() - started)
+    recorder.record_module("nova", module, time.perf_counter() - started)
     return module
 
 
@@ -160,8 +220,9 @@ def run_stages(
 
     for name in stages_between(after, until or list(stages)[-1], settings):
         started, elsewhere = time.perf_counter(), 0.0
+        recorder.begin(name + suffix)
         run_verified_once(module, stages[name](settings), stop)
         if observe is not None:
             observe(name, module)
         seconds = time.perf_counter() - started - elsewhere
-        recorder.record(name + suffix, module_text(module), seconds)
+        recorder.record_module(name + suffix, module, seconds)

@@ -15,6 +15,7 @@ from nova.codegen.tasks import make_tasks
 from nova.errors import LoweringError
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS, buffer_root, nbytes
+from nova.mlir.resources import resource_digest
 from nova.mlir.types import dense_bytes
 from nova.mlir.walk import find_function, functions
 from nova.passes.place_scratch import scratch_size
@@ -27,6 +28,7 @@ _HOST_OPS = VIEWS | {
     "func.return",
     "memref.get_global",
     "memref.view",
+    "scf.yield",
 }
 
 
@@ -86,6 +88,7 @@ class HostReader:
         self.buffers: dict[BufferSpec, int] = {}
         self.constants = bytearray()
         self.constant_at: dict[str, int] = {}
+        self.large_at: dict[str, int] = {}
         outputs = int(main.attributes["nova.outputs"].value)
         arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
@@ -93,12 +96,16 @@ class HostReader:
             a: ("arg", i) if i < inputs else ("output", i - inputs)
             for i, a in enumerate(arguments[:-1])
         }
+        # A view of all of it, as bytes, folds to the workspace itself.
+        self.place[arguments[-1]] = "workspace", 0
         self.workspace_size = int(main.attributes["nova.workspace"].value)
 
-    def calls(self) -> Iterator[Any]:
-        """The calls of kernels, in order."""
-        for op in self.main.entry_block.operations:
-            if op.operation.name not in _HOST_OPS:
+    def calls(self, block: Any = None, loops: bool = False) -> Iterator[Any]:
+        """The calls of kernels in main or in a block of it, in order, and with `loops` those."""
+        for op in (block or self.main.entry_block).operations:
+            if loops and op.operation.name == "scf.while":
+                yield op
+            elif op.operation.name not in _HOST_OPS:
                 raise LoweringError(
                     f"main holds {op.operation.name}, which is no kernel call",
                     where=str(op.location),
@@ -128,11 +135,20 @@ class HostReader:
         if name not in self.constant_at:
             for op in self.module.body.operations:
                 if op.operation.name == "memref.global" and op.sym_name.value == name:
-                    data = dense_bytes(op.operation.attributes["initial_value"])
-                    self.constants += bytes(-len(self.constants) % ALIGN)
-                    self.constant_at[name] = len(self.constants)
-                    self.constants += data or b"\0"  # an empty one has an address as well
+                    self.constant_at[name] = self._keep(op.operation.attributes["initial_value"])
         return self.constant_at[name]
+
+    def _keep(self, values: Any) -> int:
+        """Where the values of a constant are; large ones that are equal are kept once."""
+        digest = resource_digest(values)
+        if digest is not None and digest in self.large_at:
+            return self.large_at[digest]
+        self.constants += bytes(-len(self.constants) % ALIGN)
+        start = len(self.constants)
+        self.constants += dense_bytes(values) or b"\0"  # an empty one has an address as well
+        if digest is not None:
+            self.large_at[digest] = start
+        return start
 
 
 def _count_reads(function: Any) -> int:

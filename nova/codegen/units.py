@@ -18,6 +18,7 @@ from nova.codegen.llvm import Unit
 from nova.codegen.normalise import normalise
 from nova.mlir.bindings import ir, llvm
 from nova.passes.base import Pass, run_pipeline, run_verified_once
+from nova.passes.expand_math import MATH
 from nova.passes.export_kernels import BODY
 from nova.passes.pipelines import tidy_loops
 from nova.passes.strip_host import StripHost
@@ -67,6 +68,8 @@ class UnitLowering:
         self.translating = 0.0
         self._texts: dict[str, str] = {}
         self._declared: dict[str, dict[str, Any]] = {}
+        self._math: set[str] = set()
+        self._seen = 0  # how many ops the module had when `written` looked for functions
         self._lowered: list[ir.Module] = []  # what `written` made, to be put into the module
 
     def written(self) -> Iterator[Unit]:
@@ -74,6 +77,10 @@ class UnitLowering:
 
         They are lowered as they will be at `loops`: a copy is tidied as that stage will do it.
         """
+        count = len(self.module.body.operations)
+        if count == self._seen:  # called behind each of many kernels
+            return
+        self._seen = count
         new = [op for op in self._functions(SHARED) if _name(op) not in self._declared]
         if not new:
             return
@@ -208,8 +215,14 @@ class UnitLowering:
         self._declared |= {_name(op): _declaration(op) for op in functions}
 
     def _put_back(self, lowered: ir.Module) -> None:
-        """Lowered functions take the places of what they were; declarations are of no use."""
+        """Lowered functions take the places of what they were; declarations are of no use.
+
+        Math functions, which every unit has for itself, stand once in the module.
+        """
         made = [op.operation for op in lowered.body.operations if op.operation.regions[0].blocks]
+        own = [op for op in made if MATH not in op.attributes or _name(op) not in self._math]
+        self._math.update(_name(op) for op in made if MATH in op.attributes)
+        made = own
         names = {_name(op).removesuffix(BODY) for op in made}
         code = self._functions("nova.kernel") + self._functions(SHARED)
         place = {name: op for op in code if (name := _name(op)) in names}

@@ -22,6 +22,7 @@ from nova.graph.gradients import gradients
 from nova.graph.location import user_location
 from nova.graph.tensor import Tensor, as_array, tensor
 from nova.structure import flatten, unflatten
+from nova.user_facing import user_facing
 
 _MOST_ELEMENTS = 256
 
@@ -64,6 +65,7 @@ class GradcheckReport:
         return "\n".join(lines)
 
 
+@user_facing
 def gradcheck(
     function: Callable[..., Any],
     args: Any,

@@ -29,6 +29,7 @@ from nova.errors import AttributeValueError, MinimizeError
 from nova.graph.location import user_location
 from nova.plan import Arg, Plan, Slot, print_plan
 from nova.settings import Settings, current_settings
+from nova.user_facing import user_facing
 
 _MOST_TESTS = 300
 _MOST_DEPTH = 4
@@ -45,6 +46,7 @@ class Reduction:
     tests: int
 
 
+@user_facing
 def minimize(
     program: Compiled | Plan | BaseException,
     inputs: Sequence[Any] | None = None,

@@ -21,7 +21,6 @@ from nova.errors import (
     AttributeValueError,
     CheckpointError,
     DataError,
-    NovaError,
     StateDictError,
     TrainingError,
     TrainingInterrupted,
@@ -31,6 +30,7 @@ from nova.fitting.history import History
 from nova.fitting.interrupt import DeferredInterrupt
 from nova.fitting.progress import Quiet, choose_progress
 from nova.graph.location import user_location
+from nova.user_facing import user_facing
 
 # Short epochs do not wait for a picture each: drawing takes a twentieth of the time at most.
 _PLOT_SHARE = 20
@@ -47,6 +47,7 @@ class Step(Protocol):
     def load_state_dict(self, state: Mapping[str, Any], /) -> Any: ...
 
 
+@user_facing
 def fit(
     step: Step,
     batches: Batches,
@@ -69,19 +70,16 @@ def fit(
     NaN or infinite is a TrainingError unless `on_nan="continue"`. Ctrl-C finishes the step, writes
     the checkpoint and raises TrainingInterrupted, a KeyboardInterrupt; a second one acts at once.
     """
-    try:
-        _check(step, batches, epochs, every, checkpoint, on_nan)
-        bar = choose_progress(progress)
-        file = None if checkpoint is None else CheckpointFile(checkpoint)
-        run = _Run(step, batches, int(epochs), file, every, bar, on_nan == "stop")
-        resumed = run.prepare(resume)
-        if not resumed and batches.position[0] >= epochs:
-            raise TrainingError(
-                f"nothing to train: {batches.position[0]} epochs are complete, and epochs={epochs}",
-                hint="epochs counts from the first; to start again, batches.position = (0, 0)",
-            )
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    _check(step, batches, epochs, every, checkpoint, on_nan)
+    bar = choose_progress(progress)
+    file = None if checkpoint is None else CheckpointFile(checkpoint)
+    run = _Run(step, batches, int(epochs), file, every, bar, on_nan == "stop")
+    resumed = run.prepare(resume)
+    if not resumed and batches.position[0] >= epochs:
+        raise TrainingError(
+            f"nothing to train: {batches.position[0]} epochs are complete, and epochs={epochs}",
+            hint="epochs counts from the first; to start again, batches.position = (0, 0)",
+        )
     picture = _Picture(plot, run.history)
     try:
         run.train(on_epoch, picture)

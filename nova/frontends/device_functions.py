@@ -13,7 +13,6 @@ from nova.errors import UnsupportedOpError
 from nova.frontends.checks import place
 from nova.mlir.bindings import ir
 from nova.mlir.buffers import VIEWS
-from nova.mlir.launches import Launch
 from nova.mlir.walk import every_op, find_ops
 
 # Dialects that the way to NVVM takes whole, and the ops of others that it takes.
@@ -87,15 +86,16 @@ def make_unique(module: ir.Module) -> None:
             launch.attributes["kernel"] = ir.SymbolRefAttr.get(symbols)
 
 
-def written_arguments(module: ir.Module, launch: Launch) -> list[int]:
-    """The numbers of the operands that a launch may write."""
-    outer, name = launch.symbols
+def written_arguments(module: ir.Module, symbols: tuple[str, str]) -> list[int]:
+    """The numbers of the operands that launches of a function may write."""
+    outer, name = symbols
     for part in find_ops(module, "gpu.module"):
         if part.attributes["sym_name"].value != outer:
             continue
         for function in find_ops(part, "gpu.func"):
             if function.attributes["sym_name"].value == name:
-                arguments = list(function.regions[0].blocks[0].arguments)[: len(launch.operands)]
+                given = ir.FunctionType(function.attributes["function_type"].value).inputs
+                arguments = list(function.regions[0].blocks[0].arguments)[: len(given)]
                 return [i for i, value in enumerate(arguments) if _is_written(value)]
     raise AssertionError(f"the verifier knows no @{outer}::@{name}")
 

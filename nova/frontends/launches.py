@@ -1,36 +1,38 @@
 """Hand-written device programs: `gpu.launch`, or `gpu.module` and `gpu.launch_func`, on memrefs.
 
 In: a parsed module whose function `entry` launches kernels on buffers. Out: the same program at the
-stage `outlined`: one function for each launch, a `main` that calls them in order, temporary buffers
-in a workspace; and its signature. Arguments that kernels write become params, which are updated in
-place, and stand behind the inputs; buffers that the function allocates and returns are results.
-Called by `nova.frontends.program`.
+stage `outlined`: a function for each kind of launch, a `main` that calls them in order, temporary
+buffers in a workspace; and its signature. What the host does besides becomes launches as well
+(`nova.frontends.host_code`). Arguments that kernels write become params, which are updated in
+place, and stand behind the inputs; buffers that the function allocates and returns are results, and
+so are numbers. Called by `nova.frontends.program`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 from typing import Any
 
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import ALIGN
 from nova.codegen.signature import ProgramSignature
-from nova.errors import ImportedProgramError, UnsupportedOpError
+from nova.errors import DTypeError, ImportedProgramError
 from nova.frontends.checks import all_ops, place
 from nova.frontends.device_functions import check_device_functions, make_unique, written_arguments
 from nova.frontends.entry import argument_name, find_entry
-from nova.mlir.bindings import arith, func, ir, memref
-from nova.mlir.buffers import VIEWS, buffer_root, nbytes
-from nova.mlir.launches import Launch, read_launch
+from nova.frontends.host_code import ALLOCATIONS, Host, HostLaunch, Lifetime, Loop, Step, read_host
+from nova.frontends.host_kernels import HostKernels
+from nova.frontends.host_loops import unroll_loops
+from nova.frontends.host_numbers import Constant, Number, buffer_of, is_number
+from nova.mlir.bindings import arith, func, ir, memref, scf
+from nova.mlir.buffers import buffer_root, nbytes
+from nova.mlir.context import load_device_dialects
+from nova.mlir.launches import make_launch
 from nova.mlir.types import nova_type
+from nova.mlir.walk import every_op
 from nova.passes.base import UpstreamPass, run_pipeline
 from nova.passes.pipelines import device_to_outlined
-
-_ALLOCATIONS = ("memref.alloc", "memref.alloca", "gpu.alloc")
-_IGNORED = ("memref.dealloc", "gpu.dealloc", "gpu.wait", "func.return", "arith.constant")
-_KNOWN = VIEWS | {*_ALLOCATIONS, *_IGNORED, "memref.get_global", "gpu.launch_func"}
 
 
 def has_launches(module: ir.Module) -> bool:
@@ -48,57 +50,68 @@ def import_launches(
             kind = "public" if function == main else "private"
             function.attributes["sym_visibility"] = ir.StringAttr.get(kind, module.context)
     # Sizes that are computed from constants are constants afterwards.
-    before = [UpstreamPass("inline,symbol-dce,canonicalize,cse")]
+    before = [UpstreamPass("inline,symbol-dce,func.func(lower-affine),canonicalize,cse")]
     run_pipeline(module, [*before, *device_to_outlined()])
+    unroll_loops(module, entry, filename)
     main = find_entry(module, entry, filename)
+    load_device_dialects(module.context)
     with module.context, ir.Location.unknown():
         check_device_functions(module, filename)
         make_unique(module)
-        host = _read_host(main, filename)
-        return _Rewrite(module, main, host, filename).run(params)
+        _check_buffers(main, filename)
+        host = read_host(main, HostKernels(module, filename), filename)
+        _check_results(main, host, filename)
+        return _Rewrite(module, main, host).run(params)
 
 
-@dataclass(frozen=True)
-class _Host:
-    """What a function does: buffers that it makes, launches in order, and what it returns."""
-
-    allocated: list[Any]
-    launches: list[Launch]
-    returned: list[Any]
-
-
-def _read_host(main: Any, filename: str) -> _Host:
-    operations = [op.operation for op in main.entry_block.operations]
-    for op in operations:
-        if op.name not in _KNOWN:
-            raise UnsupportedOpError(
-                f"{op.name} between launches: the host only launches kernels",
-                where=place(op, filename),
-                hint="move it into a kernel, or into the program that calls this one",
-            )
+def _check_buffers(main: Any, filename: str) -> None:
+    """Refuse memory that a table of launches cannot name."""
+    for op in every_op(main)[:-1]:
         for value in op.results:
             if isinstance(value.type, ir.MemRefType):
                 _check_buffer(value, op.name, place(op, filename))
     for argument in main.entry_block.arguments:
-        _check_buffer(argument, "an argument", place(argument, filename))
-    allocated = [op.results[0] for op in operations if op.name in _ALLOCATIONS]
-    returned = [buffer_root(value) for value in operations[-1].operands]
-    for value in returned:
-        if value not in allocated or returned.count(value) > 1:
+        where = place(argument, filename)
+        if not is_number(argument):
+            _check_buffer(argument, "an argument", where)
+        try:
+            nova_type(_kind_of(argument))
+        except DTypeError as error:
+            raise ImportedProgramError(
+                f"an argument has the type {argument.type}: {error.what}",
+                where=where,
+                hint=error.hint,
+            ) from None
+
+
+def _kind_of(value: Any) -> Any:
+    """The type of a value in memory."""
+    if isinstance(value, Number | Constant) or isinstance(value.type, ir.MemRefType):
+        return value.type
+    return buffer_of(value.type)
+
+
+def _check_results(main: Any, host: Host, filename: str) -> None:
+    operations = main.entry_block.operations
+    roots = [value if isinstance(value, Number) else buffer_root(value) for value in host.returned]
+    for value in roots:
+        is_own = isinstance(value, Number) or (
+            isinstance(value, ir.OpResult) and value.owner.operation.name in ALLOCATIONS
+        )
+        if not is_own or len(set(roots)) < len(roots):
             raise ImportedProgramError(
                 "a result that is not a buffer of its own, which the function allocates",
-                where=place(operations[-1], filename),
+                where=place(operations[len(operations) - 1].operation, filename),
                 hint="an argument that kernels write is updated in place and need not be returned",
             )
-    launches = [read_launch(op) for op in operations if op.name == "gpu.launch_func"]
-    return _Host(allocated, launches, returned)
+    host.returned[:] = roots
 
 
 def _check_buffer(value: Any, what: str, where: str) -> None:
     kind = value.type
     if not isinstance(kind, ir.MemRefType):
         raise ImportedProgramError(
-            f"{what} has the type {kind}: launches work on memrefs",
+            f"{what} has the type {kind}: launches work on memrefs and numbers",
             where=where,
             hint="a program on tensors has no launches: Nova makes them",
         )
@@ -115,14 +128,15 @@ def _identity(kind: ir.MemRefType) -> Any:
 
 
 class _Rewrite:
-    """Writes the new `main`, and a function for each launch."""
+    """Writes the new `main`, and a function for each kind of launch."""
 
-    def __init__(self, module: ir.Module, main: Any, host: _Host, filename: str):
+    def __init__(self, module: ir.Module, main: Any, host: Host):
         self.module = module
         self.main = main
         self.host = host
-        self.filename = filename
         self.arguments = list(main.entry_block.arguments)
+        self.launchers: dict[Any, Any] = {}
+        self.constants: dict[str, str] = {}
 
     def run(self, params: Collection[str]) -> ProgramSignature:
         written = self._written()
@@ -132,22 +146,27 @@ class _Rewrite:
         inputs = late.count(False)
         args = []
         for position, i in enumerate(order):
-            kind = nova_type(self.arguments[i].type)
+            kind = nova_type(_kind_of(self.arguments[i]))
             role = "input" if position < inputs else "param"
             donated = self.arguments[i] in written
             args.append(TensorSpec(names[i], kind.shape, kind.dtype.name, role, donated=donated))
         outputs = []
         for number, value in enumerate(self.host.returned):
-            kind = nova_type(value.type)
+            kind = nova_type(_kind_of(value))
             outputs.append(TensorSpec(f"y{number}", kind.shape, kind.dtype.name, "output"))
         self._write(order, args, inputs)
         return ProgramSignature(tuple(args), tuple(outputs))
 
     def _written(self) -> set[Any]:
         found: set[Any] = set()
-        for launch in self.host.launches:
-            for number in written_arguments(self.module, launch):
-                found.add(buffer_root(launch.operands[number]))
+        known: dict[tuple[str, str], list[int]] = {}
+        for launch in _every(self.host.steps, HostLaunch):
+            if launch.symbols not in known:
+                known[launch.symbols] = written_arguments(self.module, launch.symbols)
+            for number in known[launch.symbols]:
+                operand = launch.operands[number]
+                if not isinstance(operand, Number | Constant):
+                    found.add(buffer_root(operand))
         return found
 
     def _names(self) -> list[str]:
@@ -157,8 +176,8 @@ class _Rewrite:
     def _write(self, order: list[int], args: list[TensorSpec], inputs: int) -> None:
         """The new main takes the place of the function; launches move to functions of their own."""
         offsets, size = _place_buffers(self.host)
-        kinds = [self.arguments[i].type for i in order]
-        kinds += [value.type for value in self.host.returned]
+        kinds = [_kind_of(self.arguments[i]) for i in order]
+        kinds += [_kind_of(value) for value in self.host.returned]
         byte = ir.IntegerType.get_signless(8)
         kinds.append(ir.MemRefType.get([size], byte))
         with ir.InsertionPoint(self.main), self.main.location:
@@ -170,12 +189,9 @@ class _Rewrite:
             for value, offset in offsets.items():
                 at = arith.ConstantOp(ir.IndexType.get(), offset)
                 mapping[value] = memref.ViewOp(value.type, block.arguments[-1], at, []).result
-        for number, launch in enumerate(self.host.launches):
-            function = self._launcher(launch, number)
-            with ir.InsertionPoint(block), launch.op.location:
-                func.CallOp(function, [self._operand(v, mapping) for v in launch.operands])
         with ir.InsertionPoint(block), self.main.location:
-            func.ReturnOp([])
+            returned = func.ReturnOp([])
+        self._write_steps(self.host.steps, returned.operation, returned.operation, mapping)
         self.main.operation.erase()
         ir.SymbolTable.set_symbol_name(new.operation, "main")
         named = [ir.DictAttr.get({"nova.name": ir.StringAttr.get(a.name)}) for a in args]
@@ -188,9 +204,27 @@ class _Rewrite:
         if updated:
             new.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(updated)
 
+    def _write_steps(
+        self, steps: Sequence[Step], before: Any, top: Any, mapping: dict[Any, Any]
+    ) -> None:
+        """Calls before an op; what they are given is made before `top`, outside of all loops."""
+        for step in steps:
+            if isinstance(step, Loop):
+                with ir.InsertionPoint(before), step.location:
+                    loop, last = _make_loop(mapping[step.condition])
+                self._write_steps(step.steps, last, loop if before == top else top, mapping)
+            elif isinstance(step, HostLaunch):
+                with ir.InsertionPoint(top), step.location:
+                    operands = [self._operand(v, mapping) for v in step.operands]
+                with ir.InsertionPoint(before), step.location:
+                    func.CallOp(self._launcher(step, [v.type for v in operands]), operands)
+
     def _operand(self, value: Any, mapping: dict[Any, Any]) -> Any:
         """An operand in the new main; views and constants are made there."""
         if value not in mapping:
+            if isinstance(value, Constant):
+                mapping[value] = self._constant(value)
+                return mapping[value]
             op = value.owner.operation
             inner = [self._operand(v, mapping) for v in op.operands]
             copy = op.clone()
@@ -199,44 +233,104 @@ class _Rewrite:
             mapping[value] = copy.results[0]
         return mapping[value]
 
-    def _launcher(self, launch: Launch, number: int) -> Any:
-        """The function that holds one launch, called with the buffers of the kernel."""
-        kinds = [value.type for value in launch.operands]
-        for kind in kinds:
-            if not isinstance(kind, ir.MemRefType):
-                raise UnsupportedOpError(
-                    f"@{launch.symbols[1]} is given a {kind}: kernels are given buffers",
-                    where=place(launch.op, self.filename),
-                    hint="write the number as a constant in the kernel",
+    def _constant(self, constant: Constant) -> Any:
+        """The buffer of a number that is known, which the file holds."""
+        kind, key = constant.type, str(constant.value)
+        if key not in self.constants:
+            self.constants[key] = self._free_name("number")
+            value = ir.RankedTensorType.get([], kind.element_type)
+            with ir.InsertionPoint(self.main):
+                memref.GlobalOp(
+                    ir.StringAttr.get(self.constants[key]),
+                    ir.TypeAttr.get(kind),
+                    sym_visibility="private",
+                    initial_value=ir.DenseElementsAttr.get_splat(value, constant.value),
+                    constant=True,
                 )
-        with ir.InsertionPoint(self.main), launch.op.location:
+        return memref.GetGlobalOp(kind, self.constants[key]).result
+
+    def _free_name(self, stem: str) -> str:
+        taken = {
+            op.operation.attributes["sym_name"].value
+            for op in self.module.body.operations
+            if "sym_name" in op.operation.attributes
+        }
+        number = 0
+        while f"{stem}_{number}" in taken:
+            number += 1
+        return f"{stem}_{number}"
+
+    def _launcher(self, launch: HostLaunch, kinds: list[Any]) -> Any:
+        """The function that holds a launch, called with the buffers of the kernel."""
+        key = (launch.symbols, launch.grid, launch.block, launch.shared, *map(str, kinds))
+        if key in self.launchers:
+            return self.launchers[key]
+        with ir.InsertionPoint(self.main):
             function = func.FuncOp(
-                f"launch_{number}", ir.FunctionType.get(kinds, []), visibility="private"
+                self._free_name("launch"), ir.FunctionType.get(kinds, []), visibility="private"
             )
             block = function.add_entry_block()
-        with ir.InsertionPoint(block), launch.op.location:
-            copy = launch.op.clone()
-            for i, value in enumerate(launch.op.operands):
-                own = i - launch.first_operand
-                if own >= 0:
-                    copy.operands[i] = block.arguments[own]
-                else:
-                    with ir.InsertionPoint(copy):
-                        copy.operands[i] = value.owner.operation.clone().results[0]
+        with ir.InsertionPoint(block):
+            arguments = list(block.arguments)
+            make_launch(launch.symbols, launch.grid, launch.block, launch.shared, arguments)
             func.ReturnOp([])
         i64 = ir.IntegerType.get_signless(64)
         work = prod(launch.grid) * prod(launch.block)
         function.attributes["nova.kernel"] = ir.UnitAttr.get()
         function.attributes["nova.work"] = ir.IntegerAttr.get(i64, work)
+        self.launchers[key] = function
         return function
 
 
-def _place_buffers(host: _Host) -> tuple[dict[Any, int], int]:
-    """Where the buffers that are not returned lie in the workspace, and its size."""
+def _place_buffers(host: Host) -> tuple[dict[Any, int], int]:
+    """Where the buffers that are not returned lie in the workspace, and its size.
+
+    Launches run one after the other, so that a buffer may take the place of one that has ended.
+    A number may not: it lives from one iteration of a loop to the next.
+    """
+    returned = set(host.returned)
     offsets: dict[Any, int] = {}
+    free: dict[int, list[int]] = {}
     size = 0
-    for value in host.allocated:
-        if value not in host.returned:
+
+    def place_one(value: Any) -> None:
+        nonlocal size
+        room = -(-nbytes(value.type) // ALIGN) * ALIGN
+        if free.get(room) and not isinstance(value, Number):
+            offsets[value] = free[room].pop()
+        else:
             offsets[value] = size
-            size += -(-nbytes(value.type) // ALIGN) * ALIGN
+            size += room
+
+    for step in _every(host.steps, HostLaunch, Lifetime):
+        if isinstance(step, Lifetime):
+            root = buffer_root(step.buffer)
+            if step.begins and root not in returned:
+                place_one(root)
+            elif not step.begins and root in offsets:
+                free.setdefault(-(-nbytes(root.type) // ALIGN) * ALIGN, []).append(offsets[root])
+        else:
+            for operand in step.operands:
+                if isinstance(operand, Number) and operand not in offsets.keys() | returned:
+                    place_one(operand)
     return offsets, size
+
+
+def _every(steps: Sequence[Step], *kinds: type) -> Iterator[Any]:
+    """The steps of some kinds, also in loops, in order."""
+    for step in steps:
+        if isinstance(step, kinds):
+            yield step
+        if isinstance(step, Loop):
+            yield from _every(step.steps, *kinds)
+
+
+def _make_loop(condition: Any) -> tuple[Any, Any]:
+    """A loop as the tables have it, and the op at the end of its body."""
+    loop = ir.Operation.create("scf.while", [], [], regions=2)
+    test, body = (region.blocks.append() for region in loop.regions)
+    with ir.InsertionPoint(test):
+        scf.ConditionOp(memref.LoadOp(condition, []).result, [])
+    with ir.InsertionPoint(body):
+        last = scf.YieldOp([])
+    return loop, last.operation

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from nova.codegen.signature import ProgramSignature, keep_signature, read_signature
+from nova.codegen.stages import module_text
 from nova.errors import LoweringError, NovaError, PassError, UnsupportedOpError
 from nova.frontends.checks import at_file, check_lowered, check_ops, find_frontend
 from nova.frontends.entry import take_entry
@@ -50,7 +51,7 @@ def import_program(source: Source, entry: str = "main", params: Collection[str] 
     module = parse_source(source)
     try:
         if has_launches(module):
-            text = str(module)
+            text = module_text(module)
             signature = import_launches(module, entry, source.name, params)
             _keep(module, signature)
             return Imported(module, "outlined", signature, "gpu", text)
@@ -58,7 +59,7 @@ def import_program(source: Source, entry: str = "main", params: Collection[str] 
         signature = take_entry(module, entry, source.name, params)
         inline_resources(module, source.name)
         check_ops(module, source.name)
-        text = str(module)
+        text = module_text(module)
         if frontend == "nova":
             run_pipeline(module, [UpstreamPass("inline,symbol-dce")])
             _keep(module, signature)

@@ -1,7 +1,8 @@
 """Constants whose values stand at the end of a program's text, put where they are used.
 
 In: a module with `dense_resource<name>` constants, as torch-mlir writes weights. Out: the same
-module with plain dense ones, which all passes and MLIR's Python bindings can read. Called by
+module with plain dense ones, which all passes and MLIR's Python bindings can read. Large ones have
+been taken out of the text by the parser (`nova/mlir/resources.py`). Called by
 `nova.frontends.program`.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 from nova.errors import ImportedProgramError
 from nova.frontends.checks import all_ops, explain_type, place
 from nova.mlir.bindings import ir
+from nova.mlir.resources import is_resource, resource_bytes
 from nova.mlir.types import memory_dtype
 
 _USE = re.compile(r"dense_resource<(.*)> : ", re.DOTALL)
@@ -29,7 +31,7 @@ def inline_resources(module: ir.Module, filename: str) -> None:
         for name in list(op.attributes):
             attr = op.attributes[name]
             # The bindings have no class for them.
-            if type(attr) is not ir.Attribute or not str(attr).startswith("dense_resource<"):
+            if not is_resource(attr) or resource_bytes(attr) is not None:
                 continue
             if values is None:
                 values = _read_blobs(str(module))

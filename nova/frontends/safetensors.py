@@ -17,7 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nova.artifact.files import write_atomically
+from nova.artifact.files import open_regular, write_atomically
 from nova.dlpack import as_numpy
 from nova.errors import ArtifactError, DTypeError
 from nova.records import record
@@ -61,7 +61,7 @@ class _Entry:
 def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
     """The arrays of a file by name, in the order of their data; each has its own memory."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             entries, _ = _read_header(file)
             return {e.name: _read_array(file, e) for e in entries}
     except OSError as error:
@@ -73,7 +73,7 @@ def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
 def read_metadata(path: str | Path) -> dict[str, str]:
     """The texts that a file carries beside its arrays."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return _read_header(file)[1]
     except OSError as error:
         raise _cannot("read", path, error) from error

@@ -32,9 +32,9 @@ _NUMBER = (bool, int, float)
 def apply(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> Tensor:
     """The node `op(operands, **attrs)`."""
     try:
+        attrs = _attributes(op, attrs)
         tensors = _cast_operands(op, _operands(op, operands))
         types = tuple(t.type for t in tensors)
-        attrs = _attributes(op, attrs)
         if op.canon is not None:
             attrs = op.canon(types, attrs)
         if op.infer is None:
@@ -62,7 +62,7 @@ def make_node(
 def constant(value: Any, dtype: DType) -> Tensor:
     """A leaf that holds a constant of type `dtype`."""
     array = number_array(value, dtype)
-    return Tensor(TensorType(array.shape, dtype), data=array)
+    return Tensor(TensorType(array.shape, dtype), data=array, fixed=True)
 
 
 def _operands(op: Op, operands: Sequence[Any]) -> list[Any]:
@@ -82,7 +82,9 @@ def _operand(op: Op, position: int, value: Any) -> Any:
     if isinstance(value, Tensor) or type(value) in _NUMBER:
         return value
     if isinstance(value, np.ndarray | np.generic | list | tuple) or hasattr(value, "__dlpack__"):
-        return make_tensor(as_array(value))
+        made = make_tensor(as_array(value))
+        made.fixed = isinstance(value, np.generic | list | tuple)
+        return made
     raise ArgumentTypeError(
         f"operand {position} is a {type(value).__name__}, not a tensor, array or number",
         hint="wrap data with nova.tensor(...)",
@@ -90,12 +92,18 @@ def _operand(op: Op, position: int, value: Any) -> Any:
 
 
 def _cast_operands(op: Op, given: list[Any]) -> tuple[Tensor, ...]:
-    beside = [v.dtype for v in given if isinstance(v, Tensor) and not v.weak]
+    beside = [
+        v.dtype
+        for i, v in enumerate(given)
+        if isinstance(v, Tensor) and not v.weak and not op.is_index(i)
+    ]
     if callable(op.cast):
         # A bool operand (a condition, a mask) does not say what a bare number beside it is.
         beside = [d for d in beside if d is not bool_] or []
     common = promote_all(beside) if beside else None
-    wanted = op.cast_types(tuple(_own_type(v, common) for v in given))
+    wanted = op.cast_types(
+        tuple(_own_type(v, None if op.is_index(i) else common) for i, v in enumerate(given))
+    )
     return tuple(
         cast(v, w) if isinstance(v, Tensor) else constant(v, w)
         for v, w in zip(given, wanted, strict=True)

@@ -17,10 +17,12 @@ from nova.graph.build import apply, make_node
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, checkpoint_region, on_device
 from nova.ops import OPS
+from nova.user_facing import user_facing
 
 _regions = count(1)
 
 
+@user_facing
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose intermediate values are recomputed for the gradient."""
 

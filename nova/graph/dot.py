@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
+from nova.user_facing import user_facing
 
 
+@user_facing
 def dump_dot(*outputs: Tensor) -> str:
     """DOT text of everything the outputs need, and of the gradients of its leaves if there are.
 

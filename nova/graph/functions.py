@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature
 from typing import Any
 
 from nova.errors import ArgumentCountError, NovaError, UnknownKeywordError
@@ -16,6 +16,7 @@ from nova.graph.build import apply
 from nova.graph.location import user_location
 from nova.graph.tensor import Tensor
 from nova.ops import OPS, REQUIRED, F, Op
+from nova.user_facing import check_call
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
@@ -59,34 +60,10 @@ def _make_sugar(op: Op, build: Callable[..., Any]) -> Callable[..., Any]:
         except NovaError as error:
             raise error.located(str(user_location())) from None
         except TypeError:
-            _check_call(op, build, args, kwargs)
+            check_call(build, op.name, args, kwargs, skipped=1)
             raise
 
     return function
-
-
-def _check_call(
-    op: Op, build: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    """Nova's error for arguments that `build` has no place for."""
-    known = list(signature(build).parameters)[1:]
-    where = str(user_location())
-    for name in kwargs:
-        if name not in known:
-            from difflib import get_close_matches  # only on the way to an error
-
-            close = get_close_matches(name, known, 1)
-            raise UnknownKeywordError(
-                f"{op.name}: has no keyword {name!r}",
-                where=where,
-                hint=f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}",
-            ) from None
-    try:
-        signature(build).bind(F, *args, **kwargs)
-    except TypeError as error:
-        raise ArgumentCountError(
-            f"{op.name}: {error}", where=where, hint=f"it takes ({', '.join(known)})"
-        ) from None
 
 
 def _make_method(op: Op) -> Callable[..., Any]:
@@ -170,6 +147,11 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
     return lambda self, other: FUNCTIONS[name](other, self)
 
 
+def _equality(name: str) -> Callable[[Any, Any], Any]:
+    """`==` and `!=`; nothing is equal to None, as for every other object."""
+    return lambda self, other: name == "ne" if other is None else FUNCTIONS[name](self, other)
+
+
 def _install() -> None:
     for name, op in OPS.items():
         FUNCTIONS[name] = make_function(op)
@@ -180,7 +162,8 @@ def _install() -> None:
         setattr(Tensor, f"__{operator}__", _forward(name))
         setattr(Tensor, f"__r{operator}__", _reflected(name))
     for name in COMPARISONS:
-        setattr(Tensor, f"__{name}__", _forward(name))
+        make = _equality if name in ("eq", "ne") else _forward
+        setattr(Tensor, f"__{name}__", make(name))
     for operator, name in UNARY_OPERATORS.items():
         setattr(Tensor, f"__{operator}__", FUNCTIONS[name])
     setattr(Tensor, "__getitem__", FUNCTIONS["getitem"])  # noqa: B010

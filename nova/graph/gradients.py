@@ -19,6 +19,7 @@ from nova.graph.order import dependents, topological
 from nova.graph.tensor import Tensor, on_device
 from nova.ops import F
 from nova.records import record
+from nova.user_facing import user_facing
 
 
 @record
@@ -29,6 +30,7 @@ class Application:
     operand: int
 
 
+@user_facing
 def backward(loss: Tensor) -> None:
     """Set `.grad` of every leaf that requires gradients; adds to a `.grad` that is there."""
     _require_scalar(loss)

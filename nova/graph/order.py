@@ -57,3 +57,12 @@ def dependents(order: list[Tensor], sources: Iterable[Tensor]) -> set[int]:
         ):
             ids.add(id(node))
     return ids
+
+
+def reached_by_gradients(loss: Tensor) -> set[int]:
+    """The ids of the tensors that a gradient of `loss` flows to."""
+    reached = {id(loss)}
+    for node in reversed(topological([loss])):
+        if id(node) in reached and node.op is not None and node.requires_grad:
+            reached.update(id(i) for i in node.inputs if i.dtype.is_float)
+    return reached

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nova.dlpack import as_numpy, is_array
-from nova.dtypes import DType, TensorType, dtype, f32, i64
+from nova.dtypes import DType, TensorType, converted, dtype, f32, i64
 from nova.errors import (
     ArgumentTypeError,
     AttributeValueError,
     ConcreteValueError,
     GradientError,
-    NovaError,
 )
+from nova.graph.capture import current_capture
 from nova.graph.location import Location, user_location
 from nova.ops import Op
 from nova.suggest import unknown_name
+from nova.user_facing import user_facing
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
@@ -47,6 +48,7 @@ class Tensor(TensorMethods):
         "attrs",
         "data",
         "device",
+        "fixed",
         "grad",
         "inputs",
         "location",
@@ -73,6 +75,7 @@ class Tensor(TensorMethods):
         requires_grad: bool = False,
         name: str | None = None,
         weak: bool = False,
+        fixed: bool = False,
     ):
         self.type = type_
         self.op = op
@@ -89,6 +92,8 @@ class Tensor(TensorMethods):
         self.requires_grad = requires_grad
         self.weak = weak
         """A placeholder of a Python number: like the number, it takes the type it stands beside."""
+        self.fixed = fixed
+        """A leaf whose array nobody else can reach: it keeps its value, and is a literal."""
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
@@ -135,14 +140,19 @@ class Tensor(TensorMethods):
 
     # --- values ---------------------------------------------------------------------------------
 
+    @user_facing
     def numpy(self) -> np.ndarray:
         """The value: compiles and runs what is needed."""
+        capture = current_capture()
+        if capture is not None:
+            capture.note_reads(self)
         if self.data is not None:
             return self.data
         if self._value is None:
             self._value = _evaluator[0](self)
         return self._value
 
+    @user_facing
     def item(self) -> Any:
         """The value of a one-element tensor as a Python number."""
         if self.size != 1:
@@ -185,6 +195,7 @@ class Tensor(TensorMethods):
 
     __hash__ = object.__hash__
 
+    @user_facing
     def backward(self) -> None:
         """`nova.backward(self)`."""
         from nova.graph.gradients import backward
@@ -197,20 +208,20 @@ def set_evaluator(evaluate: Callable[[Tensor], np.ndarray]) -> None:
     _evaluator[:] = [evaluate]
 
 
+@user_facing
 def tensor(
     data: Any, *, dtype: Any = None, requires_grad: bool = False, name: str | None = None
 ) -> Tensor:
     """A leaf with data: anything numpy or DLPack understands. Python floats become f32."""
-    try:
-        array = as_array(data, dtype)
-        type_ = TensorType(array.shape, _dtype_of(array))
-        if requires_grad and not type_.dtype.is_float:
-            raise GradientError(
-                f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
-            )
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
-    return Tensor(type_, data=array, requires_grad=requires_grad, name=name)
+    array = as_array(data, dtype)
+    type_ = TensorType(array.shape, _dtype_of(array))
+    if requires_grad and not type_.dtype.is_float:
+        raise GradientError(
+            f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
+        )
+    # While a function is traced, numbers of Python code are made into an array here and now.
+    fixed = current_capture() is not None and not (isinstance(data, Tensor) or is_array(data))
+    return Tensor(type_, data=array, requires_grad=requires_grad, name=name, fixed=fixed)
 
 
 def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
@@ -220,15 +231,15 @@ def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
 
 def as_array(data: Any, dtype_: Any = None) -> np.ndarray:
     """`data` as a numpy array, without a copy where that is possible."""
-    wanted = None if dtype_ is None else dtype(dtype_).numpy
+    wanted = None if dtype_ is None else dtype(dtype_)
     if isinstance(data, Tensor):
         array = data.numpy()
     elif is_array(data):
         array = as_numpy(data, "the data of a tensor")
     else:
         array = _from_python(data)
-    _dtype_of(array if wanted is None else np.empty(0, wanted))
-    return array if wanted is None else array.astype(wanted, copy=False)
+    _dtype_of(array if wanted is None else np.empty(0, wanted.numpy))
+    return array if wanted is None else converted(array, wanted)
 
 
 def _from_python(data: Any) -> np.ndarray:
@@ -253,6 +264,7 @@ def number_type(value: bool | int | float) -> DType:
     return dtype(bool) if isinstance(value, bool) else i64 if isinstance(value, int) else f32
 
 
+@user_facing
 @contextmanager
 def no_grad() -> Iterator[None]:
     """No gradient flows through what is built inside."""
@@ -263,6 +275,7 @@ def no_grad() -> Iterator[None]:
         _recording.reset(token)
 
 
+@user_facing
 def device(name: str) -> AbstractContextManager[None]:
     """Ops made inside run on the host (`cpu`), or where the program is compiled for (`cuda`).
 

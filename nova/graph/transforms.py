@@ -12,8 +12,10 @@ from nova.graph.gradients import gradients
 from nova.graph.location import user_location
 from nova.graph.tensor import Tensor, tensor
 from nova.structure import flatten, unflatten
+from nova.user_facing import user_facing
 
 
+@user_facing
 def value_and_grad(
     function: Callable[..., Any], argnums: int | tuple[int, ...] = 0
 ) -> Callable[..., tuple[Any, Any]]:
@@ -53,6 +55,7 @@ def value_and_grad(
     return wrapped
 
 
+@user_facing
 def grad(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that gives the gradients of `f` only; see `value_and_grad`."""
     if (jitted := _rejit(function, lambda f: grad(f, argnums))) is not None:

@@ -16,6 +16,7 @@ from nova.mlir.bindings import ir, stablehlo
 from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
 from nova.mlir.dialect import OP_NAMES, infer_type, load_dialect
 from nova.mlir.pretty import Rewritten, to_generic
+from nova.mlir.resources import constants_of, take_constants
 
 # MLIR's parser recurses, and at some thousand levels overflows the stack, which kills the process.
 MAX_NESTING = 500
@@ -54,14 +55,15 @@ def load_device_dialects(context: ir.Context) -> None:
 
 def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
     """The module that `text` says; MLIRSyntaxError with file:line:col where it does not."""
-    check_nesting(text, filename)
+    compact = take_constants(text, constants_of(context))
+    check_nesting(compact, filename)
     said: list[Diagnostic] = []
     try:
-        return parse_text(text, filename, context, said)
+        return parse_text(compact, filename, context, said)
     except ir.MLIRError as error:
-        raise _syntax_error(said, str(error), text, filename) from None
+        raise _syntax_error(said, str(error), compact, filename) from None
     except MLIRSyntaxError as error:
-        raise _show_line(error, text) from None
+        raise _show_line(error, compact) from None
 
 
 def parse_text(text: str, filename: str, context: ir.Context, said: list[Diagnostic]) -> ir.Module:

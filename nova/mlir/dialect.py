@@ -17,6 +17,7 @@ from nova.errors import DTypeError, NovaError
 from nova.mlir import attention
 from nova.mlir.attributes import from_attributes, to_attributes
 from nova.mlir.bindings import ir, load_irdl
+from nova.mlir.resources import is_resource
 from nova.mlir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
 from nova.records import record
@@ -108,7 +109,8 @@ def _verify_constant(op: Any) -> bool:
             raise NovaError(f"has {len(op.results)} results, must have one")
         _tensor(op.results[0].type)
         value = op.attributes.get("value")
-        if not isinstance(value, ir.DenseElementsAttr) or value.type != op.results[0].type:
+        dense = isinstance(value, ir.DenseElementsAttr) or is_resource(value)
+        if not dense or value.type != op.results[0].type:
             raise NovaError("needs a dense `value` of its result type")
     except NovaError as error:
         op.location.emit_error(f"'nova.constant' op {error.what}")

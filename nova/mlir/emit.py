@@ -34,6 +34,7 @@ class _Emitter:
         self.plan = plan
         self.slots: list[Any] = []
         self.arguments: list[Any] = []
+        self.values: dict[Literal, Any] = {}
 
     def function(self) -> None:
         plan, signature = self.plan, self.plan.signature
@@ -74,12 +75,17 @@ class _Emitter:
             case Slot(index):
                 return self.slots[index]
             case Literal(array, type_):
-                return emit_constant(array, type_, mlir_location(location))
+                if arg not in self.values:
+                    self.values[arg] = dense(array, type_, dialect=True)
+                return _constant(self.values[arg], mlir_location(location))
 
 
 def emit_constant(array: np.ndarray, type_: TensorType, location: Any) -> Any:
     """A nova.constant."""
-    value = dense(array, type_, dialect=True)
+    return _constant(dense(array, type_, dialect=True), location)
+
+
+def _constant(value: ir.Attribute, location: Any) -> Any:
     return ir.Operation.create(
         "nova.constant", results=[value.type], attributes={"value": value}, loc=location
     ).result

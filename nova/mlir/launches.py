@@ -1,7 +1,8 @@
 """Launches of device functions, as `gpu.launch_func` writes them.
 
-`read_launch` gives the sizes, which have to be constants, and the operands. Called by the reader of
-device tables (`nova/codegen/device.py`) and by the importer of hand-written launches.
+`read_launch` gives the sizes, which have to be constants, and the operands; the reader of device
+tables (`nova/codegen/device.py`) calls it. `launch_groups` gives the operands whatever they are;
+the importer of hand-written launches calls it, and `make_launch`, which writes one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from math import prod
 from typing import Any
 
 from nova.errors import UnsupportedOpError
+from nova.mlir.bindings import arith, ir
 from nova.mlir.diagnostics import place_of
 
 # The operands of `gpu.launch_func`, in groups.
@@ -40,37 +42,79 @@ class Launch:
         module, function = self.op.attributes["kernel"].value
         return module, function
 
-    @property
-    def first_operand(self) -> int:
-        """How many operands of the op stand before those of the kernel."""
-        return sum(list(self.op.attributes["operandSegmentSizes"])[:_OPERANDS])
+
+@dataclass(frozen=True)
+class LaunchGroups:
+    """The operands of a `gpu.launch_func`, which need not be constants."""
+
+    grid: tuple[Any, ...]
+    block: tuple[Any, ...]
+    shared: Any | None
+    operands: tuple[Any, ...]
 
 
-def read_launch(op: Any) -> Launch:
-    """A `gpu.launch_func`; UnsupportedOpError for what a table of launches cannot say."""
-    sizes = list(op.attributes["operandSegmentSizes"])
-    groups, at = [], 0
-    for size in sizes:
-        groups.append(list(op.operands)[at : at + size])
-        at += size
-    if len(op.results) or groups[_TOKENS] or groups[_OBJECT]:
+def launch_groups(op: Any) -> LaunchGroups:
+    """What a launch is given; tokens, which only order launches, are left out."""
+    groups = _groups(op)
+    if groups[_OBJECT]:
         raise UnsupportedOpError(
-            "gpu.launch_func that is asynchronous",
+            "gpu.launch_func with a module that is loaded at run time",
             where=place_of(op.location),
-            hint="launches run one behind the other: write them without tokens",
+            hint="launch a function of a gpu.module of the program",
         )
     if groups[_CLUSTER]:
         raise UnsupportedOpError(
             "gpu.launch_func with clusters of blocks", where=place_of(op.location)
         )
-    numbers = [_constant(group[0], op) for group in groups[_GRID:_CLUSTER]]
-    shared = _constant(groups[_SHARED][0], op) if groups[_SHARED] else 0
-    grid, block = _three(numbers[:3]), _three(numbers[3:])
-    _check_sizes(grid, block, shared, op)
-    return Launch(op, grid, block, shared, tuple(groups[_OPERANDS]))
+    sizes = tuple(group[0] for group in groups[_GRID:_CLUSTER])
+    shared = groups[_SHARED][0] if groups[_SHARED] else None
+    return LaunchGroups(sizes[:3], sizes[3:], shared, tuple(groups[_OPERANDS]))
 
 
-def _check_sizes(grid: Three, block: Three, shared: int, op: Any) -> None:
+def _groups(op: Any) -> list[list[Any]]:
+    groups, at = [], 0
+    for size in op.attributes["operandSegmentSizes"]:
+        groups.append(list(op.operands)[at : at + size])
+        at += size
+    return groups
+
+
+def make_launch(
+    symbols: tuple[str, str], grid: Three, block: Three, shared: int, operands: list[Any]
+) -> Any:
+    """A `gpu.launch_func` at the insertion point."""
+    index, i32 = ir.IndexType.get(), ir.IntegerType.get_signless(32)
+    sizes = [arith.ConstantOp(index, size).result for size in (*grid, *block)]
+    bytes_ = [arith.ConstantOp(i32, shared).result] if shared else []
+    segments = [0, *[1] * 6, *[0] * 3, len(bytes_), len(operands), 0]
+    return ir.Operation.create(
+        "gpu.launch_func",
+        [],
+        [*sizes, *bytes_, *operands],
+        attributes={
+            "kernel": ir.SymbolRefAttr.get(list(symbols)),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+        },
+    )
+
+
+def read_launch(op: Any) -> Launch:
+    """A `gpu.launch_func`; UnsupportedOpError for what a table of launches cannot say."""
+    if len(op.results) or _groups(op)[_TOKENS]:
+        raise UnsupportedOpError(
+            "gpu.launch_func that is asynchronous",
+            where=place_of(op.location),
+            hint="launches run one behind the other: write them without tokens",
+        )
+    groups = launch_groups(op)
+    numbers = [constant_size(value, op) for value in (*groups.grid, *groups.block)]
+    shared = 0 if groups.shared is None else constant_size(groups.shared, op)
+    grid, block = three(numbers[:3]), three(numbers[3:])
+    check_sizes(grid, block, shared, op)
+    return Launch(op, grid, block, shared, groups.operands)
+
+
+def check_sizes(grid: Three, block: Three, shared: int, op: Any) -> None:
     """Refuse what no device launches: the runtime would, when the file is loaded elsewhere."""
     within = zip((*grid, *block), (*_MOST_BLOCKS, *_MOST_THREADS), strict=True)
     fits = all(1 <= size <= most for size, most in within)
@@ -90,17 +134,26 @@ def _times(sizes: Three) -> str:
     return "x".join(map(str, sizes))
 
 
-def _three(values: list[int]) -> Three:
+def three(values: list[int]) -> Three:
     x, y, z = values
     return x, y, z
 
 
-def _constant(value: Any, op: Any) -> int:
-    owner = getattr(value.owner, "operation", None)
-    if owner is None or owner.name != "arith.constant":
+def constant_size(value: Any, op: Any) -> int:
+    """The number that a size of a launch is; UnsupportedOpError where it is not a constant."""
+    number = find_constant(value)
+    if number is None:
         raise UnsupportedOpError(
             "gpu.launch_func with a size that is not a constant",
             where=place_of(op.location),
-            hint="grids, blocks and shared memory are known when a program is compiled",
+            hint="blocks' threads and shared memory are known when a program is compiled",
         )
+    return number
+
+
+def find_constant(value: Any) -> int | None:
+    """The integer that a value is, where it is a constant."""
+    owner = getattr(value.owner, "operation", None)
+    if owner is None or owner.name != "arith.constant":
+        return None
     return int(owner.attributes["value"].value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nova.dtypes import DType, accumulator, bf16, bool_, f32, f64, i32, i64
+from nova.dtypes import DType, accumulator, bool_, f32, i64
 from nova.errors import LoweringError
 from nova.mlir.bindings import arith, ir, math, tensor
 from nova.mlir.linalg import loop_index
@@ -164,6 +164,8 @@ class Body:
     def cast(self, x: Scalar, dtype: DType) -> Scalar:
         """numpy's `astype`: truncation toward zero, wrap-around of integers, non-zero is True.
 
+        A float result is rounded once; `widen-conversions` makes 16-bit ones of what targets have.
+
         Float to integer out of range is undefined in numpy and in LLVM; Nova saturates to the
         64-bit range and then wraps, NaN gives 0, so that nothing depends on poison.
         """
@@ -173,17 +175,12 @@ class Body:
         if dtype is bool_:
             return self.compare("ne", x, 0)
         if x.dtype.is_float and dtype.is_float:
-            if x.dtype is f64 and dtype.bits == 16:
-                x = self._f64_to_f32(x, dtype)
             convert = arith.extf if dtype.bits > x.dtype.bits else arith.truncf
             return Scalar(convert(target, x.value), dtype, self)
         if x.dtype.is_float:
             wide = self._saturating_int(x)
             return self.cast(wide, dtype)
         if dtype.is_float:
-            if dtype.bits == 16:
-                # Through f32, as numpy does it: one result on every target, no library call.
-                return self.cast(self.cast(x, f32), dtype)
             convert = arith.uitofp if x.dtype.kind in "ub" else arith.sitofp
             return Scalar(convert(target, x.value), dtype, self)
         source_bits = 1 if x.dtype is bool_ else x.dtype.bits
@@ -193,25 +190,6 @@ class Body:
         if dtype.bits < source_bits:
             return Scalar(arith.trunci(target, x.value), dtype, self)
         return Scalar(x.value, dtype, self)
-
-    def _f64_to_f32(self, x: Scalar, dtype: DType) -> Scalar:
-        """An f64 on its way to a 16-bit type: no processor has that in one instruction.
-
-        To bf16 it rounds twice, as ml_dtypes does. For f16 the f32 is rounded to odd (of the two
-        neighbours of an inexact value, the odd one), so that the second rounding gives what one
-        rounding from f64 would.
-        """
-        single = Scalar(arith.truncf(element_type(f32), x.value), f32, self)
-        if dtype is bf16:
-            return single
-        back = Scalar(arith.extf(element_type(f64), single.value), f64, self)
-        bits = Scalar(arith.bitcast(element_type(i32), single.value), i32, self)
-        too_small = self.call("absf", back) < self.call("absf", x)
-        too_large = self.call("absf", back) > self.call("absf", x)
-        even = self.compare("eq", bits & 1, 0)
-        step = self.select(too_small, 1, self.select(too_large, self.const(-1, i32), 0))
-        bits = bits + self.select(even, step, 0)
-        return Scalar(arith.bitcast(element_type(f32), bits.value), f32, self)
 
     def _saturating_int(self, x: Scalar) -> Scalar:
         # fptosi out of range is poison: clamp first. The largest float below 2**63 is exact.

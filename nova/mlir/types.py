@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from nova.constants import LEAST
 from nova.dtypes import ALL, DType, TensorType, bf16, bool_, f16, f32, f64, i8, u8
 from nova.errors import DTypeError
 from nova.mlir.bindings import ir
+from nova.mlir.resources import resource, resource_bytes
 
 _BY_TEXT = {d.name: d for d in ALL if d not in (u8, bool_)} | {"i1": bool_, "ui8": u8, "si8": i8}
 _FLOATS = {f64: ir.F64Type, f32: ir.F32Type, f16: ir.F16Type, bf16: ir.BF16Type}
@@ -37,14 +39,26 @@ def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorT
 
 
 def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.Attribute:
-    """A DenseElementsAttr with nova-dialect (signed) or signless elements; splats stay short."""
+    """The values as an attribute with nova-dialect (signed) or signless elements.
+
+    Splats stay short; many values stay where they are (`nova/mlir/resources.py`).
+    """
     element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
     array = np.ascontiguousarray(array, dtype=type_.dtype.numpy).reshape(-1)
     raw = array.view(f"u{array.itemsize}")
     # Equal bytes, not equal numbers: 0.0 and -0.0 must stay apart, and NaN is a splat too.
     if raw.size > 1 and bool((raw == raw[0]).all()):
         raw = raw[:1]
+    elif raw.nbytes >= LEAST and type_.dtype is not bool_:
+        return resource(raw, ir.RankedTensorType.get(list(type_.shape), element))
     return ir.DenseElementsAttr.get(raw, type=element, shape=list(type_.shape))
+
+
+def constant_values(array: np.ndarray, element: ir.Type) -> ir.Attribute:
+    """The values of a flat array as an attribute; many of them stay where they are."""
+    if array.nbytes >= LEAST:
+        return resource(array.view(np.uint8), ir.RankedTensorType.get([len(array)], element))
+    return ir.DenseElementsAttr.get(array, type=element, shape=[len(array)])
 
 
 def bf16_elements(attr: ir.Attribute) -> np.ndarray:
@@ -104,8 +118,11 @@ def _read_type(type_: ir.Type) -> TensorType:
     return TensorType(tuple(shaped.shape), nova_dtype(shaped.element_type))
 
 
-def dense_bytes(attr: Any) -> bytes:
+def dense_bytes(attr: Any) -> bytes | memoryview:
     """The elements of a dense attribute, as they lie in memory."""
+    kept = resource_bytes(attr)
+    if kept is not None:
+        return kept
     type_ = attr.type
     dtype = memory_dtype(type_.element_type)
     shape = tuple(type_.shape)

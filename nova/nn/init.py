@@ -16,10 +16,12 @@ from nova.dtypes import dtype as dtype_of
 from nova.dtypes import f64
 from nova.errors import DTypeError, ShapeError
 from nova.nn.seeds import default_generator
+from nova.user_facing import user_facing
 
 Shape = Sequence[int]
 
 
+@user_facing
 def uniform(
     shape: Shape,
     low: float,
@@ -35,6 +37,7 @@ def uniform(
     return drawn.astype(dtype_of(dtype).numpy, copy=False)
 
 
+@user_facing
 def normal(
     shape: Shape,
     mean: float = 0.0,
@@ -50,6 +53,7 @@ def normal(
     return drawn.astype(dtype_of(dtype).numpy, copy=False)
 
 
+@user_facing
 def kaiming_uniform(
     shape: Shape,
     a: float = sqrt(5),
@@ -63,6 +67,7 @@ def kaiming_uniform(
     return uniform(shape, -bound, bound, dtype=dtype, generator=generator)
 
 
+@user_facing
 def xavier_uniform(
     shape: Shape,
     gain: float = 1.0,
@@ -76,6 +81,7 @@ def xavier_uniform(
     return uniform(shape, -bound, bound, dtype=dtype, generator=generator)
 
 
+@user_facing
 def fans(shape: Shape) -> tuple[int, int]:
     """How many inputs and outputs an element of a (out, in, ...) weight connects."""
     if len(shape) < 2:

@@ -15,14 +15,16 @@ from typing import Any, Self
 import numpy as np
 
 from nova.dlpack import is_array
-from nova.errors import ModuleError, NovaError
+from nova.errors import ModuleError
 from nova.graph import Tensor, tensor
+from nova.graph.capture import Holder, current_capture
 from nova.graph.location import user_location
 from nova.nn.parameter import Parameter
 from nova.nn.state import LoadReport, copy_into, read_state, write_state
+from nova.user_facing import user_facing
 
 
-class Module:
+class Module(Holder):
     """Base of layers and models: set parts as attributes, and write `forward`."""
 
     training = True
@@ -37,6 +39,9 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`, with arrays among the arguments as tensors."""
+        capture = current_capture()
+        if capture is not None and capture.enter(self):
+            self.parameters()  # which names them, for the program
         return self.forward(*map(_wrap, args), **{k: _wrap(v) for k, v in kwargs.items()})
 
     # --- parts ----------------------------------------------------------------------------------
@@ -111,10 +116,7 @@ class Module:
 
         Without `strict` names may be missing or unknown: the report says which.
         """
-        try:
-            return copy_into(self._all_parameters(), state, strict)
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        return copy_into(self._all_parameters(), state, strict)
 
     def save(self, path: str | Path) -> None:
         """Write the state as a safetensors file, which appears whole or not at all.
@@ -144,6 +146,7 @@ class Module:
         return f"{type(self).__name__}({inner}\n)" if inner else f"{type(self).__name__}()"
 
 
+@user_facing
 @contextmanager
 def replaced(model: Module, values: Mapping[Parameter, Tensor]) -> Iterator[None]:
     """Inside, what `model` holds as these parameters are the given tensors (casts of them, say).
@@ -157,11 +160,11 @@ def replaced(model: Module, values: Mapping[Parameter, Tensor]) -> Iterator[None
                 changed.append((module, name, part))
     try:
         for module, name, part in changed:
-            setattr(module, name, values[part])
+            vars(module)[name] = values[part]
         yield
     finally:
         for module, name, part in changed:
-            setattr(module, name, part)
+            vars(module)[name] = part
 
 
 # --- walking --------------------------------------------------------------------------------------

@@ -8,19 +8,22 @@ from typing import Any
 import numpy as np
 
 from nova.dtypes import TensorType, dtype
-from nova.errors import GradientError, NovaError
+from nova.errors import GradientError, StateDictError
 from nova.graph import Tensor
+from nova.graph.capture import generation
 from nova.graph.location import user_location
 from nova.graph.tensor import as_array
+from nova.user_facing import user_facing_class
 
 
+@user_facing_class
 class Parameter(Tensor):
     """A tensor with its own array: contiguous, writable, at one address for its whole life.
 
     While it is trained on a device, its values are there, and `data` fetches them when it is read.
     """
 
-    __slots__ = ("_array", "_derived", "_fetch")
+    __slots__ = ("_array", "_derived", "_fetch", "_trained")
 
     def __init__(
         self,
@@ -30,19 +33,26 @@ class Parameter(Tensor):
         dtype: Any = None,
         name: str | None = None,
     ):
-        try:
-            array = np.array(as_array(data, dtype), order="C", copy=True)
-            type_ = _type_of(array)
-            if requires_grad and not type_.dtype.is_float:
-                raise GradientError(
-                    f"a parameter of {type_.dtype} cannot require gradients",
-                    hint="pass requires_grad=False, or give it a float type",
-                )
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        array = np.array(as_array(data, dtype), order="C", copy=True)
+        type_ = _type_of(array)
+        if requires_grad and not type_.dtype.is_float:
+            raise GradientError(
+                f"a parameter of {type_.dtype} cannot require gradients",
+                hint="pass requires_grad=False, or give it a float type",
+            )
         self._fetch: Callable[[], None] | None = None
         self._derived: str | None = None
         super().__init__(type_, data=array, requires_grad=requires_grad, name=name)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether training changes it."""
+        return self._trained
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        generation[0] += 1
+        self._trained = value
 
     @property
     def data(self) -> np.ndarray:
@@ -53,6 +63,12 @@ class Parameter(Tensor):
 
     @data.setter
     def data(self, array: np.ndarray) -> None:
+        if self._fetch is not None:
+            raise StateDictError(
+                f"the data of {self!r} is replaced while a step trains it on a device",
+                where=str(user_location()),
+                hint="load values with load_state_dict of the step",
+            )
         self._array = array
 
     def name_after(self, path: str) -> None:
@@ -62,6 +78,7 @@ class Parameter(Tensor):
 
     def follow(self, fetch: Callable[[], None]) -> None:
         """Call `fetch` before the array is looked at: it copies newer values into it."""
+        generation[0] += 1
         self._fetch = fetch
 
     def __repr__(self) -> str:

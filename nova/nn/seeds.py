@@ -2,7 +2,8 @@
 
 Initializers draw from the generator that `manual_seed` sets. A random op (dropout) asks `next_seed`
 for its seed; a compiled step enters `seeded` with a tensor, so that every run draws anew without
-another compile.
+another compile. In a jitted function a seed is a run-time argument, drawn before each run as it is
+without `jit`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nova.graph import Tensor, tensor
+from nova.graph.capture import Capture, current_capture
 from nova.ops import F
+from nova.user_facing import user_facing
 
 # Seeds of one base stay apart from those of the bases next to it.
 _STRIDE = 1_000_003
@@ -26,39 +29,60 @@ class _Base:
     """The seed that a `seeded` block counts from, and how many were taken."""
 
     value: Tensor
+    capture: Capture | None
+    """The trace that the block is in: its seeds are then part of the graph."""
     taken: int = 0
+
+    def take(self) -> int:
+        """How far the next seed is from the base."""
+        self.taken += 1
+        return (self.taken - 1) * _STRIDE
 
 
 _generator = [np.random.default_rng(0)]
 _base: ContextVar[_Base | None] = ContextVar("nova_seed_base", default=None)
 
 
+@user_facing
 def manual_seed(seed: int) -> None:
     """Start the generator of initializers and of seeds outside of `seeded` again, from `seed`."""
     _generator[0] = np.random.default_rng(seed)
 
 
+@user_facing
 def default_generator() -> np.random.Generator:
     """The generator that `manual_seed` set; it starts at seed 0."""
     return _generator[0]
 
 
+@user_facing
 def next_seed() -> Tensor:
     """The seed of one random op, another at each call, as a 0-d i64 tensor."""
     base = _base.get()
+    capture = current_capture()
+    if capture is not None and capture.lifts_seeds and not (base and base.capture is capture):
+        return capture.seed(draw_seed)
     if base is None:
-        drawn = default_generator().integers(2**63 - 1, size=1)
         # One element and not 0-d: a number would become part of the program, and each a compile.
-        return F.reshape(tensor(drawn), ())
-    offset = base.taken * _STRIDE
-    base.taken += 1
-    return F.add(base.value, offset)
+        return F.reshape(tensor(draw_seed().reshape(1)), ())
+    return F.add(base.value, base.take())
 
 
+def draw_seed() -> np.ndarray:
+    """The value of the next seed, as a 0-d array: what `next_seed` gives outside of a trace."""
+    base = _base.get()
+    if base is None:
+        return np.asarray(default_generator().integers(2**63 - 1))
+    with np.errstate(over="ignore"):
+        return np.asarray(base.value.numpy() + np.int64(base.take()))
+
+
+@user_facing
 @contextmanager
 def seeded(base: Tensor | int) -> Iterator[None]:
     """Inside, the k-th call of `next_seed` (from 0) gives `base + k * 1_000_003`."""
-    token = _base.set(_Base(base if isinstance(base, Tensor) else tensor(base)))
+    value = base if isinstance(base, Tensor) else tensor(base)
+    token = _base.set(_Base(value, current_capture()))
     try:
         yield
     finally:

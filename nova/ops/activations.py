@@ -43,6 +43,19 @@ def _numpy_sigmoid(x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, e, one) / (one + e)
 
 
+def _scalar_silu(s: Any, x: Any) -> Any:
+    # By the root of exp(-|x|), which neither overflows nor becomes subnormal: below zero the last
+    # product is the one that may, so that it is rounded once.
+    root = s.call("exp", s.call("absf", x) * -0.5)
+    below = (x * root) * root
+    return s.select(x < 0, below, x) / (root * root + 1)
+
+
+def _numpy_silu(x: np.ndarray) -> np.ndarray:
+    root = np.exp(np.abs(x) * x.dtype.type(-0.5))
+    return np.where(x < 0, x * root * root, x) / (root * root + x.dtype.type(1))
+
+
 def _vjp_silu(F: Any, g: Any, out: Any, x: Any) -> Any:
     s = F.sigmoid(x)
     return g * (s * (1.0 + x * (1.0 - s)))
@@ -212,9 +225,8 @@ ROWS = (
     unary(
         "silu",
         "x * sigmoid(x), also called swish.",
-        lambda x: x / (x.dtype.type(1) + np.exp(-x)),
-        # A division, as everywhere: where exp(-x) overflows, the result is 0.
-        lambda s, x: x / (s.call("exp", -x) + 1),
+        _numpy_silu,
+        _scalar_silu,
         _vjp_silu,
         cast="float",
         tags=("smooth",),

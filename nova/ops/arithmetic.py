@@ -11,7 +11,7 @@ import numpy as np
 
 from nova.dtypes import TensorType, bool_
 from nova.errors import DTypeError
-from nova.ops.pointwise import binary, float_or_f64, same_number, unary
+from nova.ops.pointwise import binary, same_number, unary
 from nova.ops.rules import Types, same_type
 from nova.ops.table import Op, register
 
@@ -180,11 +180,11 @@ ROWS = (
     ),
     binary(
         "div",
-        "True division x / y; integers and bools divide as f64.",
+        "True division x / y; integers and bools divide as f32.",
         np.true_divide,
         lambda s, x, y: x / y,
         lambda F, g, out, x, y: (g / y, -g * (out / y)),
-        cast=float_or_f64,
+        cast="float",
         tags=("smooth",),
         domain=("real", "nonzero"),
     ),
@@ -227,11 +227,11 @@ ROWS = (
     ),
     unary(
         "reciprocal",
-        "1 / x; integers and bools are divided as f64.",
+        "1 / x; integers and bools are divided as f32.",
         lambda x: np.true_divide(x.dtype.type(1), x),
         lambda s, x: 1 / x,
         lambda F, g, out, x: -g * (out * out),
-        cast=float_or_f64,
+        cast="float",
         tags=("smooth",),
         domain="nonzero",
     ),

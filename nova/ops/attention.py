@@ -121,7 +121,24 @@ def _attention(
 ) -> Any:
     scores = _scores(F, q, k, mask, causal, scale)
     weights = _weights(F, scores) if scores.shape[-1] and scores.size else scores
-    return as_type(F, F.matmul(weights, *widened(F, v)), q.dtype)
+    (wide_v,) = widened(F, v)
+    if not causal or not scores.size or not v.size:
+        return as_type(F, F.matmul(weights, wide_v), q.dtype)
+    # A weight of 0 does not hide what is not finite: that is added to the rows that see it.
+    finite = F.where(F.isfinite(wide_v), wide_v, 0.0)
+    return as_type(F, F.matmul(weights, finite) + _not_finite(F, wide_v, q.shape[-2]), q.dtype)
+
+
+def _not_finite(F: Any, v: Any, rows: int) -> Any:
+    """What values that are not finite add to the sums of the rows that see them; else 0."""
+    keys = F.unsqueeze(F.arange(v.shape[-2]), 1)
+    seen = F.unsqueeze(F.arange(rows), 1)
+    total: Any = 0.0
+    kinds = ((F.ne(v, v), np.nan), (F.eq(v, np.inf), np.inf), (F.eq(v, -np.inf), -np.inf))
+    for kind, value in kinds:
+        first = F.min(F.where(kind, keys, v.shape[-2]), axis=-2, keepdims=True)
+        total = F.where(seen >= first, value, 0.0) + total
+    return as_type(F, total, v.dtype)
 
 
 def _top(F: Any, scores: Any) -> Any:
@@ -150,10 +167,13 @@ def _score_gradient(
     F: Any, g: Any, q: Any, k: Any, v: Any, logsumexp: Any, delta: Any, mask: Any, attrs: Attrs
 ) -> tuple[Any, Any]:
     """The weights, and the gradient of the scores before the scale."""
-    weights = F.exp(_scores(F, q, k, mask, **attrs) - F.unsqueeze(logsumexp, -1))
+    scores = _scores(F, q, k, mask, **attrs)
+    weights = F.exp(scores - F.unsqueeze(logsumexp, -1))
     wide_g, wide_v = widened(F, g, v)
     towards = F.matmul(wide_g, F.swapaxes(wide_v, -1, -2))
-    return weights, weights * (towards - F.unsqueeze(delta, -1))
+    # Towards a value that is hidden, it may be NaN.
+    hidden = F.eq(scores, -np.inf)
+    return weights, F.where(hidden, 0.0, weights * (towards - F.unsqueeze(delta, -1)))
 
 
 def _gradient(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_, dtype, promote
+from nova.dtypes import DType, TensorType, bool_, converted, dtype, promote
 from nova.errors import AttributeValueError
 from nova.ops.pointwise import binary, pointwise, unary
 from nova.ops.rules import Types, bool_type, broadcast_shapes
@@ -78,7 +78,7 @@ def _vjp_clamp(F: Any, g: Any, out: Any, x: Any, min: Any, max: Any) -> Any:
 
 def _numpy_cast(x: np.ndarray, dtype: DType) -> np.ndarray:
     if x.dtype.kind == "b" or dtype.is_float or x.dtype.kind in "iu":
-        return x.astype(dtype.numpy)
+        return converted(x, dtype)
     if dtype is bool_:
         return x != 0
     # Float to integer: numpy leaves NaN and what is out of range undefined; see Body.cast.
@@ -219,7 +219,7 @@ CONVERSION = (
     unary(
         "cast",
         "x as another element type: floats truncate toward zero to integers (NaN gives 0), "
-        "integers wrap around, non-zero is True.",
+        "integers wrap around, non-zero is True; a float result is rounded once.",
         _numpy_cast,
         lambda s, x, dtype: x,
         _vjp_cast,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_, constant, dtype, f32, f64, i64, promote
+from nova.dtypes import DType, TensorType, bool_, constant, converted, dtype, f32, f64, i64, promote
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.movement import number_of
 from nova.ops.rules import (
@@ -219,7 +219,7 @@ def _shape_and_type(ins: Types, attrs: Attrs) -> TensorType:
 
 
 def _full_numpy(*, shape: Any, value: Any, dtype: DType) -> np.ndarray:
-    return np.full(shape, value).astype(dtype.numpy)
+    return converted(np.full(shape, value), dtype)
 
 
 def _like(value: Any) -> Any:
@@ -262,7 +262,7 @@ def _arange_numpy(*, start: Any, stop: Any, step: Any, dtype: DType) -> np.ndarr
     count = _arange_type((), {"start": start, "stop": stop, "step": step, "dtype": dtype}).size
     whole = isinstance(start, int) and isinstance(step, int)
     at = np.arange(count, dtype=np.int64 if whole else np.float64)
-    return (at * step + start).astype(dtype.numpy)
+    return converted(at * step + start, dtype)
 
 
 def _arange_lower(b: Any, out: TensorType, *, start: Any, stop: Any, step: Any, dtype: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nova.errors import AttributeValueError
-from nova.ops.pointwise import float_or_f64, in_f32, narrowed, widened
+from nova.ops.pointwise import in_f32, narrowed, widened
 from nova.ops.reductions import Attrs, axes_attrs, count, kept, reduced, reduction
 from nova.ops.rules import Types, reduced_shape
 from nova.ops.table import register
@@ -33,8 +33,17 @@ def _freedom(x: Any, axis: tuple[int, ...], correction: float) -> float:
 
 
 def _centered(F: Any, x: Any, axis: tuple[int, ...]) -> Any:
+    """x less its mean, counted from the first element.
+
+    Elements that are large beside their spread have a mean that is rounded as they are; that of
+    what they differ by is as exact as the differences.
+    """
     wide = widened(F, x)
-    return wide - F.mean(wide, axis=axis, keepdims=True)
+    if count(x, axis) == 0:
+        return wide - F.mean(wide, axis=axis, keepdims=True)
+    first = wide[tuple(slice(0, 1) if i in axis else slice(None) for i in range(len(x.shape)))]
+    # The other way round in the mean: no difference is kept in memory for both.
+    return wide - first + F.mean(first - wide, axis=axis, keepdims=True)
 
 
 def _compose_var(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
@@ -126,16 +135,16 @@ _MOMENT: dict[str, Any] = {
     "attrs": {"axis": None, "keepdims": False, "correction": 1},
     "canon": _moment_axes,
     "infer": reduced(lambda x: x),
-    "cast": float_or_f64,
+    "cast": "float",
     "tags": frozenset(("reduce", "smooth")),
 }
 
 ROWS = (
     reduction(
         "mean",
-        "The mean over the axes; integers and bools average as f64; of nothing, NaN.",
+        "The mean over the axes; integers and bools average as f32; of nothing, NaN.",
         infer=reduced(lambda x: x),
-        cast=float_or_f64,
+        cast="float",
         numpy=in_f32(_numpy_mean),
         compose=_compose_mean,
         tags=frozenset(("reduce", "smooth")),
@@ -162,7 +171,7 @@ ROWS = (
         "logsumexp",
         "log(sum(exp(x))) over the axes without overflow; of nothing, -inf.",
         infer=reduced(lambda x: x),
-        cast=float_or_f64,
+        cast="float",
         numpy=in_f32(_numpy_logsumexp),
         compose=_compose_logsumexp,
         vjp=_vjp_logsumexp,

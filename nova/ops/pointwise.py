@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, accumulator, bf16, bool_, f16, f64, i8, promote_all
+from nova.dtypes import DType, accumulator, bf16, bool_, f16, i8, promote_all
 from nova.ops.rules import same_type
 from nova.ops.table import Op
 
@@ -122,12 +122,6 @@ def same_number(types: tuple[DType, ...]) -> tuple[DType, ...]:
     """A `cast` column: the common type, where bool computes as i8 (numpy's `//`, `%`, `**`)."""
     common = promote_all(types)
     return (i8 if common is bool_ else common,) * len(types)
-
-
-def float_or_f64(types: tuple[DType, ...]) -> tuple[DType, ...]:
-    """A `cast` column: the common type if it is a float, else f64 (numpy's `/`, mean and var)."""
-    common = promote_all(types)
-    return (common if common.is_float else f64,) * len(types)
 
 
 def widened(F: Any, x: Any) -> Any:

@@ -107,6 +107,6 @@ def index_operand(given: DType, what: str = "index") -> DType:
     if not given.is_integer:
         raise DTypeError(
             f"{what} must hold integers, not {given}",
-            hint="wrap a bare number with nova.tensor(...), or cast to i64",
+            hint="cast it to i64",
         )
     return i64

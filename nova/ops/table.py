@@ -34,6 +34,8 @@ class _Required:
 
 
 REQUIRED: Any = _Required()
+# Names of operands that are integers whatever the others are.
+_INDEX_OPERANDS = ("index", "seed")
 
 
 @record
@@ -91,6 +93,10 @@ class Op:
         if self.build is not None:
             return "sugar"
         return "composite" if self.compose is not None else "primitive"
+
+    def is_index(self, position: int) -> bool:
+        """Whether an operand holds positions or a seed, whose type says nothing of the others."""
+        return not self.variadic and self.operands[position] in _INDEX_OPERANDS
 
     def cast_types(self, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
         """The types that operands of `dtypes` are cast to: what the `cast` column says."""

@@ -163,12 +163,13 @@ def _diagonal(F: Any, x: Any, offset: int = 0) -> Any:
 
 
 def _getitem(F: Any, x: Any, key: Any) -> Any:
-    """Basic indexing is one slice and one reshape; an integer tensor then takes along its axis."""
+    """Basic indexing is one slice and one reshape; integer tensors then take along their axes."""
     items = _with_ellipsis(key if isinstance(key, tuple) else (key,), len(x.shape))
     _check_advanced(items)
     starts, stops, steps = [], [], []
     shape: list[int] = []
-    take_axis, taken, axis = -1, None, 0
+    taken: list[tuple[int, Any]] = []
+    axis = 0
     for item in items:
         if item is None:
             shape.append(1)
@@ -186,7 +187,7 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
             stop = start + 1
         else:
             start, stop, step = 0, n, 1
-            take_axis, taken = len(shape), item
+            taken.append((len(shape), item))
             shape.append(n)
         starts.append(start)
         stops.append(stop)
@@ -197,7 +198,9 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
         result = F.slice(result, starts, stops, steps)
     if tuple(shape) != result.shape:
         result = F.reshape(result, shape)
-    return result if taken is None else F.take(result, taken, axis=take_axis)
+    for at, item in reversed(taken):  # the axes before keep their numbers
+        result = F.take(result, item, axis=at)
+    return result
 
 
 def _with_ellipsis(items: tuple[Any, ...], rank: int) -> list[Any]:
@@ -223,7 +226,13 @@ def _check_advanced(items: list[Any]) -> None:
                 f"index: a {dtype(kind)} tensor is no index",
                 hint="shapes are static, so a mask cannot select: use where(mask, x, y)",
             )
-    whole = [i for i, item in enumerate(items) if i in tensors or _is_int(item)]
+    # One number that is known when the program runs selects from its axis, wherever that stands.
+    tensors = [i for i in tensors if getattr(items[i], "shape", None) != ()]
+    whole = [
+        i
+        for i, item in enumerate(items)
+        if i in tensors or _is_int(item) or getattr(item, "shape", None) == ()
+    ]
     if len(tensors) > 1 or (tensors and whole != list(range(whole[0], whole[-1] + 1))):
         raise AttributeValueError(
             "index: one integer tensor beside slices is what Nova takes",
@@ -242,7 +251,10 @@ def _is_basic(item: Any) -> bool:
 def _slice_indices(item: slice, n: int) -> tuple[int, int, int]:
     for bound in (item.start, item.stop, item.step):
         if bound is not None and not _is_int(bound):
-            raise AttributeValueError(f"index: slice bounds are ints or None, not {bound!r}")
+            raise AttributeValueError(
+                f"index: slice bounds are ints or None, not {bound!r}",
+                hint="shapes are static: a traced number selects with x[i] or take, not a slice",
+            )
     if item.step == 0:
         raise AttributeValueError("index: a step of 0")
     return item.indices(n)
@@ -313,7 +325,9 @@ ROWS: tuple[Op, ...] = (
     ),
     Op(
         "getitem",
-        "x[key] with ints, slices, None, Ellipsis and at most one integer tensor.",
+        "x[key] with ints, slices, None, Ellipsis and integer tensors: any number of 0-d ones "
+        "(such as Python ints given to a jitted function), at most one other. Tensors that are out "
+        "of range are clamped to the ends of the axis; negative ones count from its end.",
         build=_getitem,
     ),
 )

@@ -10,8 +10,10 @@ from nova.errors import AttributeValueError
 from nova.graph.build import cast, constant
 from nova.graph.tensor import Tensor
 from nova.ops import F
+from nova.user_facing import user_facing
 
 
+@user_facing
 def global_norm(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     """The norm of all gradients taken as one vector, 0-d; f16 and bf16 are summed in f32."""
     if not norm_type > 0:
@@ -35,6 +37,7 @@ def global_norm(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     return F.pow(_total([F.sum(F.pow(size, norm_type)) for size in sizes]), 1.0 / norm_type)
 
 
+@user_facing
 def clip_grad_norm(
     grads: Sequence[Tensor], max_norm: float, norm_type: float = 2.0
 ) -> tuple[list[Tensor], Tensor]:
@@ -46,6 +49,7 @@ def clip_grad_norm(
     return [g * cast(factor, g.dtype) for g in grads], total
 
 
+@user_facing
 def clip_grad_value(grads: Sequence[Tensor], clip_value: float) -> list[Tensor]:
     """Every element of every gradient brought into [-clip_value, clip_value]."""
     if not clip_value > 0:

@@ -14,13 +14,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nova.dtypes import DType
-from nova.errors import AttributeValueError, GraphError, NovaError, UnknownKeywordError
+from nova.errors import (
+    AttributeValueError,
+    GraphError,
+    SealedAttributeError,
+    UnknownKeywordError,
+)
 from nova.graph.build import cast
+from nova.graph.capture import Holder
 from nova.graph.location import user_location
 from nova.graph.tensor import Tensor
 from nova.optim.clipping import clip_grad_norm, clip_grad_value
 from nova.optim.schedules import Rate, Schedule, as_schedule
 from nova.records import record
+from nova.user_facing import unknown_keyword
 
 
 @record
@@ -49,7 +56,7 @@ class _Entry:
     options: Any
 
 
-class Optimizer(ABC):
+class Optimizer(Holder, ABC):
     """Base of the optimizers.
 
     `params` are parameters, (name, parameter) pairs such as `model.named_parameters()` gives, or
@@ -68,19 +75,31 @@ class Optimizer(ABC):
         clip_value: float | None = None,
         **options: Any,
     ):
-        try:
-            self.options = self.options_class(**options)
-            self.entries = _entries(params, self.options)
-            for value, name in ((clip_norm, "clip_norm"), (clip_value, "clip_value")):
-                if value is not None and not value > 0:
-                    raise AttributeValueError(
-                        f"{name} is {value!r}", hint="it is a positive number, or None"
-                    )
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        known = [field.name for field in fields(self.options_class)]
+        unknown = {name: value for name, value in options.items() if name not in known}
+        if unknown:
+            own = (*known, "clip_norm", "clip_norm_type", "clip_value")
+            raise unknown_keyword(f"{type(self).__name__}:", unknown, own)
+        self.options = self.options_class(**options)
+        self.entries = _entries(params, self.options)
+        for value, name in ((clip_norm, "clip_norm"), (clip_value, "clip_value")):
+            if value is not None and not value > 0:
+                raise AttributeValueError(
+                    f"{name} is {value!r}", hint="it is a positive number, or None"
+                )
         self.clip_norm = clip_norm
         self.clip_norm_type = clip_norm_type
         self.clip_value = clip_value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in {field.name for field in fields(self.options_class)}:
+            raise SealedAttributeError(
+                f"{type(self).__name__}.{name} cannot be assigned",
+                where=str(user_location()),
+                hint="options are given when the optimizer is made: pass a schedule as lr=, or "
+                "make a new one",
+            )
+        super().__setattr__(name, value)
 
     @property
     def params(self) -> list[Tensor]:

@@ -16,8 +16,10 @@ from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.records import record
+from nova.user_facing import user_facing_class
 
 
+@user_facing_class
 @record
 class LossScaler:
     """Options of the scaler; torch's defaults."""

@@ -17,6 +17,7 @@ from nova.graph.build import cast, constant
 from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.records import record
+from nova.user_facing import user_facing_class
 
 Rate = float | Tensor
 
@@ -34,6 +35,7 @@ def as_schedule(rate: float | Schedule) -> Schedule:
     return rate if isinstance(rate, Schedule) else Constant(rate)
 
 
+@user_facing_class
 @record
 class Constant(Schedule):
     """Always `lr`."""
@@ -68,6 +70,7 @@ class _Scaled(Schedule):
         return as_schedule(self.lr)(step) * self.factor(step)
 
 
+@user_facing_class
 @record
 class StepLR(_Scaled):
     """Times `gamma` after every `step_size` updates."""
@@ -83,6 +86,7 @@ class StepLR(_Scaled):
         return _power(self.gamma, F.floor_div(step, self.step_size))
 
 
+@user_facing_class
 @record
 class MultiStepLR(_Scaled):
     """Times `gamma` when the count of updates reaches each of `milestones`."""
@@ -101,6 +105,7 @@ class MultiStepLR(_Scaled):
         return result
 
 
+@user_facing_class
 @record
 class ExponentialLR(_Scaled):
     """Times `gamma` at every update."""
@@ -111,6 +116,7 @@ class ExponentialLR(_Scaled):
         return _power(self.gamma, step)
 
 
+@user_facing_class
 @record
 class LinearLR(_Scaled):
     """The factor goes from `start_factor` to `end_factor` in `total_iters` updates and stays."""
@@ -128,6 +134,7 @@ class LinearLR(_Scaled):
         return done * (self.end_factor - self.start_factor) + self.start_factor
 
 
+@user_facing_class
 @record
 class CosineAnnealing(Schedule):
     """From `lr` to `eta_min` along half a cosine in `t_max` updates, then up again."""
@@ -145,6 +152,7 @@ class CosineAnnealing(Schedule):
         return (wave + 1.0) * ((self.lr - self.eta_min) / 2) + self.eta_min
 
 
+@user_facing_class
 @record
 class LambdaLR(_Scaled):
     """The factor is `function(step)`, a function of tensors."""
@@ -156,6 +164,7 @@ class LambdaLR(_Scaled):
         return cast(value, f64) if isinstance(value, Tensor) else value
 
 
+@user_facing_class
 @record
 class SequentialLR(Schedule):
     """`schedules[i]` from update `milestones[i - 1]` on, each counting from 0."""
@@ -182,6 +191,7 @@ class SequentialLR(Schedule):
         return rate
 
 
+@user_facing_class
 @record
 class LinearWarmup(Schedule):
     """The first rate of `lr`, reached linearly in `steps` updates; then `lr` from its start."""

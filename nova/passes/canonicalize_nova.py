@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nova.dtypes import TensorType, bf16
+from nova.dtypes import TensorType, bf16, converted
 from nova.mlir.attributes import from_attributes
 from nova.mlir.bindings import ir
 from nova.mlir.dialect import create_op
@@ -101,7 +101,7 @@ def _elements(attr: Any, type_: TensorType) -> np.ndarray:
         return bf16_elements(attr).reshape(type_.shape)
     else:
         items = list(attr)
-    return np.asarray(items).astype(type_.dtype.numpy).reshape(type_.shape)
+    return converted(np.asarray(items), type_.dtype).reshape(type_.shape)
 
 
 def _is_number(value: Any, number: float) -> bool:

@@ -94,15 +94,15 @@ def _rewrite(generic: Structured) -> None:
     maps = [m.value for m in op.attributes["indexing_maps"]]
     half = isinstance(c.type.element_type, _HALVES)
     with ir.InsertionPoint(op), op.location:
-        total = _converted(c, ir.F32Type.get()) if half else c
+        total = converted(c, ir.F32Type.get()) if half else c
         value = contract(a, b, total, maps)
         if half:
-            value = _converted(value, c.type.element_type)
+            value = converted(value, c.type.element_type)
     op.results[0].replace_all_uses_with(value)
     op.erase()
 
 
-def _converted(value: Any, element: Any) -> Any:
+def converted(value: Any, element: Any) -> Any:
     """`value` in another float type; what fills it with a number is made anew."""
     type_ = ir.RankedTensorType.get(list(value.type.shape), element)
     empty = tensor.empty(list(type_.shape), element)

@@ -11,6 +11,7 @@ from nova.mlir.attributes import from_attributes
 from nova.mlir.bindings import arith, func, ir
 from nova.mlir.diagnostics import place_of
 from nova.mlir.lowering import LinalgBuilder, Operand
+from nova.mlir.resources import retyped
 from nova.mlir.types import nova_type, tensor_type
 from nova.mlir.walk import functions
 from nova.ops import OPS
@@ -107,6 +108,5 @@ def _signless_constant(op: Any, result: TensorType) -> Any:
     type_ = tensor_type(result)
     if value.type != type_:
         # Only the signedness of the element type differs: same bytes, another type.
-        text = str(value)
-        value = ir.Attribute.parse(text[: text.rindex(" : ")] + f" : {type_}")
+        value = retyped(value, type_)
     return arith.ConstantOp(type_, value).result

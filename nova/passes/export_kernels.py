@@ -11,6 +11,7 @@ from nova.errors import LoweringError
 from nova.mlir.bindings import ir
 from nova.mlir.diagnostics import place_of
 from nova.passes.base import Pass
+from nova.passes.expand_math import MATH
 from nova.passes.place_scratch import OFFSETS
 from nova.records import record
 from nova.schedules.shared import SHARED
@@ -26,18 +27,23 @@ class ExportKernels(Pass):
     is inlined. The body's pointers are `noalias`: no two arguments of a kernel overlap in what is
     written. `no-builtins` keeps LLVM from turning loops into calls of memset and memcpy, which a
     self-contained object does not have. Functions that kernels share become hidden symbols: kernels
-    of other objects call them, and nobody else.
+    of other objects call them, and nobody else. Math functions are internal to their object. `tune`
+    is LLVM's name of the processor whose costs count.
     """
 
     name: ClassVar[str] = "export-kernels"
     vector_bits: int = 0
+    tune: str = ""
 
     def run(self, module: ir.Module) -> None:
         for op in list(module.body.operations):
             if op.operation.name != "llvm.func":
                 continue
             attributes = op.operation.attributes
-            if SHARED in attributes:
+            if MATH in attributes:
+                attributes["passthrough"] = self._passthrough("noinline")
+                attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+            elif SHARED in attributes:
                 attributes["passthrough"] = self._passthrough("noinline")
                 attributes["visibility_"] = ir.Attribute.parse("1 : i64")  # hidden
             elif "nova.kernel" in attributes:
@@ -50,6 +56,8 @@ class ExportKernels(Pass):
         words = [f'"{word}"' for word in ("no-builtins", "nounwind", *more)]
         if self.vector_bits:
             words.append(f'["prefer-vector-width", "{self.vector_bits}"]')
+        if self.tune:
+            words.append(f'["tune-cpu", "{self.tune}"]')
         return ir.Attribute.parse(f"[{', '.join(words)}]")
 
     def _export(self, body: Any) -> None:

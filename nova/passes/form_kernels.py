@@ -27,7 +27,7 @@ from nova.passes.group_ops import (
 )
 from nova.records import record
 
-_HOST_ROW_OPERAND = 128 << 10  # every tile of rows goes through it: it stays in L2
+HOST_ROW_OPERAND = 128 << 10  # every tile of rows goes through it: it stays in L2
 
 
 @record
@@ -42,6 +42,8 @@ class FormKernels(Pass):
     `nova/passes/group_ops.py` has the rules. Ops with less than `serial_work` scalar operations in
     all are put into one kernel with an empty grid: below that, nothing is gained from tiles. A
     product may share its rows with other work if its right operand has `row_operand` bytes or less.
+    A kernel has at most `max_ops` ops, which become about `max_size` instructions: far more than
+    layers of models need, and few enough that LLVM's time grows as the program does.
 
     Afterwards `main` is a list of calls, constants and reshapes, and each kernel is a private
     function with the attributes `nova.kernel`, `nova.grid` and `nova.work`. The islands that
@@ -52,7 +54,8 @@ class FormKernels(Pass):
     name: ClassVar[str] = "form-kernels"
     serial_work: int = 20_000
     max_ops: int = 32
-    row_operand: int = _HOST_ROW_OPERAND
+    max_size: int = 2048
+    row_operand: int = HOST_ROW_OPERAND
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -63,14 +66,17 @@ class FormKernels(Pass):
         names = (f"kernel_{number}" for number in count())
         for island in islands(module):
             waits = _prepare(island)
-            host = Grouping(self.serial_work, self.max_ops, _HOST_ROW_OPERAND, waits)
+            host = self._grouping(HOST_ROW_OPERAND, waits)
             outliner = _Outliner(module, island, names, island.attributes[DEVICE])
             outliner.outline(host.form(island.entry_block))
         inline_islands(module, main)
         waits = _prepare(main)
         _delay_updates(module, main)
-        grouping = Grouping(self.serial_work, self.max_ops, self.row_operand, waits)
+        grouping = self._grouping(self.row_operand, waits)
         _Outliner(module, main, names).outline(grouping.form(main.entry_block))
+
+    def _grouping(self, row_operand: int, waits: dict[Any, list[Any]]) -> Grouping:
+        return Grouping(self.serial_work, self.max_ops, self.max_size, row_operand, waits)
 
 
 def _prepare(function: Any) -> dict[Any, list[Any]]:
@@ -148,6 +154,8 @@ class _Outliner:
         self.returned = operations[len(operations) - 1].operation
         self.before = [op.operation for op in operations][:-1]
         self.new: dict[Any, Any] = {}
+        # Once for all kernels: a fill of zeros may have as many users as there are kernels.
+        self.helpers = {op for op in self.before if _is_helper(op)}
 
     def outline(self, groups: Iterable[Group]) -> None:
         for group in groups:
@@ -180,7 +188,7 @@ class _Outliner:
         self.new.update(zip(call.results, made.results, strict=True))
 
     def _kernel(self, group: Group) -> None:
-        ops = _with_helpers(group.ops)
+        ops = _with_helpers(group.ops, self.helpers)
         members = {r for op in ops for r in op.results}
         inputs: dict[Any, None] = {}
         for op in ops:
@@ -228,8 +236,13 @@ def _in_main(op: Any) -> Any:
     return op
 
 
-def _with_helpers(ops: list[Any]) -> list[Any]:
-    """The group's ops with the scalars, empties, fills and reshapes they need, in order."""
+def _is_helper(op: Any) -> bool:
+    """Whether every kernel that needs an op makes it anew."""
+    return is_scalar(op) or op.name == "tensor.empty" or op.name in VIEWS or is_init(op)
+
+
+def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
+    """The group's ops with those of `helpers` that they need, in order."""
     chosen: dict[Any, None] = {}
     own = set(ops)
 
@@ -239,7 +252,7 @@ def _with_helpers(ops: list[Any]) -> list[Any]:
         op = value.owner.operation
         if op in chosen or op in own:
             return
-        if is_scalar(op) or op.name == "tensor.empty" or is_init(op) or op.name in VIEWS:
+        if op in helpers:
             if op.name in VIEWS and not _reaches(value, own):
                 return
             for operand in [*op.operands, *captured(op)]:

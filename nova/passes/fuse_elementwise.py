@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
-from nova.mlir.structured import is_structured
+from nova.mlir.structured import Structured, is_structured
 from nova.mlir.walk import find_ops
 from nova.passes.base import Pass, UpstreamPass
-from nova.passes.group_ops import root
+from nova.passes.code_size import code_size
+from nova.passes.group_ops import VIEWS, root
 from nova.records import record
 
 _GUARD = "nova.guard"
@@ -21,12 +22,16 @@ class FuseElementwise(Pass):
     Work that became part of a contraction would be done again for every element of its result, and
     no schedule would know the product. `linalg.contract` alone does not prevent that: upstream
     moves the reshape behind one into it, as a `linalg.generic` that it then fuses. So the operands
-    of contractions hide behind barriers meanwhile.
+    of contractions hide behind barriers meanwhile. So does the result of an op that would make its
+    only user larger than `max_size` (`nova/passes/code_size.py`): upstream's time is quadratic in
+    the size of the fused op, and LLVM's grows faster than a kernel.
     """
 
     name: ClassVar[str] = "fuse-elementwise"
+    max_size: int = 1024
 
     def run(self, module: ir.Module) -> None:
+        _bound_chains(module, self.max_size)
         for op in find_ops(module, "linalg.contract"):
             for operand in (0, 1):
                 if _is_computed(op.operands[operand]):
@@ -36,6 +41,41 @@ class FuseElementwise(Pass):
             if _GUARD in op.attributes:
                 op.results[0].replace_all_uses_with(op.operands[0])
                 op.erase()
+
+
+def _bound_chains(module: ir.Module, most: int) -> None:
+    """Guard what would make a fused op larger than `most`; each op is looked at once."""
+    fused: dict[Any, int] = {}
+    """Of each elementwise op, the size of what it is fused with so far."""
+    for op in find_ops(module, "linalg.generic"):
+        sizes: dict[int, int] = {}
+        for number, value in enumerate(op.operands):
+            producer = _only_used_here(value)
+            if producer is not None and producer in fused:
+                sizes[number] = fused[producer]
+        total = code_size(op) + sum(sizes.values())
+        # The largest first: few guards, and ops of about the same size.
+        for number in sorted(sizes, key=lambda n: -sizes[n]):
+            if total > most:
+                total -= sizes[number]
+                _guard(op, number)
+        if "reduction" not in Structured(op).iterators:
+            fused[op] = total
+
+
+def _only_used_here(value: Any) -> Any | None:
+    """The op that makes `value`, directly or through reshapes, where nothing else needs it."""
+    while isinstance(value, ir.OpResult) and _has_one_use(value):
+        op = value.owner.operation
+        if op.name not in VIEWS:
+            return op
+        value = op.operands[0]
+    return None
+
+
+def _has_one_use(value: Any) -> bool:
+    uses = iter(value.uses)
+    return next(uses, None) is not None and next(uses, None) is None
 
 
 def _is_computed(value: Any) -> bool:

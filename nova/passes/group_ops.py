@@ -15,6 +15,7 @@ from typing import Any
 from nova.mlir.attention import find_point
 from nova.mlir.bindings import ir
 from nova.mlir.structured import Structured, is_structured
+from nova.passes.code_size import code_size
 from nova.schedules.nest import make_nest
 from nova.schedules.products import find_product
 
@@ -26,16 +27,19 @@ _CONSTANTS = {"arith.constant", "tensor.empty"}
 class Group:
     """Ops that become one kernel; `grid` is the sizes of the shared leading dimensions.
 
-    A product inside may not lose the first `least` of them: see `_least_grid`. One that is `formed`
-    is a call of a kernel that is there already: nothing joins it.
+    A product inside may not lose the first `least` of them: see `_least_grid`. `size` is about how
+    many instructions they become. Nothing joins one that is `alone`, or that is `formed`: a call of
+    a kernel that is there already.
     """
 
     index: int
     grid: tuple[int, ...]
     least: int = 0
     work: int = 0
+    size: int = 0
     tiled: bool = True
     formed: bool = False
+    alone: bool = False
     ops: list[Any] = field(default_factory=list)
 
 
@@ -43,10 +47,16 @@ class Grouping:
     """Puts one op after the other into a group; `waits` is what ops behind barriers wait for."""
 
     def __init__(
-        self, serial_work: int, max_ops: int, row_operand: int, waits: dict[Any, list[Any]]
+        self,
+        serial_work: int,
+        max_ops: int,
+        max_size: int,
+        row_operand: int,
+        waits: dict[Any, list[Any]],
     ):
         self.serial_work = serial_work
         self.max_ops = max_ops
+        self.max_size = max_size
         self.row_operand = row_operand
         self.waits = waits
         self.groups: list[Group] = []
@@ -65,12 +75,14 @@ class Grouping:
     def _place(self, op: Any) -> None:
         structured = Structured(op) if is_structured(op) else None
         work = structured.work if structured else _opaque_work(op)
+        size = code_size(op)
         after = self._latest(_tensor_roots(op))
         if after <= self._latest(root(v) for v in self.waits.get(op, ())):
             after = -1  # what has to wait starts a kernel of its own
-        group = self._choose(structured, op, work, after)
+        group = self._choose(structured, op, work, size, after)
         group.ops.append(op)
         group.work += work
+        group.size += size
         for result in op.results:
             self.made_by[result] = group
 
@@ -78,17 +90,21 @@ class Grouping:
         """The index of the last group that makes one of `values`; -1 when none does."""
         return max((self.made_by[v].index for v in values if v in self.made_by), default=-1)
 
-    def _choose(self, structured: Structured | None, op: Any, work: int, after: int) -> Group:
+    def _choose(
+        self, structured: Structured | None, op: Any, work: int, size: int, after: int
+    ) -> Group:
         if op.name == "func.call":
             return self._new(None, formed=True)
         if self._stands_alone(op):
-            return self._new(structured)
+            group = self._new(structured)
+            group.alone = True
+            return group
         last = self.groups[-1] if self.groups else None
-        if last is not None and self._fits(last) and work + last.work <= self.serial_work:
+        if last is not None and self._fits(last, size) and work + last.work <= self.serial_work:
             # Order inside of an untiled kernel is program order, so anything may join.
             last.grid, last.tiled = (), False
             return last
-        if structured is not None and after >= 0 and self._fits(self.groups[after]):
+        if structured is not None and after >= 0 and self._fits(self.groups[after], size):
             group = self.groups[after]
             grid = self._shared_grid(group, structured)
             least = max(1, group.least, _least_grid(structured, self.row_operand))
@@ -97,9 +113,10 @@ class Grouping:
                 return group
         return self._new(structured)
 
-    def _fits(self, group: Group) -> bool:
-        alone = group.formed or any(self._stands_alone(op) for op in group.ops)
-        return len(group.ops) < self.max_ops and not alone
+    def _fits(self, group: Group, size: int) -> bool:
+        """Whether an op of this size may join a group."""
+        small = len(group.ops) < self.max_ops and group.size + size <= self.max_size
+        return small and not group.formed and not group.alone
 
     def _stands_alone(self, op: Any) -> bool:
         """Whether an op is a kernel by itself: attention on a device, whose blocks do it all."""

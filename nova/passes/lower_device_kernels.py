@@ -13,6 +13,7 @@ from nova.mlir.walk import every_op, find_ops, kernels, main_function, require_b
 from nova.passes.base import Pass
 from nova.passes.bools import store_bools_as_bytes
 from nova.passes.limit_registers import RESIDENT
+from nova.passes.pin_control_flow import find_host_flow
 from nova.records import record
 from nova.targets import parse_target
 
@@ -43,6 +44,14 @@ class LowerDeviceKernels(Pass):
         if lowered := [k for k in kernels(module) if LAUNCH in k.attributes]:
             name = lowered[0].name.value
             raise LoweringError(f"@{name} is lowered already", where=place_of(lowered[0].location))
+        for kernel in kernels(module):
+            if flow := find_host_flow(kernel):
+                raise LoweringError(
+                    f"@{kernel.name.value} holds {flow.name} that computes whole tensors, which a "
+                    "device cannot run",
+                    where=place_of(flow.location),
+                    hint="run pin-control-flow first: it gives the kernel to the host",
+                )
         store_bools_as_bytes(module)
         module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
         for kernel in kernels(module):

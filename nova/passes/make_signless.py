@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nova.mlir.bindings import ir
+from nova.mlir.resources import retyped
 from nova.mlir.walk import every_op, functions
 from nova.passes.base import Pass
 from nova.records import record
@@ -67,5 +68,4 @@ def _retype_constant(op: Any) -> None:
     wanted = _signless(attr.type)
     if wanted != attr.type:
         # Only the signedness differs: same bytes, another type.
-        text = str(attr)
-        op.attributes["value"] = ir.Attribute.parse(f"{text[: text.rindex(' : ')]} : {wanted}")
+        op.attributes["value"] = retyped(attr, wanted)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nova.mlir.bindings import ir, memref
 from nova.mlir.buffers import view_as
-from nova.mlir.types import dense_bytes, memory_dtype
+from nova.mlir.types import constant_values, dense_bytes, memory_dtype
 from nova.mlir.walk import kernels, main_function
 from nova.passes.base import Pass
 from nova.records import record
@@ -126,7 +126,7 @@ class _Packer:
             data = dense_bytes(source.initial_value)
             packed = pack_array(np.frombuffer(data, memory_dtype(element)), spec, panels)
             kind = ir.MemRefType.get([len(packed)], element)
-            values = ir.DenseElementsAttr.get(packed, type=element, shape=[len(packed)])
+            values = constant_values(packed, element)
             label = f"{name}_packed{len(self.copies)}"
             with ir.InsertionPoint(source), source.location:
                 self.copies[key] = memref.global_(

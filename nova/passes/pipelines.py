@@ -18,10 +18,11 @@ from nova.passes.decompose_composites import DecomposeComposites
 from nova.passes.expand_half import ExpandHalf
 from nova.passes.expand_math import ExpandMath
 from nova.passes.export_kernels import ExportKernels
+from nova.passes.fit_kernels import FitKernels
 from nova.passes.fold_transposes import FoldTransposes
 from nova.passes.form_attention import FormAttention
 from nova.passes.form_islands import FormIslands
-from nova.passes.form_kernels import FormKernels
+from nova.passes.form_kernels import HOST_ROW_OPERAND, FormKernels
 from nova.passes.fuse_elementwise import FuseElementwise
 from nova.passes.limit_registers import LimitRegisters
 from nova.passes.lower_control_flow import LowerControlFlow
@@ -32,6 +33,7 @@ from nova.passes.lower_sort import LowerSort
 from nova.passes.make_signless import MakeSignless
 from nova.passes.narrow_attention import NarrowAttention
 from nova.passes.pack_constants import PackConstants
+from nova.passes.pin_control_flow import PinControlFlow
 from nova.passes.place_scratch import PlaceScratch
 from nova.passes.plan_tasks import PlanTasks
 from nova.passes.plan_workspace import PlanWorkspace
@@ -46,8 +48,11 @@ from nova.passes.structure_attention import StructureAttention
 from nova.passes.structure_tensors import StructureTensors
 from nova.passes.unfold_convolutions import UnfoldConvolutions
 from nova.passes.widen_conversions import WidenConversions
-from nova.targets import parse_target
+from nova.passes.widen_sums import WidenSums
+from nova.targets import llvm_cpu, parse_target
 
+# Calls of one math function in a unit of code: models have a few dozen kernels in all.
+_MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
@@ -111,7 +116,8 @@ def import_linalg() -> list[Pass]:
         UpstreamPass("linalg-generalize-named-ops"),
         UnfoldConvolutions(),
         ContractProducts(),
-        # Kernels compute in f32 and f64; behind the products, whose sums are rounded once.
+        WidenSums(),
+        # Kernels compute in f32 and f64; behind products and sums, which are rounded once.
         UpstreamPass("arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32}"),
         UpstreamPass("math-extend-to-supported-types{extra-types=f64 target-type=f32}"),
         *linalg_fusion(),
@@ -131,20 +137,34 @@ def linalg_fusion() -> list[Pass]:
     ]
 
 
-def linalg_to_kernels(serial_work: int = 20_000) -> list[Pass]:
+def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
     # Here as well: the passes behind look at each kernel of a repeated layer once.
-    return [FormKernels(serial_work), ShareKernels()]
+    return [_kernel_former(serial_work, HOST_ROW_OPERAND, max_workspace), ShareKernels()]
 
 
-def linalg_to_device_kernels(serial_work: int = 20_000) -> list[Pass]:
+def linalg_to_device_kernels(
+    serial_work: int = 20_000, max_workspace: int | None = None
+) -> list[Pass]:
     """The same for a device, where every product is a kernel over rows and columns."""
-    return [NarrowAttention(), SplitReductions(), FormKernels(serial_work, row_operand=-1)]
+    return [NarrowAttention(), SplitReductions(), _kernel_former(serial_work, -1, max_workspace)]
+
+
+def _kernel_former(serial_work: int, row_operand: int, max_workspace: int | None) -> Pass:
+    if max_workspace is None:
+        return FormKernels(serial_work, row_operand=row_operand)
+    return FitKernels(serial_work, row_operand, max_workspace)
 
 
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Kernels to destination passing over one planned workspace."""
     return [BufferizeKernels(), PlanWorkspace(max_workspace), ShareKernels()]
+
+
+def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
+    """The same for a device: kernels with control flow that it cannot run go to the host."""
+    # Behind bufferization, which shows what memory loops and branches need.
+    return [BufferizeKernels(), PinControlFlow(), PlanWorkspace(max_workspace), ShareKernels()]
 
 
 def buffers_to_loops(
@@ -177,7 +197,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         PlaceScratch(),
         # Before expand-math: its functions depend on exact rounding.
         *([RelaxMath()] if fast_math else []),
-        ExpandMath(native_rounding=machine.native_rounding),
+        ExpandMath(native_rounding=machine.native_rounding, max_inlined=_MOST_INLINED),
         WidenConversions(),
         *([] if machine.has_f16c else [ExpandHalf()]),
         UpstreamPass("loop-invariant-code-motion,cse"),
@@ -196,7 +216,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         # What was memref descriptors folds away here, and need not be printed and parsed.
         UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true},cse"),
         UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true}"),
-        ExportKernels(vector_bits=machine.vector_bits),
+        ExportKernels(vector_bits=machine.vector_bits, tune=llvm_cpu(machine)),
     ]
 
 
@@ -244,6 +264,7 @@ PIPELINES: dict[str, Callable[..., list[Pass]]] = {
     "linalg-to-kernels": linalg_to_kernels,
     "linalg-to-device-kernels": linalg_to_device_kernels,
     "kernels-to-buffers": kernels_to_buffers,
+    "kernels-to-device-buffers": kernels_to_device_buffers,
     "buffers-to-loops": buffers_to_loops,
     "loops-to-llvm": loops_to_llvm,
     "buffers-to-device": buffers_to_device,

@@ -197,11 +197,14 @@ class _Planner:
                 return buffers, layout
             again = again or Recompute(self._calls)
             if not again.step():
-                raise WorkspaceError(
-                    f"the program needs {min(found)} bytes of scratch memory, and max_workspace "
+                least = min(found)
+                error = WorkspaceError(
+                    f"the program needs {least} bytes of scratch memory, and max_workspace "
                     f"allows {self.limit}",
-                    hint=f"max_workspace={min(found)} is the least that works",
+                    hint=f"max_workspace={least} is the least that works",
                 )
+                error.least = least
+                raise error
 
     def _calls(self) -> list[Call]:
         known = {

@@ -23,6 +23,7 @@ PASS_MODULES: dict[str, str] = {
     "expand-half": "nova.passes.expand_half",
     "expand-math": "nova.passes.expand_math",
     "export-kernels": "nova.passes.export_kernels",
+    "fit-kernels": "nova.passes.fit_kernels",
     "fold-transposes": "nova.passes.fold_transposes",
     "form-attention": "nova.passes.form_attention",
     "form-islands": "nova.passes.form_islands",
@@ -37,6 +38,7 @@ PASS_MODULES: dict[str, str] = {
     "make-signless": "nova.passes.make_signless",
     "narrow-attention": "nova.passes.narrow_attention",
     "pack-constants": "nova.passes.pack_constants",
+    "pin-control-flow": "nova.passes.pin_control_flow",
     "place-scratch": "nova.passes.place_scratch",
     "plan-tasks": "nova.passes.plan_tasks",
     "plan-workspace": "nova.passes.plan_workspace",
@@ -51,6 +53,7 @@ PASS_MODULES: dict[str, str] = {
     "structure-tensors": "nova.passes.structure_tensors",
     "unfold-convolutions": "nova.passes.unfold_convolutions",
     "widen-conversions": "nova.passes.widen_conversions",
+    "widen-sums": "nova.passes.widen_sums",
 }
 
 

@@ -20,7 +20,8 @@ class SimplifyStablehlo(Pass):
     writes `scan`, `fori_loop` and the rounds of its random numbers. Written out it is ordinary
     straight-line code, which is fused and runs on all cores; `max-turns` and `max-ops` say
     what is short. Longer loops stay loops. A sum of bools is whether one of them is true, which
-    upstream lowers to the sum of bits without carry.
+    upstream lowers to the sum of bits without carry. A slice without elements is an empty constant:
+    upstream refuses one that begins at the end of its operand.
     """
 
     name: ClassVar[str] = "simplify-stablehlo"
@@ -43,6 +44,7 @@ class SimplifyStablehlo(Pass):
                 "stablehlo.while": self._written_out,
                 "stablehlo.reduce": _start_of_nothing,
                 "stablehlo.add": _either,
+                "stablehlo.slice": _no_elements,
             }.get(op.name)
             if rewrite is None:
                 continue
@@ -121,6 +123,14 @@ def _start_of_nothing(op: Any) -> list[Any] | None:
         ).results[0]
         for result, start in zip(op.results, list(op.operands)[count:], strict=True)
     ]
+
+
+def _no_elements(op: Any) -> list[Any] | None:
+    type_ = op.results[0].type
+    if 0 not in type_.shape:
+        return None
+    empty = ir.Attribute.parse(f"dense<> : {type_}")
+    return [ir.Operation.create("stablehlo.constant", [type_], [], {"value": empty}).results[0]]
 
 
 def _either(op: Any) -> list[Any] | None:

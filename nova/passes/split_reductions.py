@@ -21,18 +21,23 @@ from nova.schedules.products import find_product
 
 _ACROSS = 32
 """Columns that a block has."""
+_TILE = 64 * 64
+"""Results of a product that a block has, about."""
 _LONGEST = 16_384
 """Terms of a part at most, about: a block has them in registers."""
+_MOST_PARTIAL = 16 << 20
+"""Partial results of a product at most, in all parts."""
 
 
 @record
 class SplitReductions(Pass):
     """Cut the outermost reduced dimension into parts, where that gives a device more to do at once.
 
-    A sum of everything, or of the columns of a tall matrix, has too few results for one block of
-    threads a result. It is cut when its terms are `terms` or more, and all blocks together would
-    not be `blocks`: then each part gives a row of partial results, and a second op combines those.
-    How it is cut depends on shapes alone, so the order of the sums does.
+    A sum of everything, of the columns of a tall matrix, or of a product along a long k has too few
+    results for one block of threads a result, or a tile of results. It is cut when its terms are
+    `terms` or more, and all blocks together would not be `blocks`: then each part gives a row of
+    partial results, and a second op combines those. How it is cut depends on shapes alone, so the
+    order of the sums does.
     """
 
     name: ClassVar[str] = "split-reductions"
@@ -55,10 +60,9 @@ class SplitReductions(Pass):
         terms = prod(generic.sizes[d] for d in reduced)
         nest = make_nest(generic.op)
         names = find_combiners(nest)
-        if find_product(nest, accumulate=True) is not None:
-            return None  # its schedule divides the steps itself
-        across = _reads_across(generic)
-        blocks = results // _ACROSS if across else results
+        product = find_product(nest, accumulate=True) is not None
+        across = not product and _reads_across(generic)
+        blocks = results // _ACROSS if across else -(-results // _TILE) if product else results
         if names is None or terms < self.terms or blocks >= self.blocks:
             return None
         dim = reduced[0]
@@ -67,6 +71,8 @@ class SplitReductions(Pass):
         longest = -(-terms // _LONGEST)
         shortest = self.part // 8 if across else self.part
         parts = max(longest, min(terms // shortest, self.blocks // max(1, blocks)))
+        if product:
+            parts = min(parts, _MOST_PARTIAL // max(1, results))
         parts = _divisor(generic.sizes[dim], parts)
         return (dim, parts, names) if parts > 1 else None
 

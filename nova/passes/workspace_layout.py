@@ -9,6 +9,9 @@ time. `plan-workspace` calls `lay_out`, which trades the one for the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
 
 from nova.records import record
 
@@ -55,28 +58,56 @@ def lay_out(buffers: Sequence[Lifetime], before: Sequence[int], limit: int | Non
     layout that fits is taken: buffers share only what costs no independence; then what was last
     used many calls before, then few; then whatever is free.
     """
-    least = _smallest(buffers, tries=1 if limit is None else 3)
+    if not buffers:
+        return Layout((), 0)
+    pairs = _Pairs(buffers, before)
+    least = _smallest(buffers, pairs, tries=1 if limit is None else 3)
     if limit is not None and least.size > limit:
         return least
     allowed = int(least.size * _GENEROUS) if limit is None else limit
-    used = [sum(1 << c for c in b.calls) for b in buffers]
-
-    def ordered(i: int, j: int) -> bool:
-        a, b = (i, j) if buffers[i].first < buffers[j].first else (j, i)
-        return not used[a] & ~before[buffers[b].first]
-
     for window in (None, *_WINDOWS):
-
-        def may_share(i: int, j: int, window: int | None = window) -> bool:
-            a, b = buffers[i], buffers[j]
-            if window is not None and max(a.first - b.last, b.first - a.last) > window:
-                return True
-            return _apart(a, b) and ordered(i, j)
-
-        layout = _place(buffers, _by_size(buffers), may_share)
+        layout = _place(buffers, _by_size(buffers), partial(pairs.keep_independent, window=window))
         if layout.size <= allowed:
             return layout
     return least
+
+
+class _Pairs:
+    """Which buffers may not share bytes with one of them, as a mask over all."""
+
+    def __init__(self, buffers: Sequence[Lifetime], before: Sequence[int]):
+        self.calls = [b.calls for b in buffers]
+        self.first = np.array([b.first for b in buffers])
+        self.last = np.array([b.last for b in buffers])
+        self._used = np.concatenate([np.array(calls) for calls in self.calls])
+        self._begins = np.cumsum([0, *map(len, self.calls)])[:-1]
+        width = (len(before) + 7) // 8
+        rows = b"".join(bits.to_bytes(width, "little") for bits in before)
+        self._before = np.frombuffer(rows, np.uint8).reshape(len(before), width)
+
+    def overlap(self, i: int) -> np.ndarray:
+        """The buffers that hold a value at the same time."""
+        return (self.last >= self.first[i]) & (self.first <= self.last[i])
+
+    def keep_independent(self, i: int, window: int | None) -> np.ndarray:
+        """Those, and the ones that sharing would order kernels for which the values do not.
+
+        Buffers that are more than `window` calls apart may order kernels.
+        """
+        blocked = self.overlap(i) | ~self._ordered(i)
+        if window is not None:
+            gap = np.maximum(self.first[i] - self.last, self.first - self.last[i])
+            blocked &= gap <= window
+        return blocked
+
+    def _ordered(self, i: int) -> np.ndarray:
+        """Whether the first call of the later buffer needs all calls of the earlier one."""
+        needed = np.unpackbits(self._before[self.first[i]], bitorder="little")
+        others = np.logical_and.reduceat(needed[self._used] != 0, self._begins)
+        itself = np.ones(len(self.first), bool)
+        for call in self.calls[i]:
+            itself &= (self._before[self.first, call >> 3] >> (call & 7) & 1) != 0
+        return np.where(self.first[i] < self.first, itself, others)
 
 
 def order_calls(touched: Iterable[tuple[Iterable[int], Iterable[int]]]) -> list[int]:
@@ -105,12 +136,8 @@ def order_calls(touched: Iterable[tuple[Iterable[int], Iterable[int]]]) -> list[
     return before
 
 
-def _smallest(buffers: Sequence[Lifetime], tries: int) -> Layout:
+def _smallest(buffers: Sequence[Lifetime], pairs: _Pairs, tries: int) -> Layout:
     """The best of `tries` ways to place buffers wherever it is free."""
-
-    def may_share(i: int, j: int) -> bool:
-        return _apart(buffers[i], buffers[j])
-
     numbers = range(len(buffers))
     orders = (
         _by_size(buffers),
@@ -123,7 +150,7 @@ def _smallest(buffers: Sequence[Lifetime], tries: int) -> Layout:
             ),
         ),
     )
-    layouts = [_place(buffers, order, may_share) for order in orders[:tries]]
+    layouts = [_place(buffers, order, pairs.overlap) for order in orders[:tries]]
     return min(layouts, key=lambda layout: layout.size)
 
 
@@ -131,27 +158,27 @@ def _by_size(buffers: Sequence[Lifetime]) -> list[int]:
     return sorted(range(len(buffers)), key=lambda i: (-buffers[i].nbytes, buffers[i].first))
 
 
-def _apart(a: Lifetime, b: Lifetime) -> bool:
-    return a.last < b.first or b.last < a.first
-
-
 def _place(
-    buffers: Sequence[Lifetime], order: Iterable[int], may_share: Callable[[int, int], bool]
+    buffers: Sequence[Lifetime], order: Iterable[int], blocked: Callable[[int], np.ndarray]
 ) -> Layout:
     """Each buffer at the lowest offset that none of those it may not share with has."""
-    offsets = [0] * len(buffers)
-    placed: list[int] = []  # by offset
+    spaces = np.array([b.space for b in buffers])
+    offsets = np.zeros(len(buffers), np.int64)
+    placed = np.zeros(len(buffers), bool)
     size = 0
     for i in order:
-        offset, space = 0, buffers[i].space
-        for j in placed:
-            if offsets[j] + buffers[j].space <= offset or may_share(i, j):
-                continue
-            if offsets[j] - offset >= space:
-                break
-            offset = offsets[j] + buffers[j].space
-        offsets[i] = offset
-        size = max(size, offset + space)
-        placed.append(i)
-        placed.sort(key=offsets.__getitem__)
-    return Layout(tuple(offsets), size)
+        others = np.flatnonzero(blocked(i) & placed)
+        offsets[i] = _lowest(offsets[others], spaces[others], int(spaces[i]))
+        size = max(size, int(offsets[i] + spaces[i]))
+        placed[i] = True
+    return Layout(tuple(offsets.tolist()), size)
+
+
+def _lowest(begins: np.ndarray, spaces: np.ndarray, space: int) -> int:
+    """The lowest offset at which `space` bytes are free."""
+    by_begin = np.argsort(begins, kind="stable")
+    begins = begins[by_begin]
+    ends = np.maximum.accumulate(begins + spaces[by_begin])
+    free = np.concatenate([[0], ends])  # from here on, but for what begins later
+    fits = np.flatnonzero((begins - free[:-1] >= space) & (ends > free[:-1]))
+    return int(free[fits[0]] if len(fits) else free[-1])

@@ -9,10 +9,12 @@ parses back (`nova.plan.text`), and everything after it depends on nothing but t
 from __future__ import annotations
 
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from nova.constants import digest_of
 from nova.dtypes import TensorType
 from nova.graph.location import Location
 from nova.records import record
@@ -77,13 +79,16 @@ class Literal:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Literal)
-            and self.type == other.type
-            and self.array.tobytes() == other.array.tobytes()
+            isinstance(other, Literal) and self.type == other.type and self.digest == other.digest
         )
 
     def __hash__(self) -> int:
-        return hash((self.type, self.array.tobytes()))
+        return hash((self.type, self.digest))
+
+    @cached_property
+    def digest(self) -> str:
+        """The name of the constant's bytes."""
+        return digest_of(np.ascontiguousarray(self.array).reshape(-1).view(np.uint8).data)
 
 
 Arg = Input | Param | Slot | Literal

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from nova.constants import LEAST, Constants
 from nova.dtypes import ALL, DType, TensorType, bool_, constant, dtype
 from nova.errors import NovaError, PlanSyntaxError
 from nova.graph.location import Location
@@ -49,20 +50,24 @@ _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
 # --- printing -------------------------------------------------------------------------------------
 
 
-def print_plan(plan: Plan, *, locations: bool = True) -> str:
-    """The plan as text; without `locations` it is the form that cache keys are made from."""
+def print_plan(plan: Plan, *, locations: bool = True, constants: Constants | None = None) -> str:
+    """The plan as text; without `locations` it is the form that cache keys are made from.
+
+    With a table of `constants`, large literals go there, and the text has their digests.
+    """
+    keep = constants
     lines = ["plan {"]
     lines += [f"  input {_print_name(a.name)}: {a.type}" for a in plan.signature.inputs]
     lines += [f"  param {_print_name(a.name)}: {a.type}" for a in plan.signature.params]
     for step in plan.steps:
-        lines.append("  " + _print_step(step, locations))
-    lines += [f"  update param[{i}] = {_print_arg(v)}" for i, v in plan.updates]
-    lines.append(f"  return {', '.join(_print_arg(r) for r in plan.results)}")
+        lines.append("  " + _print_step(step, locations, keep))
+    lines += [f"  update param[{i}] = {_print_arg(v, keep)}" for i, v in plan.updates]
+    lines.append(f"  return {', '.join(_print_arg(r, keep) for r in plan.results)}")
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _print_step(step: Step, locations: bool) -> str:
-    args = ", ".join(_print_arg(a) for a in step.args)
+def _print_step(step: Step, locations: bool, keep: Constants | None) -> str:
+    args = ", ".join(_print_arg(a, keep) for a in step.args)
     attrs = ", ".join(f"{k}={_print_attr(v)}" for k, v in sorted(step.attrs.items()))
     text = f"slot[{step.out_slot}] = {step.op}({args})"
     text += f" {{{attrs}}}" if attrs else ""
@@ -81,22 +86,30 @@ def _print_location(location: Location) -> str:
     return f"    # {file if plain else json.dumps(file)}:{location.line}"
 
 
-def _print_arg(arg: Arg) -> str:
+def _print_arg(arg: Arg, keep: Constants | None) -> str:
     if not isinstance(arg, Literal):
         return str(arg)
     array = np.ascontiguousarray(arg.array)
-    data = array.tobytes()
-    first = data[: array.itemsize]
-    # Large constants are seldom all the same, and then the last one says so.
-    splat = array.size and data.endswith(first) and data == first * array.size
-    if arg.type.rank == 0 or splat:
+    data = array.reshape(-1).view(np.uint8).data
+    if arg.type.rank == 0 or _is_splat(data, array.itemsize):
         item = array.reshape(-1)[0]
         number = item.item() if arg.type.dtype.name != "bf16" else float(item)
         # Only numbers whose text gives the same bits back; the rest (NaN payloads) go as bytes.
         back = np.asarray(number).astype(arg.type.dtype.numpy)
         if back.tobytes() == item.tobytes() and np.isfinite(number):
             return f"{arg.type}<{'*' if arg.type.rank else ''}{number!r}>"
+    if keep is not None and data.nbytes >= LEAST:
+        return f"{arg.type}<@{keep.add(data, arg.digest)}>"
     return f"{arg.type}<x{data.hex()}>"
+
+
+def _is_splat(data: memoryview, size: int) -> bool:
+    """Whether all elements, of `size` bytes each, are the same."""
+    # Large constants are seldom splats, and then the last one says so.
+    if not data or data[:size] != data[-size:]:
+        return False
+    words = np.frombuffer(data, f"u{size}")
+    return bool((words == words[0]).all())
 
 
 def _print_attr(value: Any) -> str:

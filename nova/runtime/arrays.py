@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from nova import _native
 from nova.artifact.format import TensorSpec
 from nova.dlpack import as_numpy
-from nova.dtypes import DType, dtype
+from nova.dtypes import DType, converted, dtype
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
@@ -22,6 +23,7 @@ from nova.errors import (
     ArgumentTypeError,
     ArrayInUseError,
     AttributeValueError,
+    DeviceError,
     DonationError,
     NovaError,
     OutputError,
@@ -55,9 +57,10 @@ def make_converter(
             if index == _IN_USE:
                 title = title_of((outputs if is_output else args)[value])
                 raise ArrayInUseError(
-                    f"{title} shares memory with an array of a submitted run that has not ended, "
-                    "and one of the two is written",
-                    hint="wait for its future, or submit both to one nova.NovaStream",
+                    f"{title} shares memory with an array of another run that has not ended, and "
+                    "one of the two is written",
+                    hint="wait for its future, or submit both to one nova.NovaStream; threads "
+                    "that update one array take turns, e.g. with a lock",
                 )
             if index == _PLACE:
                 raise AttributeValueError(
@@ -94,6 +97,11 @@ def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
     wanted = dtype(spec.dtype)
     if type(value) in (bool, int, float) and not spec.shape and not spec.donated:
         return _number(value, wanted, title)
+    if isinstance(value, _native.DeviceArray):
+        raise DeviceError(
+            f"{title} is on {value.device}, the program runs on the CPU",
+            hint="pass its .numpy(), or compile for the device with target=",
+        )
     array = as_numpy(value, title)
     # Another byte order is the same type: the copy below brings it to this machine's.
     if array.dtype.newbyteorder("=") != wanted.numpy or (
@@ -133,7 +141,7 @@ def _number(value: bool | int | float, wanted: DType, title: str) -> np.ndarray:
             f"{title} is {value!r}, which is no {wanted}",
             hint="pass a number of that type, or compile for another",
         )
-    return np.asarray(value).astype(wanted.numpy)
+    return converted(np.asarray(value), wanted)
 
 
 def _check_donated(array: np.ndarray, title: str) -> None:

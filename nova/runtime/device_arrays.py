@@ -32,6 +32,7 @@ from nova.graph.location import user_location
 from nova.runtime.arrays import make_converter, title_of
 from nova.runtime.devices import is_simulated
 
+DeviceArray = _native.DeviceArray
 _CUDA = 2
 _CUDA_KINDS = (_CUDA, 13)  # DLPack: CUDA, and CUDA's managed memory
 # DLPack's (code, bits) of the types that Nova has.
@@ -90,6 +91,18 @@ def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
             hint="cast it first",
         )
     return shape, found
+
+
+def place_of(value: Any) -> str | None:
+    """The name of the device that holds an array; None for the host."""
+    if isinstance(value, DeviceArray):
+        return str(value.native_device.name)
+    if not _is_on_device(value):
+        return None
+    try:
+        return f"cuda:{int(value.__dlpack_device__()[1])}"
+    except (AttributeError, TypeError, ValueError, BufferError, RuntimeError):
+        return "cuda:0"  # `__cuda_array_interface__` does not say it: the run finds out
 
 
 def copy_to_host(value: Any, device: _native.Device, title: str) -> np.ndarray | None:

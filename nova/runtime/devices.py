@@ -28,7 +28,7 @@ from nova.errors import (
     PtxError,
     TaskError,
 )
-from nova.graph.location import user_location
+from nova.user_facing import user_facing
 
 DeviceArray = _native.DeviceArray
 _NAME = re.compile(r"(cuda|sim)(?::([0-9]{1,4}))?")
@@ -83,18 +83,16 @@ def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
     return _native.Device(driver, ordinal, report)
 
 
+@user_facing
 def to_device(array: Any, device: str = "cuda") -> DeviceArray:
     """A copy of an array in the memory of a device, to run programs on without copying it again.
 
     Results of runs are on the device too, then; `.numpy()` brings them back, and other libraries
     take them through DLPack or `__cuda_array_interface__`.
     """
-    try:
-        dense = np.asarray(as_numpy(array, "the array"), order="C")
-        known = dtype(dense.dtype.newbyteorder("=")).numpy
-        return DeviceArray.of(open_device(device), dense.astype(known, copy=False))
-    except NovaError as error:
-        raise error.located(str(user_location())) from None
+    dense = np.asarray(as_numpy(array, "the array"), order="C")
+    known = dtype(dense.dtype.newbyteorder("=")).numpy
+    return DeviceArray.of(open_device(device), dense.astype(known, copy=False))
 
 
 def open_cuda(path: str | None = None) -> _native.Driver:
@@ -105,9 +103,9 @@ def open_cuda(path: str | None = None) -> _native.Driver:
         raise device_error(*error.args) from None
 
 
-def local_architecture() -> str:
-    """What code for this machine's GPU is compiled for, such as "sm_90a"."""
-    major, minor = open_device("cuda").capability
+def local_architecture(device: str = "cuda") -> str:
+    """What code for a device of this machine is compiled for, such as "sm_90a"."""
+    major, minor = open_device(device).capability
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 

@@ -81,7 +81,10 @@ def report_on_device(
     number: int,
     cause: BaseException | None,
 ) -> BaseException:
-    """The same for a submitted run on a device, where it is not the device that failed."""
+    """The same for a run on a device, where it is not the device that failed.
+
+    `number` is 1 when the run had begun: then kernels of the host have been stopped.
+    """
     if task == _DROPPED:
         error: NovaError = RunCancelled("a run before it in its stream did not succeed")
     elif status == _native.TIMEOUT:
@@ -89,12 +92,19 @@ def report_on_device(
             "the run took longer than its timeout",
             hint="nothing stops a device: it goes on, and its arrays are in use until it has ended",
         )
-    elif status == _native.CANCELLED:
+    elif status == _native.CANCELLED and not number:
         error = RunCancelled("the run was cancelled before the device was given it")
+    elif status == _native.CANCELLED:
+        if cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause.add_note(f"the run was stopped; {_PARTIAL}")
+            return cause
+        kind = RunCancelled if cause is None else RunInterrupted
+        error = kind("the run was stopped between kernels of the host", hint=_PARTIAL)
     else:
         error = RunError(f"the run could not start (status {status})")
     error = error.located(str(user_location()))
-    error.__cause__ = cause
+    if task == _DROPPED:
+        error.__cause__ = cause
     return error
 
 

@@ -61,7 +61,8 @@ class RunFuture:
     def cancel(self) -> bool:
         """Ask the run to stop between two tasks; False when it has ended already.
 
-        Also False for a run that a device has been given: nobody can take that back.
+        Also False for a run that a device has been given: nobody can take that back, unless kernels
+        of the host are between those of the device.
         """
         return bool(self._run.cancel())
 

@@ -16,19 +16,21 @@ import numpy as np
 from nova import _native, knobs
 from nova.artifact.format import Artifact
 from nova.artifact.tables import KernelSpec
-from nova.errors import AttributeValueError, NovaError, WeightsError
+from nova.errors import AttributeValueError, WeightsError
 from nova.graph.location import user_location
 from nova.log import enabled
 from nova.runtime import output_pool
 from nova.runtime.device_executor import values_on
 from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
-from nova.runtime.options import check_place, unknown_keyword
+from nova.runtime.options import check_place
 from nova.runtime.saving import Saver, Weights
 from nova.runtime.signature import Signature, read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values
+from nova.sealed import Sealed
+from nova.user_facing import unknown_keyword, user_facing_class
 
 if TYPE_CHECKING:
     from nova.runtime.simulate import Simulation
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
 _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
 
 
-class Model:
+@user_facing_class
+class Model(Sealed):
     """A program that can be called, and the values of params that it carries.
 
-    Threads may share a model; runs that update the same params must not overlap.
+    Threads may share a model; runs that update the same params take turns (ArrayInUseError).
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Model:
         args = executable.manifest.args
         self._input_count = sum(spec.role == "input" for spec in args)
         self._has_params = self._input_count < len(args)
+        self._seal()
 
     def _observed(self, program: Any) -> Any:
         """What is called for a run, where somebody wants to see it."""
@@ -104,12 +108,22 @@ class Model:
     def _run_within(
         self, timeout: float, inputs: Any, params: Any, out: Any, outputs: str | None
     ) -> Any:
-        """Nobody can stop a device: the run is submitted, and waited for as long as it may take."""
+        """Nobody can stop a device: the run is submitted, and waited for as long as it may take.
+
+        Kernels of the host between those of the device are stopped between two tasks.
+        """
         if not all(isinstance(arrays, list | tuple) for arrays in (inputs, params)):
             return self._program.run(inputs, params, out)  # which raises
         if outputs is not None:
             check_place(outputs)
-        return submit(self._program, [*inputs, *params], out, None, timeout, outputs).result()
+        future = submit(self._program, [*inputs, *params], out, None, timeout, outputs)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+        finally:
+            del future  # it has the error, whose traceback has this frame
 
     def submit(
         self,
@@ -161,8 +175,10 @@ class Model:
             return self._program(*arrays)
         return self._program(*arrays, out=out)
 
-    def forward(self, *inputs: Any, out: Any = None) -> Any:
+    def forward(self, *inputs: Any, out: Any = None, **unknown: Any) -> Any:
         """Run with the values that the program carries; WeightsError when it has none."""
+        if unknown:
+            raise unknown_keyword("forward()", unknown, ("out",))
         if not self._values.is_complete:
             raise WeightsError(
                 f"the program carries no value for {listed(self._values.missing)}",
@@ -203,12 +219,7 @@ class Model:
                 where=str(user_location()),
                 hint="compile it for the CPU, too",
             )
-        try:
-            return simulate(
-                self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds
-            )
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        return simulate(self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds)
 
     @cached_property
     def signature(self) -> Signature:
@@ -265,7 +276,7 @@ class Model:
         return self._executable.tables.kernels
 
     @property
-    def stages(self) -> dict[str, str]:
+    def stages(self) -> Mapping[str, str]:
         """The text of every stage, from plan to LLVM IR."""
         return self._executable.artifact.stages()
 
@@ -285,20 +296,19 @@ class Model:
         *,
         params: Mapping[str, Any] | Sequence[Any] | None = None,
         key: str | Path | None = None,
+        drop_signature: bool = False,
     ) -> None:
         """Write the program as one file, which appears whole or not at all.
 
         `weights="embed"` puts the values of the params into it, `"external"` into a safetensors
         file beside it; a program that was loaded with weights keeps its kind. The values are
         `params`, by name or in order, and those that the program carries. `key` is the file of a
-        private key to sign with (docs/deploying.md).
+        private key to sign with (docs/deploying.md). A signed file keeps its signature as long as
+        its content is the same; with other weights it needs the `key`, or `drop_signature`.
         """
-        try:
-            self._check_code()
-            saver = Saver(self._executable.artifact, self._values, self._relink)
-            saver.save(path, weights, params, key)
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        self._check_code()
+        saver = Saver(self._executable.artifact, self._values, self._relink)
+        saver.save(path, weights, params, key, drop_signature)
 
     def _check_code(self) -> None:
         """Looks at the code before it is saved: where it was loaded, that was done before."""

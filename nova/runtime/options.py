@@ -1,14 +1,8 @@
-"""Options of calls that nobody knows: the errors say which there are.
-
-Called by `Model` and by `nova.compiler`.
-"""
+"""Options of calls that have a value which means nothing. Called by `Model`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from nova.errors import AttributeValueError, UnknownKeywordError
+from nova.errors import AttributeValueError
 from nova.graph.location import user_location
 
 
@@ -20,26 +14,3 @@ def check_place(outputs: str) -> None:
             where=str(user_location()),
             hint="it is 'host', 'device' or None",
         )
-
-
-def unknown_keyword(
-    function: str,
-    unknown: Mapping[str, Any],
-    known: Sequence[str],
-    *,
-    by_position: Sequence[str] = (),
-) -> UnknownKeywordError:
-    """The error for a keyword that a function does not have; some names are given by position."""
-    from difflib import get_close_matches  # only on the way to an error
-
-    name = next(iter(unknown))
-    close = get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}"
-    if name in by_position:
-        order = ", ".join(by_position[:8]) + (", ..." if len(by_position) > 8 else "")
-        hint = f"arrays are given by position: program({order})"
-    return UnknownKeywordError(
-        f"{function} has no keyword {name!r}",
-        where=str(user_location()),
-        hint=hint,
-    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nova import _native, knobs
+from nova.user_facing import user_facing
 
 _KEEP_SECONDS = 5.0
 _settled: list[int] = []
@@ -31,12 +32,14 @@ class Info(NamedTuple):
     """Results in fresh memory of the system."""
 
 
+@user_facing
 def info() -> Info:
     """The state of the store at this moment."""
     settle()
     return Info(*_native.outputs_info())
 
 
+@user_facing
 def clear() -> None:
     """Give the memory of dropped results back to the system now; results in use stay."""
     _native.clear_outputs()

@@ -18,8 +18,9 @@ import numpy as np
 from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, save_artifact
 from nova.artifact.manifest import WeightsSpec
-from nova.artifact.trust import sign_artifact
-from nova.errors import ArtifactError, AttributeValueError, WeightsError
+from nova.artifact.seal import PrivateKey, add_signature
+from nova.artifact.trust import read_private_key
+from nova.errors import ArtifactError, AttributeValueError, TrustError, WeightsError
 from nova.frontends.safetensors import write_layout
 from nova.runtime.weights import (
     SUFFIX,
@@ -43,6 +44,7 @@ class Saver:
     artifact: Artifact
     values: ParamValues
     relink: Callable[[Weights], bytes]
+    signer: PrivateKey | None = None  # the key that the file was signed with, where it is at hand
 
     def save(
         self,
@@ -50,6 +52,7 @@ class Saver:
         weights: str | None,
         params: Mapping[str, Any] | Sequence[Any] | None,
         key: str | Path | None,
+        drop_signature: bool = False,
     ) -> None:
         """Write the file, as `Model.save` says."""
         place = check_path(path)
@@ -57,8 +60,19 @@ class Saver:
             raise ArtifactError("cannot write the file: it is a folder", where=str(place))
         # Looked for before anything is written: a kill leaves the old pair or the new one.
         previous = find_beside(place)
+        signer = self.signer if key is None else read_private_key(key)
+        keeps = self._keeps_content(weights, params)
+        is_signed = self.artifact.file.signature is not None
+        if is_signed and signer is None and not keeps and not drop_signature:
+            raise TrustError(
+                "the file is signed, and with other weights its signature does not hold",
+                hint="key= signs the new file; drop_signature=True saves it without a signature",
+            )
         data, beside = self._file(place, weights, params, previous)
-        save_artifact(place, data if key is None else sign_artifact(data, key))
+        if key is not None or (signer is not None and not keeps and not drop_signature):
+            assert signer is not None
+            data = add_signature(data, signer)
+        save_artifact(place, data)
         if previous not in (None, beside):
             with suppress(OSError):  # the new pair is there; this is tidying
                 previous.unlink()
@@ -79,14 +93,21 @@ class Saver:
                     hint="pass weights='embed' or weights='external' as well",
                 )
             return self.artifact.data, None
-        specs = self.values.params
-        embedded = self.artifact.manifest.weights.kind == "embedded"
-        if weights is None and params is None and embedded and not any(s.donated for s in specs):
+        if self._keeps_content(weights, params):
             return self.artifact.data, None  # as it was, with its signature
-        values = choose_values(specs, params, self.values.host())
+        values = choose_values(self.values.params, params, self.values.host())
         if kind == "embed":
             return self._embed(values), None
         return self._save_beside(path, values, previous)
+
+    def _keeps_content(self, weights: str | None, params: Any) -> bool:
+        """Whether what is saved is the file as it is."""
+        if weights is not None or params is not None:
+            return False
+        if _KINDS.get(self.values.kind) is None:
+            return True
+        embedded = self.artifact.manifest.weights.kind == "embedded"
+        return embedded and not any(spec.donated for spec in self.values.params)
 
     def _embed(self, values: Sequence[np.ndarray]) -> bytes | memoryview:
         from nova.artifact.patch import replace_embedded  # imports the linker's names

@@ -13,10 +13,12 @@ from nova import _native
 from nova.errors import ResultTimeoutError
 from nova.graph.location import user_location
 from nova.runtime.futures import RunFuture
+from nova.user_facing import user_facing_class
 
 _current: ContextVar[NovaStream | None] = ContextVar("nova_stream", default=None)
 
 
+@user_facing_class
 class NovaStream:
     """An order between submitted runs.
 

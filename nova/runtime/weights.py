@@ -11,18 +11,19 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nova.artifact.files import check_path
+from nova.artifact.files import check_path, open_regular
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
+from nova.dlpack import as_numpy
 from nova.dtypes import dtype
-from nova.errors import ArtifactError, WeightsError
+from nova.errors import ArtifactError, NovaError, WeightsError
 from nova.frontends.safetensors import Layout, lay_out, read_safetensors
 from nova.runtime.arrays import take_argument
 
@@ -43,10 +44,15 @@ class ParamValues:
     """
 
     def __init__(
-        self, params: Sequence[TensorSpec], arrays: Sequence[np.ndarray | None], kind: str
+        self,
+        params: Sequence[TensorSpec],
+        arrays: Sequence[np.ndarray | None],
+        kind: str,
+        fetch: Callable[[], None] | None = None,
     ):
         self.params = tuple(params)
         self.kind = kind
+        self._fetch = fetch
         self._given = tuple(arrays)
         self.is_complete = all(array is not None for array in self._given)
         self._lock = threading.Lock()
@@ -59,7 +65,12 @@ class ParamValues:
         return tuple(spec.name for spec, array in pairs if array is None)
 
     def get(self) -> tuple[Any, ...]:
-        """The arrays that runs use, the same ones at every call."""
+        """The arrays that runs use, the same ones at every call.
+
+        `fetch` brings their values up to date, where they are trained on a device.
+        """
+        if self._fetch is not None:
+            self._fetch()
         if self._arrays is None:
             with self._lock:
                 if self._arrays is None:
@@ -108,7 +119,7 @@ def read_values(artifact: Artifact, path: Path | None, weights: str | Path | Non
             )
         return _views(manifest, artifact.weights(), kind)
     if kind == "external":
-        beside = name_beside(path, manifest.weights.sha256) if path is not None else None
+        beside = None if path is None else _find_external(path, manifest.weights.sha256)
         return _read_external(manifest, check_path(weights) if weights is not None else beside)
     return no_values(manifest) if weights is None else _read_by_name(manifest, check_path(weights))
 
@@ -120,6 +131,15 @@ def name_beside(path: Path, digest: str) -> Path:
     is there, so that a kill between the two files leaves the old pair.
     """
     return path.with_name(f"{path.stem}-{digest[:_DIGITS]}{SUFFIX}")
+
+
+def _find_external(path: Path, digest: str) -> Path:
+    """The file with the weights: beside the program, or beside what a link to the program names."""
+    found = name_beside(path, digest)
+    if not found.exists() and path.is_symlink():
+        linked = name_beside(Path(os.path.realpath(path)), digest)
+        return linked if linked.exists() else found
+    return found
 
 
 def find_beside(path: Path) -> Path | None:
@@ -162,7 +182,8 @@ def _read_external(manifest: Manifest, path: Path | None) -> ParamValues:
             hint="nova.load(path, weights=...) says where it is",
         )
     try:
-        data = np.fromfile(path, np.uint8)
+        with open_regular(path) as file:
+            data = np.fromfile(file, np.uint8)
     except OSError as error:
         raise WeightsError(
             f"the values of the params are in a file that cannot be read: {error.strerror}",
@@ -242,7 +263,8 @@ def fit_names(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The values under the names that the program has for them.
 
     A training step calls the parameters of its model `model.<name>`, the model itself does not. A
-    state dict has a tied parameter under every name, the program under its first.
+    state dict has a tied parameter under every name, the program under its first; a file of the
+    state dict has copies of it.
     """
     known = set(names)
     fitted: dict[str, Any] = {}
@@ -251,8 +273,35 @@ def fit_names(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
         fitted[other if name not in known and other in known and other not in given else name] = (
             value
         )
-    tied = {id(value) for name, value in fitted.items() if name in known}
-    return {n: value for n, value in fitted.items() if n in known or id(value) not in tied}
+    own = [value for name, value in fitted.items() if name in known]
+    return {
+        name: value
+        for name, value in fitted.items()
+        if name in known or not any(_is_tied(value, other) for other in own)
+    }
+
+
+def _is_tied(value: Any, other: Any) -> bool:
+    """Whether two values are one parameter: an object, its memory, or what a file made of it.
+
+    Copies are recognised by their bytes. Those of an array with one number everywhere say nothing:
+    two biases may both be zero.
+    """
+    if value is other:
+        return True
+    if tuple(getattr(value, "shape", ())) != tuple(getattr(other, "shape", (None,))):
+        return False
+    try:
+        a, b = (as_numpy(v, "a value") for v in (value, other))
+    except NovaError:
+        return False  # who uses it says what it is
+    if a.dtype != b.dtype or a.size == 0:
+        return False
+    if a.ctypes.data == b.ctypes.data and a.strides == b.strides:
+        return True
+    first, second = (bytes_of(np.ascontiguousarray(v)) for v in (a, b))
+    size = a.dtype.itemsize
+    return first[size:] != first[:-size] and first == second
 
 
 def lay_out_values(manifest: Manifest, values: Sequence[np.ndarray]) -> tuple[Layout, WeightsSpec]:

@@ -187,9 +187,10 @@ class _Forward:
             behind = arith.maxsi(index(sub(key, first)), index(0))
             begin = mul(arith.divui(behind, index(r.mr)), r.mr)
         with loop(begin, rows, r.mr) as row:
-            seen = keys
+            seen, own_end = keys, None
             if a.kind.causal:
                 seen = minimum(keys, add(add(ahead, row), r.mr))
+                own_end = add(add(ahead, row), 1)
             features = a.size("e")
             left = Left(buffers["q"], mul(row, features), features, 1)
             with loop(0, seen, r.nr) as column:
@@ -211,7 +212,7 @@ class _Forward:
                     before = load_tile(r, buffers["o"], start, self.width, nv)
                     before = self._faded(buffers["fade"], before, nv)
                 right = Right(buffers["v"], mul(column, keys), nv * r.vl)
-                tile = multiply(r, left, right, (0, seen), nv, before)
+                tile = multiply(r, left, right, (0, seen), nv, before, own_end)
                 store_tile(r, tile, buffers["o"], start, self.width, nv)
 
     def _faded(self, fade: ir.Value, tile: list[Any], nv: int) -> list[Any]:

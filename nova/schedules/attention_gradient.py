@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from nova.mlir.attention import AttentionKind
@@ -200,7 +201,9 @@ class _Gradient:
             self._weights(buffers, mask, first, rows, row, key, keys, computed)
             if "q" in kind.results:
                 left = Left(buffers["d"], mul(row, self.pitch), self.pitch, 1)
-                self._product(left, Right(buffers["k"], 0, e), (0, seen), buffers["to_q"], row, "e")
+                keys_of, to = Right(buffers["k"], 0, e), buffers["to_q"]
+                own_end = add(add(ahead, row), 1) if kind.causal else None
+                self._product(left, keys_of, (0, seen), to, row, "e", own_end=own_end)
         if "q" in kind.results:
             rows_of_q = (r, buffers["to_q"], e, (begin, rows), a.size("e"), self.at["to_q"], first)
             write_rows(*rows_of_q, accumulate=self.several)
@@ -225,6 +228,7 @@ class _Gradient:
         role: str,
         *,
         add_to: bool = False,
+        own_end: Index | None = None,
     ) -> None:
         """Rows of a buffer from `row` on become left times right, or get it added."""
         r, width = self.r, self.width(role)
@@ -233,7 +237,7 @@ class _Gradient:
             start = add(mul(row, width), column)
             before = load_tile(r, buffer, start, width, nv) if add_to else None
             part = Right(right.buffer, add(right.start, column), right.step)
-            tile = multiply(r, left, part, k, nv, before)
+            tile = multiply(r, left, part, k, nv, before, own_end)
             store_tile(r, tile, buffer, start, width, nv)
 
     def _weights(
@@ -277,8 +281,13 @@ class _Gradient:
                 if mask is not None:
                     score = mask.apply(score, column)
                 weight = math.exp(arith.subf(score, shift))
-                visible = lanes_below(r, column, limit)
-                weight = arith.select(visible, weight, splat(r.kind, 0.0))
+                visible, zero = lanes_below(r, column, limit), splat(r.kind, 0.0)
+                if mask is not None:
+                    seen = arith.cmpf(arith.CmpFPredicate.UNE, score, splat(r.kind, -inf))
+                    visible = arith.andi(visible, seen)
+                weight = arith.select(visible, weight, zero)
                 vector.store(weight, buffers["p"], place)
                 towards = arith.subf(vector.load(r.kind, buffers["d"], place), delta)
-                vector.store(arith.mulf(weight, towards), buffers["d"], place)
+                # Of a value that the row does not see, it may be NaN.
+                change = arith.select(visible, arith.mulf(weight, towards), zero)
+                vector.store(change, buffers["d"], place)

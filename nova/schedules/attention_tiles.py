@@ -22,6 +22,7 @@ from nova.schedules.words import (
     BITS,
     Index,
     add,
+    compare,
     element_type,
     index,
     loop,
@@ -214,9 +215,31 @@ def multiply(
     k: tuple[Index, Index],
     nv: int,
     before: list[ir.Value] | None = None,
+    own_end: Index | None = None,
 ) -> list[ir.Value]:
-    """`before` plus mr rows of left times nv vectors of right, row by row."""
+    """`before` plus mr rows of left times nv vectors of right, row by row.
+
+    With `own_end`, row i stops before step `own_end + i`: what is behind is not multiplied, for a
+    weight of 0 does not hide a NaN.
+    """
+    low, high = k
     initial = before or [splat(r.kind, 0.0)] * (r.mr * nv)
+    if own_end is None:
+        return _steps(r, left, right, (low, high), nv, initial)
+    middle = arith.maxsi(index(low), index(minimum(high, own_end)))
+    sums = _steps(r, left, right, (low, middle), nv, initial)
+    return _steps(r, left, right, (middle, high), nv, sums, own_end)
+
+
+def _steps(
+    r: Registers,
+    left: Left,
+    right: Right,
+    k: tuple[Index, Index],
+    nv: int,
+    initial: list[ir.Value],
+    own_end: Index | None = None,
+) -> list[ir.Value]:
     op = scf.ForOp(index(k[0]), index(k[1]), index(1), initial)
     with ir.InsertionPoint(op.body):
         at = op.induction_variable
@@ -234,9 +257,13 @@ def multiply(
             for v in range(nv):
                 total = op.inner_iter_args[i * nv + v]
                 if r.target.has_fma:
-                    sums.append(vector.fma(spread, vectors[v], total))
+                    made = vector.fma(spread, vectors[v], total)
                 else:
-                    sums.append(arith.addf(total, arith.mulf(spread, vectors[v])))
+                    made = arith.addf(total, arith.mulf(spread, vectors[v]))
+                if own_end is not None:
+                    seen = compare(arith.CmpIPredicate.slt, at, add(own_end, i))
+                    made = arith.select(seen, made, total)
+                sums.append(made)
         scf.YieldOp(sums)
     return list(op.results)
 

@@ -6,22 +6,36 @@ function with sizes and strides built in. `contraction.py` calls `emit_direct` w
 operands into panels would not pay.
 
 C is computed by register tiles of `mr` rows and `nv` vectors, each for `chunk` steps of k at a
-time (direct_tiling.py). An element of C is always the old value, or zero, and then the products in
-the order of k, however the ranges are cut.
+time (direct_tiling.py). A long k is cut into blocks: those of a small product are added up in
+registers (cascade.py), those of few rows in a buffer. An element of C is always the same sum in the
+same order, however the ranges are cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.mlir.bindings import arith, ir, memref, vector
 from nova.records import record
+from nova.schedules.cascade import SUMS
 from nova.schedules.direct_loops import Matrix, rows_in_steps, turns
 from nova.schedules.direct_tiling import DirectTile, DotTile, direct_tile
 from nova.schedules.dots import emit_dots
-from nova.schedules.shared import call_shared
-from nova.schedules.tiling import Contraction
-from nova.schedules.words import BITS, Index, add, index, loop, mul, splat, sub, vector_type
+from nova.schedules.shared import call_shared, entry_alloca
+from nova.schedules.tiling import Contraction, round_up
+from nova.schedules.words import (
+    BITS,
+    Index,
+    add,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
 from nova.targets import Target
 
 _UNROLLED = 4
@@ -86,14 +100,89 @@ class _Body:
         return vector_type(self.spec.acc_type, self.tile.vl)
 
     def emit(self, rows: Index, columns: Index) -> None:
-        spec, chunk = self.spec, self.tile.chunk
-        self._chunk(rows, columns, 0, min(chunk, spec.k), fresh=not spec.accumulate)
-        last = spec.k - spec.k % chunk
-        if last > chunk:
-            with loop(chunk, last, chunk) as k:
-                self._chunk(rows, columns, k, chunk, fresh=False)
-        if chunk < spec.k and last < spec.k:
+        spec, tile = self.spec, self.tile
+        if tile.block:
+            self._pieces(rows, columns)
+            return
+        last = spec.k - spec.k % tile.chunk
+        self._chunks(rows, columns, (0, last or spec.k), fresh=not spec.accumulate)
+        if 0 < last < spec.k:
             self._chunk(rows, columns, last, spec.k - last, fresh=False)
+
+    def _chunks(self, rows: Index, columns: Index, k: tuple[Index, Index], *, fresh: bool) -> None:
+        """Whole chunks from the first step of k to the second, or one that is all of k."""
+        (first, end), chunk = k, min(self.tile.chunk, self.spec.k)
+        self._chunk(rows, columns, first, chunk, fresh=fresh)
+        start = add(first, chunk)
+        if not isinstance(end, int) or start < end:
+            with loop(start, end, chunk) as at:
+                self._chunk(rows, columns, at, chunk, fresh=False)
+
+    def _pieces(self, rows: Index, columns: Index) -> None:
+        """Blocks of k, for as many columns at a time as their sums have room for."""
+        width = round_up(self.tile.columns, self.tile.nr)
+        if isinstance(columns, int) and columns <= width:
+            self._blocks(rows, columns, width)
+            return
+        with loop(0, columns, width) as j:
+            (b, b_at), (c, c_at) = self.b, self.c
+            piece = replace(self, b=(b, add(b_at, j)), c=(c, add(c_at, j)))
+            piece._blocks(rows, minimum(sub(columns, j), width), width)
+
+    def _blocks(self, rows: Index, columns: Index, width: int) -> None:
+        """Blocks of k, each summed in a buffer of `width` columns, which is added to C."""
+        spec, tile = self.spec, self.tile
+        own = replace(spec, c_strides=(width, 1))
+        buffer = entry_alloca(spec.m * width, spec.acc_type)
+        part = _Body(self.target, own, tile, self.a, self.b, (buffer, 0))
+        zero = splat(self.kind, 0.0)
+        if not spec.accumulate:
+            self._each_vector(rows, columns, lambda i, j, mask: self._put(i, j, mask, zero))
+
+        def add_part(i: Index, j: Index, mask: ir.Value | None) -> None:
+            value = part._get(i, j, mask)
+            self._put(i, j, mask, arith.addf(self._get(i, j, mask), value))
+
+        last = spec.k - spec.k % tile.chunk
+        with loop(0, last, tile.block) as k:
+            end = minimum(add(k, tile.block), last)
+            part._chunks(rows, columns, (k, end), fresh=True)
+            self._each_vector(rows, columns, add_part)
+        if last < spec.k:
+            self._chunk(rows, columns, last, spec.k - last, fresh=False)
+
+    def _each_vector(
+        self, rows: Index, columns: Index, body: Callable[[Index, Index, ir.Value | None], None]
+    ) -> None:
+        """`body` for every vector of C, with what exists of it."""
+
+        def some(j: Index, nv: int, mask: ir.Value | None) -> None:
+            def row(i: Index, _: int) -> None:
+                for v in range(nv):
+                    body(i, add(j, v * self.tile.vl), mask if v == nv - 1 else None)
+
+            rows_in_steps(rows, 1, row)
+
+        self._columns(columns, some, lambda j, nv, left: some(j, nv, self._mask(nv, left)))
+
+    def _mask(self, nv: int, left: Index) -> ir.Value:
+        """What exists of the last of `nv` vectors that have `left` columns."""
+        flags = ir.VectorType.get([self.tile.vl], ir.IntegerType.get_signless(1))
+        return vector.create_mask(flags, [index(sub(left, (nv - 1) * self.tile.vl))])
+
+    def _place(self, i: Index, j: Index) -> Index:
+        (row, column) = self.spec.c_strides
+        return add(self.c[1], add(mul(i, row), mul(j, column)))
+
+    def _get(self, i: Index, j: Index, mask: ir.Value | None) -> ir.Value:
+        return self._load(self.c[0], self._place(i, j), mask)
+
+    def _put(self, i: Index, j: Index, mask: ir.Value | None, value: ir.Value) -> None:
+        place = [index(self._place(i, j))]
+        if mask is None:
+            vector.store(value, self.c[0], place)
+        else:
+            vector.maskedstore(self.c[0], place, mask, value)
 
     def _chunk(self, rows: Index, columns: Index, k: Index, depth: int, *, fresh: bool) -> None:
         """`depth` steps of k from `k` on, for all of C."""
@@ -105,12 +194,7 @@ class _Body:
 
             rows_in_steps(rows, tile.mr, some)
 
-        def part(j: Index, nv: int, left: Index) -> None:
-            flags = ir.VectorType.get([tile.vl], ir.IntegerType.get_signless(1))
-            exists = sub(left, (nv - 1) * tile.vl)
-            panel(j, nv, vector.create_mask(flags, [index(exists)]))
-
-        self._columns(columns, panel, part)
+        self._columns(columns, panel, lambda j, nv, left: panel(j, nv, self._mask(nv, left)))
 
     def _columns(
         self,
@@ -166,10 +250,14 @@ class _Body:
 
         whole = depth - depth % _UNROLLED if depth == spec.k else 0
         if whole > _UNROLLED:
-            op = scf.ForOp(index(0), index(whole), index(_UNROLLED), sums)
-            with ir.InsertionPoint(op.body):
-                scf.YieldOp(steps(op.induction_variable, _UNROLLED, list(op.inner_iter_args)))
-            sums = steps(whole, depth - whole, list(op.results))
+            sums = SUMS.turns(
+                whole,
+                _UNROLLED,
+                sums,
+                lambda at, values: steps(at, _UNROLLED, values),
+                per_turn=_UNROLLED,
+            )
+            sums = steps(whole, depth - whole, sums)
         else:
             sums = steps(0, depth, sums)
         for value, (at, flags) in zip(sums, places, strict=True):

@@ -11,8 +11,10 @@ read as a few long streams.
 from __future__ import annotations
 
 import functools
+from math import isqrt
 
 from nova.records import record
+from nova.schedules.cascade import LONG
 from nova.schedules.choices import NO_CHOICES
 from nova.schedules.lanes import has_masks
 from nova.schedules.tiling import Contraction, rank_register_tiles, round_up, step_cost
@@ -46,6 +48,9 @@ _MOST_DOT_ROWS = 16
 _TWO_TASKS = 2_000_000
 """Multiply-adds that are two tasks."""
 
+_MOST_SUMS = 256 << 10
+"""Bytes of the sums of a block of k, next to C: they lie on the stack."""
+
 _MOST_AHEAD = 16 << 10
 """Bytes of B that may be fetched ahead: they wait in L1, next to a row of C."""
 
@@ -61,6 +66,8 @@ class DirectTile:
     columns: int
     ahead: bool = False
     """Whether the rows of B of the next chunk are fetched while those of one are used."""
+    block: int = 0
+    """Steps of k that are summed by themselves, whole chunks; 0 where all of them are."""
 
     @property
     def nr(self) -> int:
@@ -154,8 +161,18 @@ def _column_tile(target: Target, spec: Contraction) -> DirectTile:
     if spec.k * spec.n * bits // 8 >= _LARGE_RIGHT:
         columns = round_up(-(-spec.n // 2), nv * vl)
     chunk = _STREAMS_OF_ONE if spec.m == 1 else _STREAMS
+    block = _k_block(spec.k, chunk)
+    if block:
+        most = _MOST_SUMS * 8 // bits // spec.m // (nv * vl) * (nv * vl)
+        columns = min(columns, most)
     ahead = chunk * columns * bits // 8 <= _MOST_AHEAD
-    return DirectTile(spec.m, nv, vl, chunk, columns, ahead)
+    return DirectTile(spec.m, nv, vl, chunk, columns, ahead, block)
+
+
+def _k_block(k: int, chunk: int) -> int:
+    """Steps of a block of k: about as many as there are blocks, where those are many."""
+    block = round_up(max(LONG, isqrt(k)), chunk)
+    return block if k >= 2 * block else 0
 
 
 def _exact_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:

@@ -5,16 +5,18 @@ starts, and the rows and columns of C. Out: the body of a shared function. `dire
 `emit_dots`; nothing is copied, and B is read once, as a few streams.
 
 Vectors lie along k. An element of C is `parts` vectors of sums, to which the vectors of k go in
-turn; at the end these are added, and then the halves of what is left, until one number is left. So
-its value depends on the shape alone, and not on how the ranges are cut.
+turn; at the end these are added, and then the halves of what is left, until one number is left. A
+long sum is cut into blocks of k (cascade.py). So its value depends on the shape alone, and not on
+how the ranges are cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova.mlir.bindings import arith, ir, memref, scf, vector
+from nova.mlir.bindings import arith, ir, memref, vector
 from nova.records import record
+from nova.schedules.cascade import SUMS
 from nova.schedules.direct_loops import Matrix, rows_in_steps
 from nova.schedules.direct_tiling import DotTile
 from nova.schedules.tiling import Contraction
@@ -81,15 +83,14 @@ class _Dots:
         step = vectors * vl
         whole = spec.k - spec.k % step
         if whole > step:
-            op = scf.ForOp(index(0), index(whole), index(step), sums)
-            with ir.InsertionPoint(op.body):
-                inner = list(op.inner_iter_args)
-                self._fetch(right, op.induction_variable, step)
+
+            def turn(at: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+                self._fetch(right, at, step)
                 for v in range(vectors):
-                    k = add(op.induction_variable, v * vl)
-                    inner = self._step(inner, left, right, k, v % parts, None)
-                scf.YieldOp(inner)
-            sums = list(op.results)
+                    inner = self._step(inner, left, right, add(at, v * vl), v % parts, None)
+                return inner
+
+            sums = SUMS.turns(whole, step, sums, turn, per_turn=vectors // parts)
         else:
             whole = 0
         for number, k in enumerate(range(whole, spec.k, vl)):

@@ -20,10 +20,19 @@ _REORDERED = {"arith.addf", "arith.mulf"}
 class Elements:
     """Element by element access to one nest.
 
-    `captured` gives the values to use for those from outside that the body uses.
+    `captured` gives the values to use for those from outside that the body uses. With `reorder`,
+    LLVM may add in another order.
     """
 
-    def __init__(self, nest: Nest, buffers: Sequence[Any], captured: Mapping[Any, Any]):
+    def __init__(
+        self,
+        nest: Nest,
+        buffers: Sequence[Any],
+        captured: Mapping[Any, Any],
+        *,
+        reorder: bool = True,
+    ):
+        self.flags = "reassoc,contract" if reorder else "contract"
         self.nest = nest
         self.buffers = buffers
         self.captured = captured
@@ -86,5 +95,5 @@ class Elements:
                 continue
             new = clone_into(op, mapping)
             if reduction and op.name in _REORDERED:
-                new.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<reassoc,contract>")
+                new.attributes["fastmath"] = ir.Attribute.parse(f"#arith.fastmath<{self.flags}>")
         raise AssertionError("a linalg body ends with a yield")

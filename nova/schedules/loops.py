@@ -52,5 +52,6 @@ class LoopEmitter:
         if left is not None:
             ranges = list(self.ranges)
             ranges[lanes.loop] = left
-            ScalarLoops(self.nest, self.buffers, ranges, self.captured).emit()
+            across = self.nest.loops[lanes.loop].parallel
+            ScalarLoops(self.nest, self.buffers, ranges, self.captured, like_vectors=across).emit()
         return True

@@ -6,22 +6,26 @@ vector loads, a body on vectors, and vector stores. `LoopEmitter` calls this.
 From the outside in: the other parallel loops; then, where the lanes run along a parallel loop, that
 loop in steps of several vectors, and inside it the reductions with one accumulator a vector, in
 registers; or, where the lanes run along a reduction, all reductions with a few vectors as
-accumulators, which are combined at the end in an order that the shape alone decides. The last, part
-vector is loaded and stored under a mask; the arithmetic is that of the whole ones.
+accumulators, which are combined at the end in an order that the shape alone decides. Long sums are
+cut into blocks (cascade.py). The last, part vector is loaded and stored under a mask; the
+arithmetic is that of the whole ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, memref, scf, vector
-from nova.schedules.lanes import COMBINERS, Lanes
+from nova.schedules.cascade import Body, cascade_of
+from nova.schedules.combine import combiner, identity
+from nova.schedules.lanes import Lanes
 from nova.schedules.nest import Nest
 from nova.schedules.positions import Range, advance, at, distance, index, shifted
 from nova.schedules.streaming import all_aligned, fence_stores, vector_bytes
-from nova.schedules.vector_body import as_vector, emit_body, is_relaxed, relaxed_flags
+from nova.schedules.vector_body import as_vector, emit_body
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class VectorLoops:
             i for i, loop in enumerate(nest.loops) if not loop.parallel and i != lanes.loop
         ]
         self.reduces = not all(loop.parallel for loop in nest.loops)
+        self.cascade = cascade_of(nest)
 
     def emit(self) -> Range | None:
         """Emit; what is returned is the range of the lanes' loop that is left to do."""
@@ -192,7 +197,21 @@ class VectorLoops:
                 loops[1:], self._inside(place, loops[0], iv), values, vectors, mask
             )
 
-        return _carried(0, self.nest.loops[loops[0]].size, 1, totals, inside)
+        return self._turns_of(loops[0], self._terms(loops[1:]), totals, inside)
+
+    def _terms(self, loops: Sequence[int]) -> int:
+        return prod(self.nest.loops[i].size for i in loops)
+
+    def _turns_of(self, number: int, inner: int, totals: list[Any], body: Body) -> list[Any]:
+        """A loop of the reductions, of which each turn adds `inner` terms one by one."""
+        count, cascade = self.nest.loops[number].size, self.cascade
+        if not cascade.is_long(inner):
+            return cascade.turns(count, 1, totals, body, per_turn=inner)
+
+        def apart(iv: Any, values: list[Any]) -> list[Any]:
+            return cascade.combined(values, body(iv, cascade.fresh(values)))
+
+        return cascade.turns(count, 1, totals, apart)
 
     # --- lanes along a reduction ------------------------------------------------------------------
 
@@ -200,34 +219,33 @@ class VectorLoops:
         if extent is None:
             raise AssertionError("a reduction is never cut into tiles")
         outputs = range(self.generic.num_inputs, len(self.buffers))
-        neutral = [self._neutral(i) for i in outputs]
+        names = self.cascade.names
+        neutral = [identity(name, self._vector(i)) for name, i in zip(names, outputs, strict=True)]
         unroll = self.lanes.unroll
         totals = self._folded(self.inner, place, neutral * unroll, extent)
-        for k, i in enumerate(outputs):
-            name = self.lanes.combiners[k] if self.lanes.combiners else ""
+        for k, (i, name) in enumerate(zip(outputs, names, strict=True)):
             parts = [totals[u * len(outputs) + k] for u in range(unroll)]
             total = _fold_lanes(name, _fold(name, parts), self.lanes.width)
-            self._store_scalar(i, _combine(name, self._load_scalar(i, place), total), place)
+            self._store_scalar(i, combiner(name)(self._load_scalar(i, place), total), place)
 
     def _folded(
         self, loops: Sequence[int], place: Place, totals: list[Any], extent: int
     ) -> list[Any]:
+        width, unroll = self.lanes.width, self.lanes.unroll
+        step, number = width * unroll, self.lanes.loop
         if loops:
-            return _carried(
-                0,
-                self.nest.loops[loops[0]].size,
-                1,
+            inner = self._terms(loops[1:]) * -(-extent // step)
+            return self._turns_of(
+                loops[0],
+                inner,
                 totals,
                 lambda iv, values: self._folded(
                     loops[1:], self._inside(place, loops[0], iv), values, extent
                 ),
             )
-        width, unroll = self.lanes.width, self.lanes.unroll
-        step, number = width * unroll, self.lanes.loop
         whole, rest = extent - extent % step, extent % step
         if whole:
-            totals = _carried(
-                0,
+            totals = self.cascade.turns(
                 whole,
                 step,
                 totals,
@@ -249,15 +267,9 @@ class VectorLoops:
             totals = totals[:-outputs] + kept
         return totals
 
-    def _neutral(self, operand: int) -> Any:
+    def _vector(self, operand: int) -> Any:
         kind = self.generic.block.arguments[operand].type
-        number = COMBINERS[(self.lanes.combiners or ())[operand - self.generic.num_inputs]]
-        if isinstance(kind, ir.IntegerType):
-            attr: Any = ir.IntegerAttr.get(kind, int(number))
-        else:
-            attr = ir.FloatAttr.get(kind, float(number))
-        type_ = ir.VectorType.get([self.lanes.width], kind)
-        return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, attr)).result
+        return ir.VectorType.get([self.lanes.width], kind)
 
     # --- one body, on several vectors -------------------------------------------------------------
 
@@ -347,31 +359,10 @@ class VectorLoops:
         memref.store(value, buffer, [at(place.bases[operand])])
 
 
-def _carried(
-    low: int,
-    high: int,
-    step: int,
-    values: list[Any],
-    body: Callable[[Any, list[Any]], list[Any]],
-) -> list[Any]:
-    """A loop that carries `values`; one turn is no loop."""
-    if high - low == step:
-        return body(index(low), values)
-    op = scf.ForOp(index(low), index(high), index(step), values)
-    with ir.InsertionPoint(op.body):
-        scf.YieldOp(body(op.induction_variable, list(op.inner_iter_args)))
-    return list(op.results)
-
-
-def _combine(name: str, left: Any, right: Any) -> Any:
-    attributes = {"fastmath": relaxed_flags(name)} if is_relaxed(name) else {}
-    return ir.Operation.create(name, [left.type], [left, right], attributes).results[0]
-
-
 def _fold(name: str, values: list[Any]) -> Any:
     """Neighbours two by two, until one is left."""
     while len(values) > 1:
-        pairs = [_combine(name, a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        pairs = [combiner(name)(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
         values = pairs + values[len(pairs) * 2 :]
     return values[0]
 
@@ -384,7 +375,7 @@ def _fold_lanes(name: str, value: Any, width: int) -> Any:
             vector.shuffle(value, value, mask=list(range(first, first + width)))
             for first in (0, width)
         ]
-        value = _combine(name, *halves)
+        value = combiner(name)(*halves)
     return vector.extract(value, dynamic_position=[], static_position=[0])
 
 

@@ -2,23 +2,30 @@
 
 In: a file or stdin, and passes as `--pass-pipeline=...`, `--PASS[=options]` or `--PIPELINE`.
 Out: the module on stdout or in `-o FILE`; messages with source line and caret on stderr, exit 1.
-Called from the command line and, with a list of arguments, by the text tests.
+Called from the command line and, with a list of arguments, by the text tests. MLIR ends the process
+on some wrong texts, so the passes run in a child (`nova/codegen/sandbox.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import os
 import re
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
+from typing import Any
 
+from nova.codegen.sandbox import run_sandboxed
+from nova.codegen.sandbox_child import report
 from nova.errors import NovaError, PipelineError
 from nova.mlir.bindings import ir
 from nova.mlir.context import decode_source, in_file, make_context, parse_text
 from nova.mlir.diagnostics import Diagnostic
 from nova.mlir.pretty import to_pretty
+from nova.mlir.resources import constants_of, take_constants, whole_text
 from nova.passes.base import Pass, option_name, run_pipeline
 from nova.passes.pipeline_parser import parse_pipeline
 from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
@@ -56,10 +63,18 @@ def main(argv: list[str] | None = None) -> int:
         _check_output(args.output)
         data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
         source = data.decode("utf-8-sig", errors="replace")
-        text = decode_source(data, filename)
-        with make_context() as context:
-            context.allow_unregistered_dialects = args.allow_unregistered_dialect
-            return _process_all(text, filename, args, _choose_passes(args, rest, context), context)
+        status, output = run_sandboxed(
+            "nova.tools.nova_opt:run_passes",
+            *(data, filename, vars(args), rest),
+            where=filename,
+            observe=_show_message,
+        )
+        if args.output == "-":
+            sys.stdout.write(output)
+            sys.stdout.flush()
+        elif status == 0:
+            Path(args.output).write_text(output)
+        return int(status)
     except NovaError as error:
         shown_for = filename if error.where else "nova-opt"
         sys.stderr.write(render_diagnostic(describe_error(error), shown_for, source))
@@ -69,6 +84,30 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f"nova-opt: {error.filename or args.file}: {error.strerror}", file=sys.stderr)
     return 1
+
+
+def _show_message(word: str, text: str) -> None:
+    if word == "message":
+        sys.stderr.write(text)
+
+
+class _Messages(io.TextIOBase):
+    """The stderr of the child: what goes there is shown at once."""
+
+    def write(self, text: str) -> int:
+        report("message", text)
+        return len(text)
+
+
+def run_passes(
+    data: bytes, filename: str, words: dict[str, Any], rest: list[str]
+) -> tuple[int, str]:
+    """In the child: the exit status and what goes to the output."""
+    args = argparse.Namespace(**words)
+    with redirect_stderr(_Messages()), make_context() as context:
+        text = decode_source(data, filename)
+        context.allow_unregistered_dialects = args.allow_unregistered_dialect
+        return _process_all(text, filename, args, _choose_passes(args, rest, context), context)
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -124,7 +163,7 @@ def _choose_passes(args: argparse.Namespace, rest: list[str], context: ir.Contex
 
 def _process_all(
     text: str, filename: str, args: argparse.Namespace, passes: list[Pass], context: ir.Context
-) -> int:
+) -> tuple[int, str]:
     results: list[str] = []
     failed = False
     timing: dict[str, float] = {}
@@ -140,13 +179,7 @@ def _process_all(
             sys.stderr.write(render_diagnostic(diagnostic, filename, text))
     if args.mlir_timing:
         _print_timing(timing)
-    output = f"{SEPARATOR}\n".join(results)
-    if args.output == "-":
-        sys.stdout.write(output)
-        sys.stdout.flush()
-    elif not failed:
-        Path(args.output).write_text(output)
-    return 1 if failed else 0
+    return 1 if failed else 0, f"{SEPARATOR}\n".join(results)
 
 
 def _process(
@@ -167,15 +200,21 @@ def _process(
                 print_generic_op_form=args.mlir_print_op_generic,
             )
         )
-        return text if args.mlir_print_op_generic else to_pretty(text)
+        shown = text if args.mlir_print_op_generic else to_pretty(text)
+        return whole_text(shown, module.context)
 
     def show(step: Pass, module: ir.Module) -> None:
         if args.mlir_print_ir_after_all or _names(step) & set(args.mlir_print_ir_after):
             dump = f"// -----// IR Dump After {step} //----- //\n{print_module(module)}\n"
             sys.stderr.write(dump)
+        number = next(order, len(passes))
+        report("begin", str(passes[number]) if number < len(passes) else "print")
 
+    order = iter(range(1, len(passes) + 1))
+    report("begin", "parse")
     try:
-        module = parse_text(text, filename, context, said)
+        module = parse_text(take_constants(text, constants_of(context)), filename, context, said)
+        report("begin", str(passes[0]) if passes else "print")
         run_pipeline(
             module,
             passes,

@@ -37,17 +37,17 @@ gradient flows; `of its parts` for what is differentiated through the rows it is
 _PROMOTION = """\
 ## Promotion
 
-Operands of different types are cast to a common one first, as numpy's `promote_types` has it.
-What numpy leaves open, Nova decides: i8 with u8 gives i32 (there is no i16); bf16 with f16 gives
-f32; bf16 with a wider float gives that float, with an 8-bit integer or bool it stays bf16, with a
-wider integer it gives f64.
+Operands of different types are cast to a common one first, as torch's `promote_types` has it: an
+integer or bool with a float gives that float, whatever its width, so that f64 comes from f64 alone.
+i8 with u8 gives i32 (there is no i16); f16 with bf16 gives f32.
 
 {matrix}
 
 - A Python number takes the type of the tensor beside it (NEP 50): `x + 1` and `x * 0.5` keep the
-  type of a float `x`; an int beside bool gives i64; a float beside an integer or bool gives f64.
-- Functions that only exist on floats (`exp`, `softmax`, ...) compute an i64 or i32 in f64, and
-  8-bit integers and bool in f16, as numpy's do. `/`, `mean` and `var` of any integer are f64.
+  type of a float `x`; an int beside bool gives i64; a float beside an integer or bool gives f32.
+- Functions that only exist on floats (`exp`, `softmax`, ...), `/`, `mean` and `var` compute
+  integers and bool in f32, as torch and jax do; numpy takes f16 or f64. Cast to f64 first where
+  integers beyond 2**24 must stay exact.
 - Sums and products of integers and bool are i64.
 - f16 and bf16 are stored narrow and computed wide: elementwise ops round once at the end, sums and
   matrix products accumulate in f32.

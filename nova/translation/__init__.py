@@ -19,6 +19,7 @@ from nova.compiled import Compiled
 from nova.errors import PipelineError
 from nova.frontends.safetensors import read_safetensors
 from nova.frontends.source import Source, read_source
+from nova.log import progress
 from nova.runtime.weights import fit_names
 from nova.translation.program import source_of
 from nova.translation.request import (
@@ -26,15 +27,18 @@ from nova.translation.request import (
     SCHEDULED,
     STARTS,
     check_order,
+    check_types,
     checked_stage,
     settings_of,
 )
 from nova.translation.result import Translation
-from nova.translation.road import Road
+from nova.translation.road import Request, finish, travel, travel_sandboxed
+from nova.user_facing import unknown_keyword, user_facing
 
 __all__ = ["EMITS", "STARTS", "Translation", "translate"]
 
 
+@user_facing
 def translate(
     source: str | os.PathLike[str] | bytes | Source | Compiled,
     *,
@@ -47,10 +51,12 @@ def translate(
     tune: float | None = None,
     cubin: bool | None = None,
     recorder: Recorder | None = None,
+    **unknown: Any,
 ) -> Translation:
     """Compile a program for one or several targets, to one file.
 
-    `source` is what `nova.compile` or `nova.load` gave, or MLIR (nova, StableHLO, TOSA or linalg;
+    `source` is what `nova.compile` or `nova.load` gave, a training step (the program that it used
+    last), or MLIR (nova, StableHLO, TOSA or linalg;
     text, bytecode, or the path of it). `targets` are the machines that get their code in the file:
     CPUs of one architecture (`x86_64`, `x86_64-v3`, ...) and GPUs (`cuda:sm_80`, `cuda:sm_90a`,
     ...). Values of params that a program carries stay with it: `save(path, weights="embed")` puts
@@ -63,11 +69,27 @@ def translate(
     `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
     has more.
     """
+    options = {
+        "source": source,
+        "targets": targets,
+        "entry": entry,
+        "weights": weights,
+        "start_from": start_from,
+        "emit": emit,
+        "fast_math": fast_math,
+        "cubin": cubin,
+        "recorder": recorder,
+    }
+    if unknown:
+        raise unknown_keyword("translate()", unknown, [*options, "tune"])
+    check_types(options)
     names = [targets] if isinstance(targets, str) else list(targets)
     settings = settings_of(names, fast_math, tune, cubin)
     emit = checked_stage(emit or "so", EMITS, "emit")
     start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
     carried = None
+    # A training step stands for the program that it used last.
+    source = getattr(source, "compiled", source) if not isinstance(source, Compiled) else source
     if isinstance(source, Compiled):
         given, start = source_of(source, start)
         carried = source.carried
@@ -84,8 +106,14 @@ def translate(
         raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
     if values and carried is not None:
         values = fit_names(values, [spec.name for spec in carried.params])
-    road = Road(given, settings, recorder or Recorder(), emit, values or {}, carried)
-    return road.travel(start, entry)
+    request = Request(given, settings, emit, start, entry, tuple(values or ()))
+    kept = recorder or Recorder()
+    with progress("translating") as bar:
+        bar.advance(start or "import")
+        # A program that Nova has compiled is no text of a stranger's.
+        own = isinstance(source, Compiled)
+        arrival = (travel if own else travel_sandboxed)(request, kept, bar)
+        return finish(arrival, request, kept, values or {}, carried)
 
 
 def _read_values(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from nova.errors import GraphError, PipelineError
 from nova.frontends.source import Source
 from nova.mlir.context import make_context
 from nova.mlir.emit import emit_module
+from nova.mlir.resources import whole_text
 
 
 def source_of(program: Compiled, start: str | None) -> tuple[Source, str]:
     """The first whole stage of the program, with the user's lines where its plan has them."""
     if start is None and program.has_plan:
         module = emit_module(program.plan, make_context())
-        text = module.operation.get_asm(enable_debug_info=True)
+        text = whole_text(module.operation.get_asm(enable_debug_info=True), module.context)
         return Source(program.name, text.encode()), "nova"
     stages = program.stages
     if start is None:

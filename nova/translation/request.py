@@ -6,13 +6,36 @@ sense before any work is done; `road.py` reads the tables of stages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from reprlib import repr
+from typing import Any
 
-from nova.codegen.stages import DEVICE_STAGES, MLIR_STAGES, SHARED_STAGES
-from nova.errors import PipelineError, TargetError
+from nova.codegen.stages import DEVICE_STAGES, MLIR_STAGES, SHARED_STAGES, Recorder
+from nova.compiled import Compiled
+from nova.errors import OptionTypeError, PipelineError, TargetError
+from nova.frontends.source import Source
+from nova.graph.location import user_location
 from nova.settings import Settings, current_settings
 from nova.targets import parse_target
+
+_NONE = type(None)
+# What each argument of `translate` may be, and how that is said.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "source": (
+        (str, os.PathLike, bytes, bytearray, memoryview, Source, Compiled),
+        "MLIR (text, bytes or a path), or what nova.compile or nova.load gave",
+    ),
+    "targets": ((str, list, tuple, dict, set, frozenset), "names such as 'cpu' or ['x86_64-v3']"),
+    "entry": ((str,), "the name of a function"),
+    "weights": ((str, os.PathLike, Mapping, _NONE), "a dict of arrays by name, or a path"),
+    "start_from": ((str, _NONE), "the name of a stage"),
+    "emit": ((str, _NONE), "the name of a stage"),
+    "fast_math": ((bool, _NONE), "True, False or None"),
+    "cubin": ((bool, _NONE), "True, False or None"),
+    "recorder": ((Recorder, _NONE), "a Recorder"),
+}
 
 # What can be asked for, in the order of the two roads; the file itself is `so`.
 HOST_EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
@@ -23,6 +46,23 @@ STARTS = tuple(stage for stage in EMITS if stage not in ("asm", "obj", "ptx", "s
 SCHEDULED = ("loops", "llvm", "ll", "device", "outlined", "nvvm")
 # The text of these has kernels only.
 KERNELS_ONLY = ("llvm", "nvvm", "ll")
+
+
+def check_types(options: Mapping[str, Any]) -> None:
+    """Refuse arguments of `translate` that are not what they should be."""
+    for name, value in options.items():
+        kinds, wanted = _TYPES[name]
+        has_names = name in ("targets", "weights") and not isinstance(value, str | os.PathLike)
+        if not isinstance(value, kinds) or (has_names and not _are_names(value)):
+            raise OptionTypeError(
+                f"translate(): {name} is {repr(value)}, of type {type(value).__name__}",
+                where=str(user_location()),
+                hint=f"it takes {wanted}",
+            )
+
+
+def _are_names(values: Any) -> bool:
+    return values is None or all(isinstance(name, str) for name in values)
 
 
 def settings_of(

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nova.artifact.format import Artifact, read_artifact, save_artifact
-from nova.artifact.trust import sign_artifact
+from nova.artifact.seal import PrivateKey, add_signature
+from nova.artifact.trust import read_private_key
 from nova.artifact.write import Contents, write_artifact
 from nova.codegen.signature import ProgramSignature
 from nova.codegen.stages import Recorder
@@ -31,7 +32,8 @@ class Translation:
 
     `data` is the file, or the bytes of what `emit` asked for. `stages` has the text of every stage
     that was gone through, `metrics` its seconds and bytes. `values` are those of the params that a
-    translated program carried and that are not in the file; `contents` is what the file is made of.
+    translated program carried and that are not in the file; `contents` is what the file is made of,
+    `signer` the key of `sign`.
     """
 
     data: bytes
@@ -40,10 +42,11 @@ class Translation:
     recorder: Recorder
     values: ParamValues | None = None
     contents: Contents | None = None
+    signer: PrivateKey | None = None
 
     @property
-    def stages(self) -> dict[str, str]:
-        return dict(self.recorder.texts)
+    def stages(self) -> Mapping[str, str]:
+        return self.recorder.texts
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -56,11 +59,13 @@ class Translation:
         *,
         params: Mapping[str, Any] | Sequence[Any] | None = None,
         key: str | Path | None = None,
+        drop_signature: bool = False,
     ) -> None:
         """Write `data` to a file, which appears whole or not at all.
 
-        `weights`, `params` and `key` are those of `Model.save`: `weights="embed"` puts the values
-        into the file that the translated program carries, or `params`, by name or in order.
+        `weights`, `params`, `key` and `drop_signature` are those of `Model.save`:
+        `weights="embed"` puts the values into the file that the translated program carries, or
+        `params`, by name or in order. After `sign` that file is signed with the same key.
         """
         try:
             if self.emit != "so":
@@ -68,8 +73,8 @@ class Translation:
                     self._require_file("to keep weights or a signature")
                 save_artifact(path, self.data)
                 return
-            Saver(self._artifact, self._carried, self._relink).save(
-                Path(path), weights, params, key
+            Saver(self._artifact, self._carried, self._relink, self.signer).save(
+                Path(path), weights, params, key, drop_signature
             )
         except NovaError as error:
             raise error.located(str(user_location())) from None
@@ -77,7 +82,8 @@ class Translation:
     def sign(self, key: str | os.PathLike[str]) -> Translation:
         """The same translation, its file signed with the private key in the file `key`."""
         self._require_file("to sign")
-        return replace(self, data=sign_artifact(self.data, Path(key)))
+        signer = read_private_key(Path(key))
+        return replace(self, data=add_signature(self.data, signer), signer=signer)
 
     def load(self) -> Model:
         """The program, ready to be run on this machine, with the weights it was given."""

@@ -1,26 +1,32 @@
 """The road of a translation: from a source to the file, or to the stage that was asked for.
 
-Comes in: a checked request. Goes out: a `Translation`. Called by `nova.translate`.
+`travel` runs the stages of a checked `Request`; `travel_sandboxed` does it in a child process, for
+text that Nova did not write. `finish` makes the file of what they give, in the caller's process,
+which has the values of weights. Called by `nova.translate`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from nova import knobs
 from nova.artifact.manifest import WeightsSpec
 from nova.artifact.write import Contents, write_artifact
 from nova.codegen.compile import build_module, single_unit
-from nova.codegen.llvm_text import compile_foreign, compile_text
+from nova.codegen.llvm_text import compile_text
 from nova.codegen.module import module_contents
+from nova.codegen.sandbox import run_sandboxed
 from nova.codegen.signature import ProgramSignature, read_signature
 from nova.codegen.stages import (
     DEVICE_STAGES,
     MLIR_STAGES,
     Recorder,
+    ReportingRecorder,
     copy_module,
+    follow,
     module_text,
     run_stages,
     stages_of,
@@ -28,7 +34,7 @@ from nova.codegen.stages import (
 from nova.errors import PipelineError
 from nova.frontends.program import import_program
 from nova.frontends.source import Source, parse_source
-from nova.log import Progress, progress
+from nova.log import Progress
 from nova.mlir.bindings import ir
 from nova.mlir.walk import every_op
 from nova.runtime.saving import Weights
@@ -40,6 +46,76 @@ from nova.translation.result import Translation
 
 
 @dataclass(frozen=True)
+class Request:
+    """What is asked for: `params` are the names of the arguments that values are given to."""
+
+    source: Source
+    settings: list[Settings]
+    emit: str
+    start: str | None
+    entry: str
+    params: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What the stages gave: `data` of the stage that was asked for, or the contents of a file."""
+
+    data: bytes
+    signature: ProgramSignature | None
+    contents: Contents | None = None
+
+
+def travel(request: Request, recorder: Recorder, bar: Progress) -> Arrival:
+    """Run the stages here."""
+    return Road(request.source, list(request.settings), recorder, request.emit, bar).travel(
+        request.start, request.entry, request.params
+    )
+
+
+def travel_sandboxed(request: Request, recorder: Recorder, bar: Progress) -> Arrival:
+    """Run the stages in a child process: on some texts MLIR and LLVM end it, or never end."""
+    begin = request.start or ("bytecode" if request.source.is_bytecode else "import")
+    seconds = knobs.get("text_seconds") + sum(own.tune for own in request.settings)
+    arrival: Arrival = run_sandboxed(
+        f"{__name__}:travel_inside",
+        request,
+        where=request.source.name,
+        stage=begin,
+        seconds=seconds,
+        observe=follow(recorder, bar),
+    )
+    return arrival
+
+
+def travel_inside(request: Request) -> Arrival:
+    """In the child: the same; the caller has the texts already."""
+    arrival = travel(request, ReportingRecorder(), Progress("", None))
+    if arrival.contents is None:
+        return arrival
+    return replace(arrival, contents=replace(arrival.contents, stages={}))
+
+
+def finish(
+    arrival: Arrival,
+    request: Request,
+    recorder: Recorder,
+    values: Mapping[str, Any],
+    carried: ParamValues | None,
+) -> Translation:
+    """The translation; where a file is asked for, with the values of weights."""
+    if arrival.contents is None:
+        return Translation(arrival.data, request.emit, arrival.signature, recorder)
+    assert arrival.signature is not None  # a file has one
+    started = time.perf_counter()
+    weights, kept = _weights(arrival.signature, request.source.name, values, carried)
+    contents = replace(arrival.contents, stages=recorder.texts, weights=weights)
+    data = write_artifact(contents) if request.emit == "so" else _object(contents)
+    recorder.record_size("artifact", len(data), time.perf_counter() - started)
+    return Translation(data, request.emit, arrival.signature, recorder, kept, contents)
+
+
+@dataclass(frozen=True)
 class Road:
     """One translation from the source to what was asked for."""
 
@@ -47,40 +123,30 @@ class Road:
     settings: list[Settings]
     recorder: Recorder
     emit: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    carried: ParamValues | None = None  # by the program that is translated, where it is compiled
+    bar: Progress
 
-    def travel(self, start: str | None, entry: str) -> Translation:
-        with progress("translating") as bar:
-            bar.advance(start or "import")
-            if start == "ll":
-                return self._emit_code(self.source.text, None, foreign=True)
-            module, stage, signature = self._begin(start, entry)
-            if start is None:
-                self._check_begin(stage)
-            self._tune(module, stage, bar)
-            if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
-                return self._stop_at(module, stage, signature)
-            # The text of kernels alone does not say what runs when: their object has no entry.
-            if self.emit not in ("so", "obj") or start in KERNELS_ONLY:
-                run_stages(module, self.settings[0], self.recorder, after=stage)
-                text = self._llvm_text(module)
-                return self._emit_code(text, signature, foreign=start in KERNELS_ONLY)
-            assert signature is not None
-            texts_before = dict(self.recorder.texts)
-            program = build_module(module, self.settings, self.recorder, after=stage, bar=bar)
-            if program.images:
-                from nova.codegen.ptx_check import check_images  # loads what only devices need
+    def travel(self, start: str | None, entry: str, params: Sequence[str]) -> Arrival:
+        if start == "ll":
+            return self._emit_code(self.source.text, None)
+        module, stage, signature = self._begin(start, entry, params)
+        if start is None:
+            self._check_begin(stage)
+        self._tune(module, stage, self.bar)
+        if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
+            return self._stop_at(module, stage, signature)
+        # The text of kernels alone does not say what runs when: their object has no entry.
+        if self.emit not in ("so", "obj") or start in KERNELS_ONLY:
+            run_stages(module, self.settings[0], self.recorder, after=stage)
+            return self._emit_code(self._llvm_text(module), signature)
+        assert signature is not None
+        source = list(self.recorder.compact)[-1]
+        program = build_module(module, self.settings, self.recorder, after=stage, bar=self.bar)
+        if program.images:
+            from nova.codegen.ptx_check import check_images  # loads what only devices need
 
-                check_images(program.images)
-            started = time.perf_counter()
-            source = next(reversed(texts_before))
-            contents = module_contents(signature, program, self.recorder.texts, source, {})
-            weights, values = self._weights(signature)
-            contents = replace(contents, weights=weights)
-            data = write_artifact(contents) if self.emit == "so" else _object(contents)
-            self.recorder.record_size("artifact", len(data), time.perf_counter() - started)
-            return Translation(data, self.emit, signature, self.recorder, values, contents)
+            check_images(program.images)
+        contents = module_contents(signature, program, self.recorder.texts, source, {})
+        return Arrival(b"", signature, contents)
 
     def _tune(self, module: ir.Module, stage: str, bar: Progress) -> None:
         """Choose schedules for the targets that are to be tuned, by trying them."""
@@ -90,7 +156,9 @@ class Road:
 
                 self.settings[number] = tune_settings(copy_module(module), stage, own, bar)
 
-    def _begin(self, start: str | None, entry: str) -> tuple[ir.Module, str, Any]:
+    def _begin(
+        self, start: str | None, entry: str, params: Sequence[str]
+    ) -> tuple[ir.Module, str, Any]:
         started = time.perf_counter()
         if start is not None and start != "nova":
             module = parse_source(self.source)
@@ -98,14 +166,14 @@ class Road:
             if only_kernels:
                 _check_llvm(module, start)
             signature = None if only_kernels else read_signature(module)
-            self.recorder.record(start, module_text(module), time.perf_counter() - started)
+            self.recorder.record_module(start, module, time.perf_counter() - started)
             return module, start, signature
-        imported = import_program(self.source, entry, self.values)
+        imported = import_program(self.source, entry, params)
         seconds = time.perf_counter() - started
         if imported.frontend != "nova":
             name = "source" if imported.frontend == "linalg" else imported.frontend
             self.recorder.record(name, imported.text, 0.0)
-        self.recorder.record(imported.stage, module_text(imported.module), seconds)
+        self.recorder.record_module(imported.stage, imported.module, seconds)
         return imported.module, imported.stage, imported.signature
 
     def _check_begin(self, stage: str) -> None:
@@ -122,23 +190,7 @@ class Road:
             if self.emit != "nova" and road.index(self.emit) < road.index(stage):
                 raise PipelineError(f"the program begins at {stage}, and {self.emit} is before it")
 
-    def _weights(self, signature: ProgramSignature) -> tuple[Weights, ParamValues | None]:
-        """The values that go into the file, by the index of their param; and those that do not.
-
-        Inputs that became params stand before the params that the program had.
-        """
-        params = {i: spec for i, spec in enumerate(signature.args) if spec.role == "param"}
-        specs = list(params.values())
-        own: list[Any] = [] if self.carried is None else list(self.carried.host())
-        own = [None] * (len(specs) - len(own)) + own
-        if not self.values and (self.carried is None or self.carried.kind != "embedded"):
-            if self.carried is None or not self.carried.is_complete:
-                return WeightsSpec(), None
-            return WeightsSpec(), ParamValues(specs, own, self.carried.kind)
-        arrays = choose_values(specs, self.values, own, self.source.name)
-        return dict(zip(params, map(bytes_of, arrays), strict=True)), None
-
-    def _stop_at(self, module: ir.Module, stage: str, signature: Any) -> Translation:
+    def _stop_at(self, module: ir.Module, stage: str, signature: Any) -> Arrival:
         if self.emit == "nova" and stage != "nova":
             behind = ", ".join(list(stages_of(self.settings[0]))[1:])
             raise PipelineError(
@@ -147,7 +199,7 @@ class Road:
             )
         if self.emit != stage:
             run_stages(module, self.settings[0], self.recorder, after=stage, until=self.emit)
-        return Translation(module_text(module).encode(), self.emit, signature, self.recorder)
+        return Arrival(module_text(module).encode(), signature)
 
     def _llvm_text(self, module: ir.Module) -> str:
         """The LLVM IR of the kernels for the one target."""
@@ -157,20 +209,42 @@ class Road:
 
         return device_ir(module)
 
-    def _emit_code(self, text: str, signature: Any, foreign: bool) -> Translation:
-        """What was asked for of an LLVM IR text; `foreign` when somebody else wrote it."""
+    def _emit_code(self, text: str, signature: Any) -> Arrival:
+        """What was asked for of an LLVM IR text."""
         self.recorder.record("ll", text, 0.0)
         if self.emit == "ll":
-            return Translation(text.encode(), "ll", signature, self.recorder)
+            return Arrival(text.encode(), signature)
         started = time.perf_counter()
-        make = compile_foreign if foreign else compile_text
-        data = make(text, self.settings[0].target, self.emit)
+        self.recorder.begin(self.emit)
+        data = compile_text(text, self.settings[0].target, self.emit)
         seconds = time.perf_counter() - started
         if self.emit == "obj":
             self.recorder.record_size("object", len(data), seconds)
         else:
             self.recorder.record(self.emit, data.decode(), seconds)
-        return Translation(data, self.emit, signature, self.recorder)
+        return Arrival(data, signature)
+
+
+def _weights(
+    signature: ProgramSignature,
+    name: str,
+    values: Mapping[str, Any],
+    carried: ParamValues | None,
+) -> tuple[Weights, ParamValues | None]:
+    """The values that go into the file, by the index of their param; and those that do not.
+
+    Inputs that became params stand before the params that the program had.
+    """
+    params = {i: spec for i, spec in enumerate(signature.args) if spec.role == "param"}
+    specs = list(params.values())
+    own: list[Any] = [] if carried is None else list(carried.host())
+    own = [None] * (len(specs) - len(own)) + own
+    if not values and (carried is None or carried.kind != "embedded"):
+        if carried is None or not carried.is_complete:
+            return WeightsSpec(), None
+        return WeightsSpec(), ParamValues(specs, own, carried.kind)
+    arrays = choose_values(specs, values, own, name)
+    return dict(zip(params, map(bytes_of, arrays), strict=True)), None
 
 
 def _object(contents: Contents) -> bytes:

@@ -86,23 +86,28 @@ def judge(name: str, report: RawReport, first: int, stride: int, got: np.ndarray
     getattr(oracle(), f"check_{name}")(ctypes.byref(report), *arguments, data)
 
 
-def sweep(name: str, target: str, stride: int = 1) -> Report:
-    """Nova's `name` on `target`, at the bit patterns 0, stride, 2 * stride, ..."""
+def sweep(name: str, target: str, stride: int = 1, part: int = 0, parts: int = 1) -> Report:
+    """Nova's `name` on `target`, at the bit patterns 0, stride, 2 * stride, ...
+
+    Of those it takes chunk number `part` and every one that is `parts` further on.
+    """
     compiled = compile_function(name, target, CHUNK)
     report = RawReport()
     count = -(-PATTERNS // stride)
     offsets = np.arange(CHUNK, dtype=np.uint32) * np.uint32(stride)
     bits, out = np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.float32)
-    for start in range(0, count, CHUNK):
+    seen = 0
+    for start in range(part * CHUNK, count, parts * CHUNK):
         first = start * stride
         # The last chunk may run past the last pattern; the judge stops there.
         np.add(offsets, np.uint32(first), out=bits)
         compiled.run([bits.view(np.float32)], out=[out])
         length = min(CHUNK, count - start)
         judge(name, report, first, stride, out[:length])
+        seen += length
     at = float(np.uint32(report.at).view(np.float32))
     fields = {f: getattr(report, f) for f in ("nan", "inf", "zero", "subnormal")}
-    return Report(count, round(report.ulp, 4), at.hex(), **fields)
+    return Report(seen, round(report.ulp, 4), at.hex(), **fields)
 
 
 def record(name: str, target: str, report: Report, path: Path = RESULTS) -> None:

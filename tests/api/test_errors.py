@@ -212,7 +212,7 @@ def test_every_class_has_a_mistake():
         if issubclass(c, BaseException) and c.__module__ == errors.__name__
     }
     bases = {errors.NovaError, errors.SignatureError}
-    warnings_ = {errors.CacheWarning, errors.RecompileWarning}
+    warnings_ = {errors.CacheWarning, errors.RecompileWarning, errors.PrecisionWarning}
     # Below, in test_cache.py, tests/artifact, tests/debug, tests/fit and tests/tools.
     elsewhere = {errors.CompileInterrupted, *warnings_}
     elsewhere |= {errors.CheckError, errors.NonFiniteError, errors.GradcheckError}
@@ -220,6 +220,8 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.CheckpointError, errors.TrainingError, errors.TrainingInterrupted}
     elsewhere |= {errors.ArgumentNameError, errors.ArrayFileError}
     elsewhere |= {errors.CacheKeyError, errors.CacheFolderError, errors.TraceError}
+    # In tests/api/test_jit_state.py and tests/training/test_step_state.py.
+    elsewhere |= {errors.StateAssignedError, errors.SealedAttributeError}
     # In tests/api/test_submit.py.
     elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
     elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}

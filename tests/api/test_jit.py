@@ -146,7 +146,7 @@ def test_numbers_take_the_type_they_stand_beside():
         assert f(A, 2).dtype == np.float32
         assert f(A, 0.1).dtype == np.float32
         assert f(A, np.float64(0.1)).dtype == np.float64
-        assert f(A, np.array(2, "i4")).dtype == np.float64
+        assert f(A, np.array(2, "i4")).dtype == np.float32
         assert f(doubles, 0.1).dtype == np.float64
         np.testing.assert_array_equal(f(doubles, 0.1), doubles * 0.1)
         assert f(3, 4) == 12 and f(3, 4).dtype == np.int64

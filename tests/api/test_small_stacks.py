@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from processors import runnable
 
 import nova
 
@@ -38,14 +39,14 @@ print("done")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("target", ["cpu", "x86_64-v3"])
+@pytest.mark.parametrize("target", runnable("cpu", "x86_64-v3"))
 def test_a_small_stack_is_enough(target: str, threads: int) -> None:
     command = [sys.executable, "-c", SCRIPT, target, str(threads)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
-@pytest.mark.parametrize("target", ["cpu", "x86_64-v3", "x86_64"])
+@pytest.mark.parametrize("target", runnable("cpu", "x86_64-v3", "x86_64"))
 def test_packed_panels_are_in_scratch_memory(target: str) -> None:
     a = np.ones((512, 512), np.float32)
     x = nova.tensor(a, name="x")

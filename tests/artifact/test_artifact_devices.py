@@ -13,6 +13,7 @@ from nova.artifact.choose import choose_device, explain_device, find_device
 from nova.artifact.device import DeviceImage, arch_number, check_image, choose_image
 from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.tables import (
+    BufferSpec,
     DeviceLaunch,
     KernelSpec,
     LaunchSpec,
@@ -88,13 +89,13 @@ def opened(contents: Contents) -> Artifact:
 def test_tables_keep_the_launch_of_a_device(host: Contents) -> None:
     tables = device_variant(host, "sm_80").tables
     assert unpack_tables(pack_tables(tables)) == tables
-    assert pack_tables(tables)[:8] == b"NOVATBL2"
+    assert pack_tables(tables)[:8] == b"NOVATBL4"
     assert tables.renamed(".x").kernels[0].symbol == "double_it"
 
 
 def test_tables_of_a_cpu_are_as_before(host: Contents) -> None:
     tables = host.variants[0].tables
-    assert pack_tables(tables)[:8] == b"NOVATBL1"
+    assert pack_tables(tables)[:8] == b"NOVATBL3"
     assert unpack_tables(pack_tables(tables)) == tables
 
 
@@ -133,7 +134,9 @@ def copying(host: Contents, kernel: KernelSpec, buffers: tuple[int, ...]) -> Con
     """A device variant that only launches `kernel`, on `buffers`."""
     variant = device_variant(host, "sm_80")
     launches = (LaunchSpec(0, buffers),)
-    tables = dataclasses.replace(variant.tables, kernels=(kernel,), launches=launches)
+    # Without its result, which nothing would write.
+    own = {"kernels": (kernel,), "launches": launches, "buffers": variant.tables.buffers[:1]}
+    tables = dataclasses.replace(variant.tables, **own)
     variant = dataclasses.replace(variant, tables=tables)
     return dataclasses.replace(host, variants=(variant,), devices=(ptx("sm_80"),))
 
@@ -149,6 +152,64 @@ def test_a_copy_is_no_code(host: Contents) -> None:
     kernel = KernelSpec("copy", "", 1, "to_device", 0, 0, "", reports=True)
     with pytest.raises(ArtifactError, match=r"'tables-device'.*is a copy"):
         opened(copying(host, kernel, (0,)))
+
+
+def looping(host: Contents, cores: str, bodies: dict[int, int], nbytes: int = 1) -> Contents:
+    """A device variant with a launch for each letter: `d` a kernel, `c` a copy, `w` a loop.
+
+    `bodies` has the number of launches of each loop, by the place of the letter.
+    """
+    variant = device_variant(host, "sm_80")
+    device = variant.tables.kernels[0]
+    kernels, launches = [device, KernelSpec("copy", "", 1, "to_host", 0, 0, "")], []
+    buffers = (*variant.tables.buffers, BufferSpec("workspace", 0, nbytes))
+    for place, core in enumerate(cores):
+        if core == "w":
+            launches.append(LaunchSpec(len(kernels), (len(buffers) - 1,)))
+            kernels.append(KernelSpec("while", "", bodies[place], "while", 0, 0, ""))
+        else:
+            launches.append(LaunchSpec("dc".index(core), (0, 1) if core == "d" else (0,)))
+    tables = dataclasses.replace(
+        variant.tables,
+        kernels=tuple(kernels),
+        launches=tuple(launches),
+        buffers=buffers,
+        workspace_size=64,
+    )
+    variant = dataclasses.replace(variant, tables=tables)
+    return dataclasses.replace(host, variants=(variant,), devices=(ptx("sm_80"),))
+
+
+def test_loops_are_inside_of_each_other(host: Contents) -> None:
+    for cores, bodies in (
+        ("wd", {0: 1}),
+        ("dwddwd", {1: 2, 4: 1}),
+        ("wdwdd", {0: 4, 2: 2}),
+        ("w" * 32 + "d", {i: 32 - i for i in range(32)}),
+    ):
+        contents = looping(host, cores, bodies)
+        tables = opened(contents).tables(0)
+        assert tables == contents.variants[0].tables
+
+
+@pytest.mark.parametrize(
+    ("cores", "bodies", "nbytes"),
+    [
+        ("wd", {0: 2}, 1),
+        ("dw", {1: 1}, 1),
+        ("wd", {0: 0}, 1),
+        ("wd", {0: 2**63 - 1}, 1),
+        ("wwddd", {0: 2, 1: 2}, 1),
+        ("w" * 33 + "d", {i: 33 - i for i in range(33)}, 1),
+        ("wdc", {0: 1}, 1),
+        ("wd", {0: 1}, 4),
+    ],
+)
+def test_loops_that_are_wrong(
+    host: Contents, cores: str, bodies: dict[int, int], nbytes: int
+) -> None:
+    with pytest.raises(ArtifactError, match="'tables-loop'"):
+        opened(looping(host, cores, bodies, nbytes))
 
 
 # --- files ----------------------------------------------------------------------------------------

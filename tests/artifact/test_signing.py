@@ -155,6 +155,49 @@ def test_a_loaded_file_keeps_its_signature(
     assert (tmp_path / "copy.nova").read_bytes() == signed.read_bytes()
 
 
+def with_param() -> nova.Compiled:
+    x, w = nova.tensor(X, name="x"), nova.tensor(X + 1, name="w")
+    return nova.compile(x * w, inputs=[x], params=[w])
+
+
+@pytest.mark.parametrize("weights", ["embed", "external"])
+@pytest.mark.parametrize("given", [None, {"w": X + 5}])
+def test_a_signed_translation_stays_signed_with_weights(
+    keys: tuple[Path, Path], tmp_path: Path, weights: str, given: dict[str, np.ndarray] | None
+) -> None:
+    private, public = keys
+    made = nova.translate(with_param()).sign(private)
+    private.unlink()  # the key was read when it signed
+    path = tmp_path / "signed.nova"
+    made.save(path, weights, params=given)
+    with nova.knobs.override(trusted_keys=[public]):
+        found = nova.load(path)
+        np.testing.assert_array_equal(
+            found.forward(X), X * (X + 1 if given is None else given["w"])
+        )
+    made.save(tmp_path / "plain.nova", weights, drop_signature=True)
+    assert load_artifact(tmp_path / "plain.nova").file.signature is None
+
+
+def test_a_signature_is_never_dropped_silently(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    private, public = keys
+    path, other = tmp_path / "signed.nova", tmp_path / "other.nova"
+    with_param().save(path, "embed", key=private)
+    loaded = nova.load(path)
+    for options in ({"weights": "embed"}, {"params": [X]}, {"weights": "external"}):
+        with pytest.raises(TrustError, match="its signature does not hold") as caught:
+            loaded.save(other, **options)
+        assert "drop_signature=True" in (caught.value.hint or "") and not other.exists()
+    loaded.save(other)
+    assert other.read_bytes() == path.read_bytes()
+    loaded.save(other, params=[X + 3], key=private)
+    with nova.knobs.override(trusted_keys=[public]):
+        np.testing.assert_array_equal(nova.load(other).forward(X), X * (X + 3))
+    loaded.save(other, params=[X + 3], drop_signature=True)
+    assert load_artifact(other).file.signature is None
+    np.testing.assert_array_equal(nova.load(other).forward(X), X * (X + 3))
+
+
 def test_the_users_own_cache_needs_no_signatures(keys: tuple[Path, Path], tmp_path: Path) -> None:
     with nova.knobs.override(trusted_keys=keys[1], cache_dir=tmp_path / "cache"):
         assert make_program(99.0).origin == "compiled"

@@ -6,8 +6,11 @@ kernel of the host that does not wait reads what is not there yet.
 
 from __future__ import annotations
 
+import _thread
 import gc
+import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -146,8 +149,97 @@ def test_islands_run_on_several_threads(host: bytes, device: _native.Device) -> 
         with nova.knobs.override(threads=threads):
             return {int(stack) for _ in range(20) for stack in model(0 * x) / 2}
 
+    def stacks_of_submitted(threads: int) -> set[int]:
+        with nova.knobs.override(threads=threads):
+            return {int(stack) for stack in model.submit(0 * x).result() / 2}
+
     assert len(stacks(1)) == 1
     assert len(stacks(2)) > 1
+    assert all(len(stacks_of_submitted(1)) == 1 for _ in range(20))
+    assert any(len(stacks_of_submitted(2)) > 1 for _ in range(20))
+
+
+# --- stopping -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["cuda", "sim"])
+def slower(request: pytest.FixtureRequest, host: bytes, device: _native.Device) -> Model:
+    """A program whose kernels of the host take seconds."""
+    where = device if request.param == "cuda" else open_device("sim")
+    return model_of(mixed_contents(host, first="slower"), where)
+
+
+def wait_for_its_island() -> None:
+    """Nothing else takes that much of the processors."""
+    start = time.process_time()
+    while time.process_time() < start + 0.1:
+        time.sleep(0.001)
+
+
+def check_that_it_was_stopped(model: Model) -> None:
+    """Kernels before the island were launched, those after it were not. The model goes on."""
+    while counts(model)["runs"] < 1:
+        time.sleep(0.001)
+    assert counts(model)["launches"] == 3
+    np.testing.assert_array_equal(model(x), 18 * x)
+    assert (counts(model)["runs"], counts(model)["graph_launches"]) == (2, 2)
+
+
+def test_a_time_limit_stops_kernels_of_the_host(slower: Model) -> None:
+    with pytest.raises(errors.RunTimeoutError):
+        slower.run([x], timeout=0.05)
+    check_that_it_was_stopped(slower)
+
+
+def test_a_time_limit_stops_a_run_that_nobody_waits_for(slower: Model) -> None:
+    future = slower.submit(x, timeout=0.05)
+    check_that_it_was_stopped(slower)
+    with pytest.raises(errors.RunTimeoutError):
+        future.result()
+
+
+def test_a_cancelled_run_stops_between_kernels_of_the_host(slower: Model) -> None:
+    future = slower.submit(x)
+    wait_for_its_island()
+    assert future.cancel()
+    with pytest.raises(errors.RunCancelled, match="between kernels of the host"):
+        future.result()
+    assert future.cancelled() and not future.cancel()
+    check_that_it_was_stopped(slower)
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_ctrl_c_stops_kernels_of_the_host(slower: Model, limit: float | None) -> None:
+    def interrupt() -> None:
+        wait_for_its_island()
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        slower.run([x], timeout=limit)
+    thread.join()
+    assert (limit is None) == isinstance(caught.value, errors.RunInterrupted)
+    check_that_it_was_stopped(slower)
+
+
+def test_a_signal_handler_that_raises_stops_kernels_of_the_host(slower: Model) -> None:
+    class Alarm(Exception):
+        pass
+
+    def ring(number: int, frame: object) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Alarm) as caught:
+            slower(x)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert "the run was stopped" in caught.value.__notes__[0]
+    check_that_it_was_stopped(slower)
 
 
 def test_results_do_not_depend_on_threads(simulated: Model) -> None:

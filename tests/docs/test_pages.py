@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from page_blocks import ROOT, read_blocks, run_python
+from processors import needs
 
 import nova
 from nova.tools import nova_opt
@@ -36,6 +37,11 @@ def test_readme_sample_is_ten_lines() -> None:
 
 def test_fast_math_page(tmp_path: Path) -> None:
     run_python("docs/fast-math.md")
+
+
+def test_jit_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_python("docs/jit.md")
 
 
 def test_training_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +104,7 @@ def test_tracing_page(
     assert (tmp_path / "run.json").exists()
 
 
+@needs("x86_64-v3")  # the page shows and runs code for it
 def test_how_it_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

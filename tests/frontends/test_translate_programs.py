@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import nova
 from nova import nn, optim
 from nova.compiled import Compiled
-from nova.errors import PipelineError, WeightsError
+from nova.errors import (
+    ArgumentNameError,
+    OptionTypeError,
+    PipelineError,
+    UnknownKeywordError,
+    WeightsError,
+)
 from nova.targets import parse_target
 
 HOST = parse_target("cpu").arch
@@ -93,6 +101,55 @@ def test_tied_parameters_of_a_state_dict() -> None:
     assert "1.weight" in model.state_dict()
     made = nova.translate(compiled(model), weights=model.state_dict())
     np.testing.assert_array_equal(made.load().forward(X), compiled(model)(X))
+
+
+def test_copies_of_tied_parameters() -> None:
+    """As a file of the state dict has them, or torch: arrays of their own, with the same bytes."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    state = model.state_dict()
+    want = compiled(model)(X)
+    copies = {name: np.array(value) for name, value in state.items()}
+    there = {name: torch.tensor(value) for name, value in copies.items()}
+    there["1.weight"] = there["0.weight"].detach()
+    for weights in (copies, there):
+        made = nova.translate(compiled(model), weights=weights)
+        np.testing.assert_array_equal(made.load().forward(X), want)
+    other = {**copies, "1.weight": copies["1.weight"] + 1}
+    with pytest.raises(ArgumentNameError, match=r"no argument '1\.weight'"):
+        nova.translate(compiled(model), weights=other)
+    same = {**copies, "2.bias": np.zeros(3, "f4"), "0.bias": np.zeros(3, "f4")}
+    with pytest.raises(ArgumentNameError, match=r"no argument '2\.bias'"):
+        nova.translate(compiled(model), weights=same)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *[("source", value) for value in (3, None, [1])],
+        *[("targets", value) for value in (3, None, [3], b"cpu")],
+        *[("weights", value) for value in (3, [X], b"x", {3: X})],
+        ("entry", 3),
+        ("start_from", 3),
+        ("emit", ["ll"]),
+        ("fast_math", "yes"),
+        ("cubin", 3),
+        ("recorder", {}),
+    ],
+    ids=repr,
+)
+def test_arguments_of_other_types(name: str, value: Any) -> None:
+    given = {"source": "func.func @main() { return }", name: value}
+    with pytest.raises(
+        OptionTypeError, match=f"{name} is .*of type {type(value).__name__}"
+    ) as caught:
+        nova.translate(given.pop("source"), **given)
+    assert caught.value.hint is not None and __file__ in (caught.value.where or "")
+
+
+def test_keywords_that_translate_does_not_have() -> None:
+    with pytest.raises(UnknownKeywordError, match=r"no keyword 'target'.*\n.*\n.*'targets'"):
+        nova.translate("func.func @main() { return }", target="cpu")
 
 
 def test_lines_of_the_program_stay() -> None:

@@ -71,7 +71,26 @@ WILD = entry(
     """  mov.u64 %rd3, 16;
   st.global.u64 [%rd3], %rd1;""",
 )
-PTX = HEADER + SCALE + ADD + STEP + WILD
+# One thread: counts down from a number, and says whether there is more to do.
+COUNT = """.visible .entry {name}(.param .u64 p1, .param .u64 p2, .param .u64 p3)
+{{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  .reg .pred %p<2>;
+  ld.param.u64 %rd1, [p1];
+  ld.param.u64 %rd2, [p2];
+  ld.param.u64 %rd3, [p3];
+  ld.global.s32 %r1, [%rd1];
+  sub.s32 %r1, %r1, {step};
+  st.global.s32 [%rd2], %r1;
+  setp.gt.s32 %p1, %r1, 0;
+  selp.u32 %r2, 1, 0, %p1;
+  st.global.u8 [%rd3], %r2;
+  ret;
+}}
+"""
+COUNTS = COUNT.format(name="start", step=0) + COUNT.format(name="next", step=1)
+PTX = HEADER + SCALE + ADD + STEP + WILD + COUNTS
 BLOCK = 128
 
 
@@ -83,7 +102,7 @@ def kernel(name: str, size: int) -> KernelSpec:
 def make(
     names: list[str],
     size: int,
-    launches: list[tuple[int, tuple[int, ...], int]],
+    launches: list[tuple[int, tuple[int, ...]] | tuple[int, tuple[int, ...], int]],
     buffers: list[tuple[str, int]],
     args: list[TensorSpec],
     outputs: list[TensorSpec],
@@ -134,6 +153,37 @@ def training(size: int) -> Contents:
         [tensor("x", size, "input"), tensor("w", size, "param", donated=True)],
         [tensor("y", size, "output"), tensor("w", size, "output", alias=1)],
     )
+
+
+def looped(size: int) -> Contents:
+    """w += x, as often as n says: a loop whose condition the device computes."""
+    contents = make(
+        ["step", "start", "next"],
+        size,
+        [(1, (2, 3, 4), 1), (3, (4,)), (0, (0, 1), 1), (2, (3, 3, 4))],
+        [("arg", 0), ("arg", 2), ("arg", 1), ("workspace", 0), ("workspace", 64)],
+        [
+            tensor("x", size, "input"),
+            TensorSpec("n", (), "i32", "input"),
+            tensor("w", size, "param", donated=True),
+        ],
+        [tensor("w", size, "output", alias=2)],
+        workspace=128,
+    )
+    (variant,) = contents.variants
+    step, *counts = variant.tables.kernels
+    alone = DeviceLaunch((1, 1, 1), (1, 1, 1))
+    loop = KernelSpec("while", "", 2, "while", 0, 0, "")
+    sizes = (4 * size, 4 * size, 4, 4, 1)
+    tables = replace(
+        variant.tables,
+        kernels=(step, *(replace(kernel, device=alone) for kernel in counts), loop),
+        buffers=tuple(
+            replace(buffer, nbytes=nbytes)
+            for buffer, nbytes in zip(variant.tables.buffers, sizes, strict=True)
+        ),
+    )
+    return replace(contents, variants=(replace(variant, tables=tables),))
 
 
 def one(name: str, size: int, text: str = PTX, workspace: int = 0) -> Contents:

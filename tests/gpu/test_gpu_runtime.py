@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu_samples import PTX, chain, load, one, training
+from gpu_samples import PTX, chain, load, looped, one, training
 from mixed_samples import compile_host, make_ptx, mixed_contents
 
 import nova
@@ -53,6 +53,18 @@ def test_arrays_of_the_host() -> None:
     for number in range(20):
         np.testing.assert_array_equal(model(x + number), 6 * (x + number))
     assert counts(model)["graphs"] == 1
+
+
+def test_loops_of_launches() -> None:
+    """The condition is computed on the device, and decides how often the host goes on."""
+    model = load(looped(SIZE))
+    for turns in (3, 0, 1, 100):
+        w = np.ones(SIZE, "f4")
+        model.run([x, np.int32(turns)], [w])
+        np.testing.assert_array_equal(w, 1 + turns * x)
+        there, count = nova.to_device(np.ones(SIZE, "f4")), nova.to_device(np.array(turns, "i4"))
+        model.run([nova.to_device(x), count], [there])
+        np.testing.assert_array_equal(there.numpy(), 1 + turns * x)
 
 
 def test_arrays_of_the_device() -> None:

@@ -113,6 +113,52 @@ def tables_header(offset: int, kinds: str, *values: int) -> Make:
     return inside(".nova.tables", offset, kinds, *values)
 
 
+def operand_less(file: Surgery) -> None:
+    """One operand of the first launch goes to the second."""
+    for number, change in ((0, -1), (1, 1)):
+        at = file.table("launch", number)
+        file.put("I", at + 8, file.get("I", at + 8) + change)
+    at = file.table("launch", 1) + 4
+    file.put("I", at, file.get("I", at) - 1)
+
+
+def later_code(file: Surgery) -> None:
+    at = file.table("kernel", 0)
+    file.put("Q", at, file.get("Q", at) + 4)
+
+
+def _buffers(file: Surgery, kind: int) -> list[int]:
+    count = file.get("I", file.table("buffer") - 64 + 32)
+    places = [file.table("buffer", number) for number in range(count)]
+    return [at for at in places if file.get("I", at) == kind]
+
+
+def written_constant(file: Surgery) -> None:
+    """A constant and a value of the workspace of the same size change places."""
+    for constant in _buffers(file, 3):
+        for other in _buffers(file, 2):
+            if file.get("Q", constant + 16) == file.get("Q", other + 16):
+                rows = [bytes(file.data[at : at + 24]) for at in (constant, other)]
+                file.put("24s", constant, rows[1])
+                file.put("24s", other, rows[0])
+                return
+    raise AssertionError("the file has no such buffers")
+
+
+def moved_workspace(file: Surgery) -> None:
+    """A value that is read where another one is written begins in the middle of that."""
+    first, second = [at for at in _buffers(file, 2) if file.get("Q", at + 16) > 1000][:2]
+    file.put("Q", second + 8, file.get("Q", first + 8) + 64)
+
+
+def exchanged_launches(file: Surgery) -> None:
+    """The kernels of two launches change places."""
+    first, last = file.table("launch", 1), file.table("launch", 2)
+    kernels = file.get("I", first), file.get("I", last)
+    file.put("I", first, kernels[1])
+    file.put("I", last, kernels[0])
+
+
 def stages(packed: bytes) -> Make:
     return edit(lambda file: file.set_stages(packed))
 
@@ -134,7 +180,8 @@ def gcc(folder: Path, *options: str) -> Path:
 
 
 def symbolic_link(folder: Path, sound: bytes) -> Path:
-    (folder / "link.nova").symlink_to(write(folder, sound))
+    """A link to itself; links that lead to a file are followed."""
+    (folder / "link.nova").symlink_to(folder / "link.nova")
     return folder / "link.nova"
 
 

@@ -31,7 +31,7 @@ class Row:
 
 
 FILES = [
-    Row("symbolic link", "open-link", by.symbolic_link),
+    Row("symbolic links in a circle", "open-link", by.symbolic_link),
     Row("named pipe", "open-kind", by.named_pipe),
     Row("socket", "open-kind", by.unix_socket),
     Row("device", "open-kind", lambda *_: Path("/dev/zero")),
@@ -136,7 +136,7 @@ MANIFEST = [
     Row(
         "newer version",
         "format-version",
-        by.manifest(lambda m: m.update(format_version=4, zebra=[])),
+        by.manifest(lambda m: m.update(format_version=5, zebra=[])),
     ),
     Row("unknown field", "manifest-fields", by.manifest(lambda m: m.update(zebra=1))),
     Row("missing field", "manifest-fields", by.manifest(lambda m: m.pop("source"))),
@@ -200,6 +200,15 @@ TABLES = [
     Row("code in the data", "tables-kernel-code", by.table("kernel", 0, "Q", 64)),
     Row("code outside", "tables-kernel-code", by.table("kernel", 0, "Q", 2**40)),
     Row("negative grid", "tables-kernel-grid", by.table("kernel", 8, "q", -1)),
+    Row("more tiles than the code has", "tables-interface", by.table("kernel", 8, "q", 2**40)),
+    Row("code of another interface", "tables-interface", by.table("interface", 8, "I", 0)),
+    Row("fewer operands", "tables-interface", by.edit(by.operand_less)),
+    Row("operand of another size", "tables-interface", by.table("size", 0, "Q", 4096)),
+    Row("sizes without an end", "tables-size", by.table("interface", 16, "I", 2**32 - 1)),
+    Row("code from its middle", "tables-kernel-code", by.edit(by.later_code)),
+    Row("a constant is written", "tables-(write|interface)", by.edit(by.written_constant)),
+    Row("buffers on each other", "tables-flow", by.edit(by.moved_workspace)),
+    Row("read before it is written", "tables-(flow|interface)", by.edit(by.exchanged_launches)),
     Row("unknown core", "tables-kernel-core", by.table("kernel", 32, "I", 6)),
     Row("name outside", "tables-kernel-strings", by.table("kernel", 36, "I", 2**31)),
     Row("string without an end", "tables-strings", by.edit(by.string_without_end)),

@@ -29,7 +29,14 @@ from surgery import (
 
 NUMBERS = [0, 1, 2, 3, 7, 8, 24, 63, 64, 4095, 4096, 2**16 - 1, 2**20, 2**31, 2**40, 2**46]
 # Bytes that a file may change without any check being able to tell: the program itself.
-PROGRAM = (".text", ".rodata", ".eh_frame", ".data.rel.ro", ".data", ".nova.const", ".nova.weights")
+PROGRAM = (
+    *(".text", ".rodata", ".eh_frame", ".data.rel.ro", ".data", ".nova.const", ".nova.weights"),
+    ".nova.device",
+)
+
+
+# The way to damage a file that changes what its code does.
+CODE = "change data"
 
 
 @dataclass(frozen=True)
@@ -387,7 +394,7 @@ SEALED: dict[str, Change] = {
     "flip structure": _flip_structure,
     "resize": _resize,
     "exchange section": _exchange_section,
-    "change data": _change_data,
+    CODE: _change_data,
     "change tables": _change_tables,
     "sign": _sign,
 }

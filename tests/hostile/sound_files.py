@@ -21,6 +21,8 @@ from nova.settings import Settings
 
 # Room in the manifest for what a test adds to it.
 FILLER = "filler"
+# The file that runs on the simulated device.
+HYBRID = "hybrid"
 ROOM = 3000
 
 
@@ -47,7 +49,7 @@ def make_contents() -> Contents:
 
 
 def write_sound_files(folder: Path) -> None:
-    """A file with everything, one with as little as possible, one with tasks, a signed one."""
+    """With everything, with as little as possible, with tasks, signed, and for a device."""
     program, arrays = make_program()
     params = {name: array for name, array in arrays.items() if name != "x"}
     results = program.run([arrays["x"]], [array.copy() for array in params.values()])
@@ -69,6 +71,23 @@ def write_sound_files(folder: Path) -> None:
             **{f"param{i}": array for i, array in enumerate(given)},
             **{f"output{i}": array for i, array in enumerate(results)},
         )
+    write_hybrid_file(folder)
+
+
+def write_hybrid_file(folder: Path) -> None:
+    """A small program of a device with a kernel of the host, which runs on the simulated one."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((6, 8)).astype("f4")
+    X = nova.tensor(x, name="x")
+    hidden = nova.tanh(X @ rng.standard_normal((8, 8)).astype("f4"))
+    with nova.device("cpu"):
+        weights = nova.softmax(hidden)
+    program = nova.compile([weights, weights * 2 + hidden], inputs=[X])
+    data = nova.translate(program, targets="cuda:sm_80").data
+    (folder / f"{HYBRID}.nova").write_bytes(data)
+    results = nova.load(folder / f"{HYBRID}.nova", device="sim").run([x])
+    outputs = {f"output{i}": np.asarray(array) for i, array in enumerate(results)}
+    np.savez(folder / f"{HYBRID}.npz", input0=x, **outputs)
 
 
 def _full(contents: Contents, values: Mapping[int, memoryview]) -> Contents:

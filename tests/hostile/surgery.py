@@ -33,7 +33,10 @@ BUFFER = "kind:I reserved:I value:Q nbytes:Q"
 KERNEL = "code:Q grid:Q flops:Q bytes:Q core:I name:I symbol:I location:I"
 LAUNCH = "kernel:I first_operand:I operand_count:I reads:I"
 TASK = "launch:I waits:I begin:Q end:Q first_successor:I successor_count:I"
-# The arrays of a block of tables, in their order.
+DEVICE = "grid_x:I grid_y:I grid_z:I block_x:I block_y:I block_z:I shared:I reserved:I"
+INTERFACE = "grid:Q symbol:I reads:I operand_count:I reserved:I"
+SIZE = "nbytes:Q"
+# The arrays of a block of tables, in their order; those of devices and interfaces follow.
 ARRAYS = (
     ("buffer", BUFFER),
     ("kernel", KERNEL),
@@ -172,6 +175,15 @@ class Surgery:
             found.append((name, layout, at, count))
             at += count * record_size(layout)
             at += -(at - block) % 8
+        kernels = self.get("I", block + 36)
+        magic = bytes(self.data[block : block + 8])
+        if magic == b"NOVATBL4":
+            found.append(("device", DEVICE, at, kernels))
+            at += kernels * record_size(DEVICE)
+        rows = [at + i * record_size(INTERFACE) for i in range(kernels)]
+        found.append(("interface", INTERFACE, at, kernels))
+        sizes = sum(self.get("I", row + 16) for row in rows)
+        found.append(("size", SIZE, at + kernels * record_size(INTERFACE), sizes))
         return found
 
     def _read_sections(self) -> list[tuple[str, Section]]:

@@ -14,7 +14,7 @@ from surgery import Surgery, canonical
 
 from nova.tools.nova import main
 
-BATCHES, SIZE = 10, 1000
+BATCHES, SIZE = 5, 1000
 NIGHTLY, LARGE = 20, 5000
 
 

@@ -10,10 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from batches import run_batch
+from batches import LARGE, campaign, run_batch
 
-BATCHES, SIZE = 10, 1000
-NIGHTLY, LARGE = 20, 5000
+BATCHES, SIZE = 5, 1000
 
 
 def check(outcomes: Counter[str], count: int) -> None:
@@ -25,7 +24,11 @@ def check(outcomes: Counter[str], count: int) -> None:
     assert stopped < count / 10  # the hashes were right
     assert outcomes["open: another program"] == 0
     assert outcomes["sealed: the same program"] > count / 20
-    assert outcomes["sealed: another program"] > count / 100
+    accepted = ("sealed: another program", "sealed: other code")
+    assert sum(n for name, n in outcomes.items() if name.startswith(accepted)) > count / 100
+    # Kernels get operands of the right size, and everything is written before it is read: few
+    # programs are left that compute something else without an error.
+    assert outcomes["sealed: another program"] < count / 100
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -34,9 +37,8 @@ def test_load(batch: int, sound: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(NIGHTLY))
-def test_load_more(batch: int, sound: Path, tmp_path: Path) -> None:
-    first = 1_000_000 + batch * LARGE
+@pytest.mark.parametrize("first", campaign("HOSTILE_FILES", 1_000_000))
+def test_load_more(first: int, sound: Path, tmp_path: Path) -> None:
     check(run_batch("load", sound, first, LARGE, tmp_path), LARGE)
 
 

@@ -165,7 +165,7 @@ def _without(name: str) -> dict[str, Any]:
 
 SHARD = {"kind": "ptx", "arch": "sm_90", "offset": 0, "size": 10}
 MANIFESTS: list[tuple[str, str, dict[str, Any] | bytes]] = [
-    ("newer version", "format-version", manifest(format_version=4, surprise=1)),
+    ("newer version", "format-version", manifest(format_version=5, surprise=1)),
     ("older version", "format-version", manifest(format_version=1)),
     ("version as text", "manifest-fields", manifest(format_version="2")),
     ("no version", "manifest-fields", _without("format_version")),
@@ -280,7 +280,8 @@ BLOCKS: list[tuple[str, str, Block | bytes]] = [
     ("workspace outside", "tables-buffer-bounds", Block(buffers=[(2, 0, 128, 1)] * 4)),
     ("workspace wraps", "tables-buffer-bounds", Block(buffers=[(2, 0, 64, HUGE)] * 4)),
     ("constant outside", "tables-buffer-bounds", Block(buffers=[(3, 0, 64, 1)] * 4)),
-    ("core", "tables-kernel-core", Block(kernels=[(0, 4, 0, 0, 6, 1, 1, 0)] * 2)),
+    ("core", "tables-kernel-core", Block(kernels=[(0, 4, 0, 0, 7, 1, 1, 0)] * 2)),
+    ("loop without a device", "tables-device", Block(kernels=[(0, 4, 0, 0, 6, 1, 1, 0)] * 2)),
     ("copy without a device", "tables-device", Block(kernels=[(0, 4, 0, 0, 4, 1, 1, 0)] * 2)),
     ("device kernel, no launch", "tables-device", Block(kernels=[(0, 4, 0, 0, 3, 1, 1, 0)] * 2)),
     ("negative grid", "tables-kernel-grid", Block(kernels=[(0, -1, 0, 0, 0, 1, 1, 0)] * 2)),

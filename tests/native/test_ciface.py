@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from memrefs import Entry, Error, describe
+from processors import needs
 
 import nova
 from nova.dtypes import ALL, DType
@@ -147,7 +147,7 @@ def test_values_in_the_file_stand_in_for_null(tmp_path: Path):
             np.testing.assert_array_equal(result, [2, 4, 6])
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the target is one of x86-64")
+@needs("x86_64-v3")
 def test_a_cpu_that_lacks_features_is_an_error(tmp_path: Path):
     """Never SIGILL. dlopen does not look at the seal, so the list of features can be changed."""
     x = nova.tensor(np.zeros(3, "f4"), name="x")

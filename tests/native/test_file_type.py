@@ -14,15 +14,18 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hostile_files import cases
 from tiny_file import AARCH64, Block, build, canonical, manifest
 
-from nova import _native
+from nova import _native, knobs
 from nova.artifact.tables import unpack_tables
-from nova.targets import _ARM_FLAGS, _X86_FLAGS, parse_target
+from nova.errors import KnobError
+from nova.features import FLAGS
+from nova.targets import parse_target
 
 READER = ("copy", "elf", "dynamic", "file", "json", "manifest", "seal", "tables")
 QUOTED = re.compile(
@@ -95,6 +98,7 @@ def test_hostile_files_cover_every_check() -> None:
         "manifest-size",
         "cpu-features",
         "tables-copy",
+        "tables-loop",
     }
 
 
@@ -220,7 +224,7 @@ def test_unknown_names_and_numbers(tiny: bytes) -> None:
 def test_paths_that_are_no_files(tiny: bytes, tmp_path: Path) -> None:
     sound = tmp_path / "sound.nova"
     sound.write_bytes(tiny)
-    (tmp_path / "link").symlink_to(sound)
+    (tmp_path / "link").symlink_to(tmp_path / "link")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "empty").touch()
     with open(tmp_path / "sparse", "wb") as file:
@@ -268,11 +272,41 @@ def test_no_descriptor_stays_open(tiny: bytes, tmp_path: Path) -> None:
 # --- CPUs ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def whole_cpu() -> Iterator[None]:
+    """All of the processor, whatever level the tests are held to."""
+    with knobs.override(cpu_level="all"):
+        yield
+
+
+def test_a_process_is_held_to_a_level() -> None:
+    """By the knob, and by the variable in processes that are no Python."""
+    arch = parse_target("cpu").arch
+    levels = [name for name in knobs.CPU_LEVELS if parse_target(name).arch == arch]
+    for level in levels:
+        with knobs.override(cpu_level=level):
+            found = set(_native.cpu_features())
+            assert found <= set(parse_target(level).features)
+            assert set(parse_target("cpu").features) == found
+        code = "from nova import _native; print(*_native.cpu_features())"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "NOVA_CPU_LEVEL": level},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert set(done.stdout.split()) == found
+    with pytest.raises(KnobError, match="cpu_level"):
+        knobs.cpu_level = "x86-64-v3"
+
+
+@pytest.mark.usefixtures("whole_cpu")
 def test_cpu_features_are_those_of_the_target() -> None:
     found = _native.cpu_features()
     target = parse_target("cpu")
     assert set(found) == set(target.features)
-    table = _X86_FLAGS if target.arch == "x86_64" else _ARM_FLAGS
+    table = FLAGS[target.arch]
     assert [name for name in table if name in found] == list(found)
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     flags = next(line for line in lines if line.startswith(("flags", "Features"))).split()

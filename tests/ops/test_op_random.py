@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from op_philox import philox, uniforms
+from processors import runnable
 
 import nova
 from nova.dtypes import f32, i64
@@ -44,7 +45,7 @@ def draw(seed: int, target: str = "cpu", shape: tuple[int, ...] = (7, 333)) -> l
 @pytest.mark.parametrize("seed", [0, 1, -1, 2**40 + 17])
 def test_same_seed_same_bits_everywhere(seed: int) -> None:
     here, again = draw(seed), draw(seed)
-    for target in ("x86_64-v3", "x86_64"):
+    for target in runnable("x86_64-v3", "x86_64", "aarch64"):
         there = draw(seed, target)
         for a, b, c in zip(here, again, there, strict=True):
             assert a.tobytes() == b.tobytes() == c.tobytes()

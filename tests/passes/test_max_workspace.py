@@ -62,6 +62,66 @@ def test_limits_are_kept_and_part_of_the_key() -> None:
         assert waiting_program().workspace_size == least
 
 
+def mlp_step(rows: int, width: int, layers: int, *, updates: bool, **options: Any) -> nova.Compiled:
+    """Loss and gradients, or updated weights, of a network of plain layers."""
+    rng = np.random.default_rng(1)
+    x = nova.tensor(rng.standard_normal((rows, width)).astype(np.float32), name="x")
+    shapes = [(width, width), (width,)] * layers
+    params = [
+        nova.tensor(
+            (rng.standard_normal(shape) / width**0.5).astype(np.float32),
+            name=f"p{i}",
+            requires_grad=True,
+        )
+        for i, shape in enumerate(shapes)
+    ]
+    value = x
+    for weight, bias in zip(params[::2], params[1::2], strict=True):
+        value = nova.relu(value @ weight + bias)
+    loss = (value * value).mean()
+    grads = nova.graph.gradients(loss, params)
+    if updates:
+        changed = {p: p - 0.01 * g for p, g in zip(params, grads, strict=True)}
+        return nova.compile([loss], inputs=[x], params=params, updates=changed, **options)
+    return nova.compile([loss, *grads], inputs=[x], params=params, **options)
+
+
+def results_of(program: nova.Compiled, rows: int, width: int, layers: int) -> list[np.ndarray]:
+    """What it returns, and the arrays it was given: some may have been updated."""
+    rng = np.random.default_rng(2)
+    shapes = [(rows, width), *[(width, width), (width,)] * layers]
+    arrays = [(rng.standard_normal(s) / width**0.5).astype(np.float32) for s in shapes]
+    results = program.run(arrays[:1], arrays[1:])
+    return [*(results if isinstance(results, tuple) else (results,)), *arrays]
+
+
+@pytest.mark.parametrize(
+    "where, updates",
+    [({}, False), ({"target": "cuda:sm_80", "run_mode": "sim"}, True)],
+    ids=["gradients", "updates on a device"],
+)
+def test_a_plain_network_needs_less_than_all_its_values(
+    where: dict[str, Any], updates: bool
+) -> None:
+    sizes = 128, 32, 8
+    activation = 128 * 32 * 4
+
+    def make(**options: Any) -> nova.Compiled:
+        return mlp_step(*sizes, updates=updates, **where, **options)
+
+    plain, least = make(), least_of(make)
+    assert least <= 4 * activation < 8 * activation <= plain.workspace_size
+    tight = make(max_workspace=least)
+    assert tight.workspace_size <= least
+    if not where:
+        loose = make(max_workspace=plain.workspace_size)
+        assert loose.stages["kernels"] == plain.stages["kernels"]
+    for a, b in zip(results_of(plain, *sizes), results_of(tight, *sizes), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(b).max())
+    with pytest.raises(WorkspaceError, match=f"needs {least} bytes .* allows {least - 64}"):
+        make(max_workspace=least - 64)
+
+
 # --- the layout by itself -------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ launch table gives the runtime.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -172,11 +173,42 @@ def check_buffers(graph: Graph, serial_work: int) -> None:
     _check(graph, serial_work)
 
 
-def check_numbers(graph: Graph) -> None:
+def compile_graph(graph: Graph, max_workspace: int | None = None) -> nova.Compiled:
     with nova.knobs.override(serial_work=0, tile_work=300):
-        program = nova.compile(
-            graph.outputs, inputs=graph.inputs, params=graph.params, updates=graph.updates
+        return nova.compile(
+            graph.outputs,
+            inputs=graph.inputs,
+            params=graph.params,
+            updates=graph.updates,
+            max_workspace=max_workspace,
         )
+
+
+def check_numbers(graph: Graph) -> None:
+    check_results(graph, compile_graph(graph))
+
+
+def check_least(graph: Graph) -> None:
+    """With the least memory the numbers are right, too: values are computed again."""
+    graph = with_gradients(graph)
+    plain = compile_graph(graph)
+    try:
+        program = compile_graph(graph, 0)
+    except nova.errors.WorkspaceError as error:
+        found = re.search(r"max_workspace=(\d+) is the least", error.hint or "")
+        assert found is not None and int(found[1]) <= plain.workspace_size
+        program = compile_graph(graph, int(found[1]))
+        assert program.workspace_size <= int(found[1])
+    check_results(graph, program)
+
+
+def with_gradients(graph: Graph) -> Graph:
+    """The same with gradients of its last value, for which values wait."""
+    grads = nova.graph.gradients(graph.outputs[-1].sum(), graph.params)
+    return Graph(graph.inputs, graph.params, [*graph.outputs, *grads], graph.updates)
+
+
+def check_results(graph: Graph, program: nova.Compiled) -> None:
     arrays = [t.data.copy() for t in [*graph.inputs, *graph.params]]
     count = len(graph.inputs)
     results = program.run(arrays[:count], arrays[count:])
@@ -193,6 +225,8 @@ WORK = st.sampled_from([0, 4000, 20_000])
 
 test_buffers_that_live_together_do_not_overlap = generated(30, check_buffers, graphs(), WORK)
 test_random_programs_with_updates_compute_the_right_numbers = generated(15, check_numbers, graphs())
+test_random_programs_in_the_least_memory = generated(4, check_least, graphs())
+test_more_programs_in_the_least_memory = pytest.mark.slow(generated(100, check_least, graphs()))
 test_more_buffers_do_not_overlap = pytest.mark.slow(generated(400, check_buffers, graphs(), WORK))
 test_more_programs_with_updates = pytest.mark.slow(generated(200, check_numbers, graphs()))
 
@@ -213,3 +247,14 @@ def test_odd_sizes(shape: tuple[int, ...]) -> None:
     x = nova.tensor(np.ones(shape, np.float32), name="x")
     value = nova.sum(nova.exp(x) * 2.0) + 1.0
     _check(Graph([x], [], [value, x], {}), serial_work=0)
+
+
+def test_one_buffer_of_bytes_that_is_the_whole_workspace() -> None:
+    """A view of all of it folds away."""
+    x = nova.tensor(np.linspace(-1, 1, 64, dtype=np.float32), name="x")
+    with nova.knobs.override(serial_work=0, tile_work=500):
+        large = nova.sin(x) > 0.1
+        outputs = [nova.where(large, x, 0.0), nova.sum(nova.where(large, x * x, x))]
+        program = nova.compile(outputs, inputs=[x])
+    for got, want in zip(program.run([x.data]), evaluate(outputs), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)

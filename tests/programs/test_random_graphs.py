@@ -72,17 +72,30 @@ test_random_program_on_a_device = generated(30, check_on_a_device, **FLOATS)
 test_random_gradients_on_a_device = generated(20, check_gradients_on_a_device, max_ops=15)
 
 test_more_programs_f32 = pytest.mark.slow(generated(500, check_f32, **FLOATS))
-test_more_gradients = pytest.mark.slow(generated(500, check_gradients, max_ops=20))
 test_more_programs_on_a_device = pytest.mark.slow(generated(300, check_on_a_device, **FLOATS))
-test_more_gradients_on_a_device = pytest.mark.slow(
-    generated(200, check_gradients_on_a_device, max_ops=15)
-)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+@settings(max_examples=125, **_SETTINGS)
+@given(graph_strategies.programs(max_ops=20))
+def test_more_gradients(part, program):
+    check_gradients(program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+@settings(max_examples=50, **_SETTINGS)
+@given(graph_strategies.programs(max_ops=15))
+def test_more_gradients_on_a_device(on_device, part, program):
+    check_gradients_on_a_device(on_device, program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))  # each draws programs of its own
 @pytest.mark.parametrize("serial_work, tile_work", [(20_000, 65_536), (0, 40), (300, 7)])
-@settings(max_examples=2000, **_SETTINGS)
+@settings(max_examples=250, **_SETTINGS)
 @given(graph_strategies.programs())
-def test_random_program_at_length(serial_work, tile_work, program):
+def test_random_program_at_length(serial_work, tile_work, part, program):
     with nova.knobs.override(serial_work=serial_work, tile_work=tile_work):
         check(*program, rtol=1e-9)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processors import runs_here
 
 import nova
 from nova import knobs
@@ -80,7 +81,14 @@ def check(
 
 
 @pytest.mark.parametrize(
-    ("target", "causal"), [("cpu", False), ("cpu", True), ("x86_64-v3", True), ("x86_64", False)]
+    ("target", "causal"),
+    [
+        (target, causal)
+        for target, causal in (
+            *(("cpu", False), ("cpu", True), ("x86_64-v3", True), ("x86_64", False)),
+        )
+        if runs_here(target)
+    ],
 )
 @pytest.mark.parametrize(
     ("rows", "keys"),
@@ -97,7 +105,12 @@ def test_features(features, causal):
 
 
 @pytest.mark.parametrize(
-    ("target", "causal"), [("cpu", False), ("x86_64-v3", True), ("x86_64", False)]
+    ("target", "causal"),
+    [
+        (target, causal)
+        for target, causal in (("cpu", False), ("x86_64-v3", True), ("x86_64", False))
+        if runs_here(target)
+    ],
 )
 @pytest.mark.parametrize("mask", ["bool", "float"])
 def test_masks(mask, causal, target):

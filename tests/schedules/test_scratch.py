@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from nightly import all_pairs
+from processors import runnable
 
 import nova
 from nova.graph.interpret import evaluate
 
-TARGETS = ["cpu", "x86_64-v3", "x86_64"]
+TARGETS = runnable("cpu", "x86_64-v3", "x86_64")
 SIZES = [(1, 1, 1), (5, 7, 3), (64, 64, 64), (65, 513, 33), (130, 784, 64), (300, 1030, 16)]
 TILES: dict[str, dict[str, Any]] = {"default": {}, "small": {"serial_work": 0, "tile_work": 300}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from processors import needs
 
 import nova
 from nova.targets import parse_target
@@ -39,6 +40,7 @@ def test_large_results_stream_and_are_right_wherever_they_lie(level, size):
         assert not area[first + size :].any()
 
 
+@needs("x86_64-v3")
 def test_small_and_updated_results_stay_in_the_caches():
     assert "nontemporal" not in program("x86_64-v3", 1 << 20).stages["ll"]
     x = nova.tensor(np.zeros(LARGE, np.float32), name="x")

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processors import needs, runnable
 
 import nova
 from nova.schedules.contraction import Contraction, strips_of
 from nova.targets import parse_target
 
-TARGETS = ["cpu", "x86_64-v3", "x86_64"]
+TARGETS = runnable("cpu", "x86_64-v3", "x86_64")
 SIZES = [
     (191, 512, 128),  # too few rows for strips, and just enough
     (192, 512, 128),
@@ -87,7 +88,7 @@ def test_update_of_a_weight(shape: tuple[int, int]) -> None:
         assert all(np.array_equal(p, q) for p, q in zip(*results, strict=True))
 
 
-@pytest.mark.parametrize("target", ["cpu", "x86_64-v3"])
+@pytest.mark.parametrize("target", runnable("cpu", "x86_64-v3"))
 @pytest.mark.parametrize("rows", [512, 500])
 def test_a_tile_stays_within_its_rows(target: str, rows: int) -> None:
     """Tiles that end inside of a strip: in whatever order they run, none touches another's rows."""
@@ -105,6 +106,7 @@ def test_a_tile_stays_within_its_rows(target: str, rows: int) -> None:
     assert all(np.array_equal(result, results[0]) for result in results)
 
 
+@needs("x86_64-v3")
 def test_constant_weights_are_read_where_they_are_packed() -> None:
     x, w = _array(300, 512, seed=1), _array(512, 600, seed=2)
     X = nova.tensor(x, name="X")
@@ -115,6 +117,7 @@ def test_constant_weights_are_read_where_they_are_packed() -> None:
     np.testing.assert_allclose(program.run([x]), np.maximum(x @ w, 0), rtol=1e-4, atol=1e-4)
 
 
+@needs("x86_64-v3")
 def test_what_has_strips() -> None:
     """A product of few rows has none, nor one whose columns are too many to keep packed."""
     target = parse_target("x86_64-v3")

@@ -5,6 +5,9 @@
 Left out: tests of faults, of approximate functions (the device's are), and of what only the
 simulator has; and those of LLVM's code where there is no LLVM. Without a driver it is refused.
 
+Values that PTX leaves open are compared with the simulator's own choice there, and not on a GPU
+(`is_specified` in sim_integers.py); `ex2.approx` may be two units in the last place off.
+
 An H200 agreed with all others but one: its `div.rp.ftz` gives zero also for a quotient below the
 normal numbers that is rounded up to the first of them.
 """
@@ -44,6 +47,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if any(word in item.nodeid for word in ONLY_SIMULATED):
             item.add_marker(pytest.mark.skip(reason="of the simulator alone"))
+
+
+@pytest.fixture
+def is_on_gpu(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--on-gpu", default=False))
 
 
 @pytest.fixture(autouse=True)

@@ -93,6 +93,20 @@ _PLAIN: dict[str, Callable[..., int]] = {
 }
 
 
+def is_specified(name: str, row: tuple[int, ...]) -> bool:
+    """Whether PTX says what an instruction gives for these operands.
+
+    It leaves open what a division by zero gives, and a field whose length is not one of 0 to 255:
+    there the lowest eight bits count for the simulator, and for an H200 with 32 bits, not with 64.
+    """
+    head, _, type_ = name.rpartition(".")
+    if head in ("div", "rem"):
+        return row[1] != 0
+    if head in ("bfe", "bfi") and type_.endswith("64"):
+        return row[-1] <= 255
+    return True
+
+
 def integer_reference(name: str, widths: tuple[int, ...]) -> Callable[..., int] | None:
     """The truth for a lane function over raw bits; None: it is not one of integers."""
     head, _, type_ = name.rpartition(".")

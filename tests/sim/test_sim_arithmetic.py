@@ -12,7 +12,7 @@ import pytest
 import sim_reference as exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sim_integers import integer_reference
+from sim_integers import integer_reference, is_specified
 from sim_programs import apply_instruction
 from sim_reference import FORMATS, Format
 
@@ -203,7 +203,7 @@ def test_every_function_is_tested():
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_integers(name: str):
+def test_integers(name: str, is_on_gpu: bool):
     widths, truth = LANES[name], integer_reference(name, LANES[name])
     columns, literal = sample(name, widths), ""
     if name == "lop3.b32":  # its table is a literal
@@ -213,6 +213,8 @@ def test_integers(name: str):
         return
     found = apply_instruction(name, widths, columns)
     for row, value in zip(zip(*columns, strict=True), found, strict=True):
+        if is_on_gpu and not is_specified(name, row):
+            continue
         assert value == truth(*row), (name, [hex(v) for v in row], hex(value), hex(truth(*row)))
 
 

@@ -294,7 +294,7 @@ def operands(case: Case, number: int) -> list[Any]:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("make", [integer_cases, float_cases, conversion_cases])
-def test_arithmetic(make: Callable[[], list[tuple[Case, Truth]]], arch: str):
+def test_arithmetic(make: Callable[[], list[tuple[Case, Truth]]], arch: str, is_on_gpu: bool):
     rows = make()
     text = emit_cases([case for case, _ in rows], arch)
     module = SimModule(text)
@@ -310,6 +310,8 @@ def test_arithmetic(make: Callable[[], list[tuple[Case, Truth]]], arch: str):
         message = f"{case.lines}\n{text}"[:400]
         if "llvm.exp2.f16" in str(case.lines):  # approximate on a device
             np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-7, err_msg=message)
+        elif is_on_gpu and "llvm.exp2.f32" in str(case.lines):  # ex2.approx: 2 ulp by PTX
+            np.testing.assert_array_max_ulp(found, expected, maxulp=2)
         else:
             np.testing.assert_array_equal(found, expected, err_msg=message)
     assemble(text, arch)

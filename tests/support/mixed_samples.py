@@ -58,6 +58,14 @@ void slow(B b, int64_t lo, int64_t hi) { /* what refuse_negative does, in some m
         y[i] = x[i];
     }
 }
+void slower(B b, int64_t lo, int64_t hi) { /* the same, with time to stop it */
+    const float *x = b[0];
+    float *y = b[1];
+    for (int64_t i = lo; i < hi; i++) {
+        wait_a_bit(20000000);
+        y[i] = x[i];
+    }
+}
 void stacks(B b, int64_t lo, int64_t hi) { /* says by which stack: threads have different ones */
     float *z = b[1];
     for (int64_t i = lo; i < hi; i++) {

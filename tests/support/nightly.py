@@ -1,4 +1,4 @@
-"""Which rows of a sweep every test run goes through, and which `make nightly` alone."""
+"""Which rows of a sweep every test run goes through, and which `make nightly` alone; its parts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,20 @@ from itertools import combinations, product
 from typing import Any
 
 import pytest
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """`K/N`, the value of `--part`, as two numbers; ValueError when it is something else."""
+    part, parts = map(int, text.split("/"))
+    if not 1 <= part <= parts:
+        raise ValueError(text)
+    return part, parts
+
+
+def take_part(items: list[Any], text: str) -> list[Any]:
+    """Those of the tests that are in the part: every N-th, as neighbours take equally long."""
+    part, parts = part_of(text)
+    return items[part - 1 :: parts]
 
 
 def all_pairs(*axes: Sequence[Any]) -> list[Any]:

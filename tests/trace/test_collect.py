@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -101,6 +104,52 @@ def test_jit_submit_and_threads_are_traced():
     tasks = len(program._executable.tables.tasks)
     assert sorted(submitted.measured.records["task"]) == list(range(tasks))
     assert submitted.measured.makespan > 0
+
+
+def test_a_submitted_run_belongs_to_the_traces_of_its_start(tmp_path):
+    program, inputs = two_chains()
+    early = program.submit(*inputs)
+    with nova.trace() as first:
+        inside = program.submit(*inputs)
+        with nova.trace() as inner:
+            both = program.submit(*inputs)
+    with nova.trace() as second:
+        for future in (early, inside, both):
+            future.result()
+    assert [len(trace.runs) for trace in (first, inner, second)] == [2, 1, 0]
+    tasks = len(program._executable.tables.tasks)
+    for run in first.runs:
+        assert sorted(run.measured.records["task"]) == list(range(tasks)) and run.lost == 0
+
+    path = tmp_path / "run.json"
+    with nova.trace(path) as third:
+        futures = [program.submit(*inputs) for _ in range(3)]
+    assert len(third.runs) == 3, "a file has all runs of its block"
+    events = json.loads(path.read_text())["traceEvents"]
+    assert check_events(events) == [] and all(future.done() for future in futures)
+
+
+def test_a_run_that_nobody_waited_for_is_seen_when_it_has_ended():
+    program, inputs = two_chains()
+    with nova.trace() as trace:
+        future = program.submit(*inputs)
+    while not trace.runs:
+        time.sleep(0.001)
+    (run,) = trace.runs
+    assert len(run.measured.records) == len(run.measured.graph.specs)
+    assert future.done()
+
+
+def test_a_run_keeps_a_trace_only_until_it_has_ended():
+    program, inputs = two_chains()
+    with nova.trace() as trace:
+        future = program.submit(*inputs)
+    future.result()
+    gone = weakref.ref(trace)
+    held = sys.getrefcount(trace._items)
+    assert held == 2, "by the trace and by the call that counts"
+    del trace
+    assert gone() is None and future.done()
 
 
 def test_nothing_is_collected_outside():

@@ -108,6 +108,23 @@ def test_a_traced_run_goes_launch_by_launch_and_the_next_by_a_graph() -> None:
     assert program._executable.program.counts()[1::2] == (launches + count, graphs + 1)
 
 
+@pytest.mark.parametrize("make", [chain, mixed])
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_a_submitted_run_belongs_to_the_traces_of_its_start(make, place: str) -> None:
+    program = make()
+    arrays = [x, w] if place == "host" else [nova.to_device(a, "sim") for a in (x, w)]
+    wanted = program(x, w)
+    early = program.submit(*arrays)
+    with nova.trace() as first:
+        inside = program.submit(*arrays)
+    with nova.trace() as second:
+        for future in (early, inside):
+            np.testing.assert_array_equal(np.asarray(future.result()), wanted)
+    assert (len(first.runs), len(second.runs)) == (1, 0)
+    check(first.runs[0])
+    assert [span.name for span in first.runs[0].lanes["kernels"]] == launches_of(program)
+
+
 def test_kernels_say_how_they_were_launched() -> None:
     program = chain()
     with nova.trace() as trace:

@@ -17,6 +17,7 @@
 #include "nova/error.h"
 #include "nova/file.h"
 #include "nova/image.h"
+#include "nova/program.h"
 #include "nova/scheduler.h"
 #include "nova/status.h"
 #include "nova/tables.h"
@@ -125,8 +126,8 @@ typedef struct nova_device_run_options {
     void *stream;             /* NOVA_OWN_STREAM: one of its own */
     nova_device_trace *trace; /* gets what the run does; NULL: nobody looks */
     bool waits;               /* return when all of it has ended, wherever its values are */
-    unsigned workers;         /* at most so many threads for kernels of the host; 0: those of the pool */
-    nova_policy policy;       /* which of their tasks goes first */
+    nova_program_options host; /* how kernels of the host run; its `poll` is also called before each group of them,
+                                  and what has been given to the device is waited for when it stops the run */
 } nova_device_run_options;
 
 /* Options for a run on a stream, and no more. */

@@ -51,7 +51,7 @@ typedef struct nova_variant {
     uint64_t constants_size;
 } nova_variant;
 
-/* Opens `path` without following a link at its end, copies it into sealed memory and checks all of
+/* Opens `path`, which may be a link to a file but no pipe or device, copies it into sealed memory and checks all of
  * it but the signature and the CPU; the caller owns *file. Thread-safe. */
 nova_status nova_file_open(const char *path, nova_file **file, nova_error *error);
 

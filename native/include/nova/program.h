@@ -62,9 +62,18 @@ void nova_program_describe(const nova_program *program, uint32_t task, char *tex
 nova_status nova_program_run(nova_program *program, void *const *arguments, void *const *outputs,
                              void *workspace, nova_error *error);
 
-/* The same with at most `workers` threads (0: those of the pool), which take tasks by `policy`. */
+/* How a run is carried out. All zero: as nova_program_run does it. */
+typedef struct nova_program_options {
+    unsigned workers;   /* at most this many threads; 0: those of the pool */
+    nova_policy policy; /* which task goes first */
+    nova_poll poll;     /* called with `owner` by the calling thread, about every NOVA_POLL_NS between two tasks;
+                           what it returns other than NOVA_OK stops the run; NULL: none */
+    void *owner;
+} nova_program_options;
+
+/* The same as `options` say. A program that runs inline is not stopped. */
 nova_status nova_program_run_by(nova_program *program, void *const *arguments,
-                                void *const *outputs, void *workspace, unsigned workers,
-                                nova_policy policy, nova_error *error);
+                                void *const *outputs, void *workspace,
+                                const nova_program_options *options, nova_error *error);
 
 #endif

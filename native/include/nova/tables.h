@@ -18,6 +18,10 @@
  * successors. */
 #define NOVA_TABLES_DEVICE_MAGIC "NOVATBL2"
 
+/* The same two with the interfaces of the kernels before the strings; all that Nova writes now. */
+#define NOVA_TABLES_CHECKED_MAGIC "NOVATBL3"
+#define NOVA_TABLES_CHECKED_DEVICE_MAGIC "NOVATBL4"
+
 typedef struct nova_tables_header {
     char magic[8];
     uint64_t size; /* of the whole block */
@@ -42,11 +46,16 @@ typedef struct nova_buffer {
     uint64_t nbytes;
 } nova_buffer;
 
-/* Kernels of the first three kinds are code in the file. One of the last two is no code: a launch of it
- * copies its one buffer from the memory of the device to that of the host, or back. */
+/* Kernels of the first three kinds are code in the file. One of the last three is no code: a launch of it
+ * copies its one buffer from the memory of the device to that of the host, or back; or it is a loop, and the
+ * `grid` launches after it run as long as its one buffer, a byte on the device, is not 0 before them. */
 enum {
-    NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2, NOVA_DEVICE = 3, NOVA_TO_HOST = 4, NOVA_TO_DEVICE = 5
+    NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2, NOVA_DEVICE = 3, NOVA_TO_HOST = 4, NOVA_TO_DEVICE = 5,
+    NOVA_WHILE = 6
 };
+
+/* Loops that may be inside of each other. */
+enum { NOVA_MOST_LOOPS = 32 };
 
 /* In `core`: the kernel returns an int32_t, where anything but 0 is an error that ends the run. */
 enum { NOVA_REPORTS = 0x100 };
@@ -60,10 +69,10 @@ enum { NOVA_CORE_MASK = 0xff };
 
 typedef struct nova_kernel_record {
     uint64_t code; /* virtual address; 0 for one that is not linked: see nova_kernel_is_linked */
-    int64_t grid;  /* tiles */
+    int64_t grid;  /* tiles; of a loop: launches of its body */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core; /* one of the six kinds, and one of the two flags or none */
+    uint32_t core; /* one of the seven kinds, and one of the two flags or none */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;
@@ -99,6 +108,17 @@ typedef struct nova_device_launch {
     uint32_t reserved;
 } nova_device_launch;
 
+/* What the code of a kernel, known by its symbol, was compiled for: nothing else can tell. After the
+ * rows come the bytes of each operand, u64, those of one kernel after those of the other. Copies have
+ * none. */
+typedef struct nova_interface {
+    int64_t grid;
+    uint32_t symbol; /* offset of a string: that of the kernel */
+    uint32_t reads;
+    uint32_t operand_count;
+    uint32_t reserved; /* 0 */
+} nova_interface;
+
 /* A checked block: pointers into it, valid as long as it is. */
 typedef struct nova_tables {
     const nova_tables_header *header;
@@ -109,6 +129,8 @@ typedef struct nova_tables {
     const nova_task *tasks;
     const uint32_t *successors;
     const nova_device_launch *devices; /* one a kernel; NULL when none is for a device */
+    const nova_interface *interfaces;  /* one a kernel; NULL in a block of an older Nova */
+    const uint64_t *interface_sizes;
     const char *strings;
 } nova_tables;
 
@@ -119,6 +141,7 @@ typedef struct nova_tables_limits {
     const int64_t *argument_nbytes; /* a buffer's nbytes must be its tensor's; NULL: not checked */
     const int64_t *output_nbytes;
     uint64_t constants_size;
+    const unsigned char *argument_donated; /* whether it may be written; NULL: not checked */
 } nova_tables_limits;
 
 /* Checks everything but `code`, which only the file's segments can tell; fills *tables with

@@ -1,7 +1,8 @@
 /* The launches of a run. The first run of an execution launches kernel by kernel. From the second on they are
  * one graph, or one for each step where copies and kernels of the host lie between (device_mixed.c); other pointers
  * than last time change a graph's launches, which costs much less than a new one.
- * A run that is traced goes launch by launch. */
+ * A run that is traced goes launch by launch. Loops wait for their conditions: what is in them is enqueued as often
+ * as they say. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,19 +234,58 @@ static nova_status prepare_graph(nova_device_run *r, nova_device_graph **graph)
     return status;
 }
 
-nova_status nova_run_launch(nova_device_run *r)
+/* Whether the body of a loop is to run (again): the one value that a run waits for. */
+static nova_status read_condition(nova_device_run *r, const nova_device_step *loop, bool *holds)
 {
-    nova_device_graph *graph;
-    nova_status status = prepare_graph(r, &graph);
-    for (uint32_t i = 0; status == NOVA_OK && i < r->program->step_count; i++) {
+    nova_driver *driver = r->device->driver;
+    const nova_launch_record *launch = nova_step_launch(r->program, loop, 0);
+    const nova_buffer *buffer = nova_operand(r->program, launch, 0);
+    unsigned char byte = 0;
+    nova_trace_begin(r->trace, NOVA_SPAN_COPY_OUT, r->program->launches[loop->first], sizeof byte,
+                     r->stream);
+    int result =
+        driver->copy_out(driver, &byte, nova_run_address(r, buffer), sizeof byte, r->stream);
+    nova_trace_end(r->trace, r->stream);
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
+    if (result == 0)
+        result = driver->stream_synchronize(driver, r->stream);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
+    *holds = byte != 0;
+    return nova_run_check(r, result, "the condition of a loop cannot be read");
+}
+
+/* Steps [from, to), of a program or of the body of a loop. */
+static nova_status run_steps(nova_device_run *r, nova_device_graph *graph, uint32_t from, uint32_t to)
+{
+    nova_status status = NOVA_OK;
+    for (uint32_t i = from; status == NOVA_OK && i < to; i++) {
         const nova_device_step *step = &r->program->steps[i];
         if (step->kind == NOVA_DEVICE_STEP)
             status = launch_step(r, graph, step);
         else if (step->kind == NOVA_COPY_STEP)
             status = nova_run_copies(r, step);
-        else
+        else if (step->kind == NOVA_HOST_STEP)
             status = nova_run_island(r, step);
+        else {
+            bool holds = false;
+            status = read_condition(r, step, &holds);
+            while (status == NOVA_OK && holds) {
+                status = run_steps(r, graph, i + 1, step->end);
+                if (status == NOVA_OK)
+                    status = read_condition(r, step, &holds);
+            }
+            i = step->end - 1;
+        }
     }
+    return status;
+}
+
+nova_status nova_run_launch(nova_device_run *r)
+{
+    nova_device_graph *graph;
+    nova_status status = prepare_graph(r, &graph);
+    if (status == NOVA_OK)
+        status = run_steps(r, graph, 0, r->program->step_count);
     nova_error ignored;
     nova_status left = nova_run_leave_mirror(r, status == NOVA_OK ? r->error : &ignored);
     return status != NOVA_OK ? status : left;

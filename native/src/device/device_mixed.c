@@ -101,7 +101,10 @@ nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
 {
     nova_driver *driver = r->device->driver;
     const nova_island *island = &r->program->mixture.islands[step->number];
-    nova_status status = NOVA_OK;
+    const nova_program_options *host = &r->options->host;
+    nova_status status = host->poll != NULL ? host->poll(host->owner) : NOVA_OK;
+    if (status != NOVA_OK)
+        return nova_fail(r->error, status, "", "%s", nova_status_text(status));
     if (island->waits != NOVA_NO_STEP && island->waits >= r->arrived) {
         nova_trace_host(r->trace, NOVA_SPAN_WAIT);
         int result = driver->event_synchronize(driver, r->execution->copies[island->waits]);
@@ -118,7 +121,7 @@ nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
     nova_trace_island(r->trace, r->program->launches[step->first],
                       r->program->launches[step->first + step->count - 1] + 1);
     status = nova_program_run_by(island->program, island->constants, NULL, r->execution->mirror,
-                                 r->options->workers, r->options->policy, r->error);
+                                 host, r->error);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     return status;
 }

@@ -166,14 +166,14 @@ static nova_status run_once(nova_device_run *r)
     return status;
 }
 
-/* The same until all has ended, for a caller who is to know that, or lets go of what the run uses. */
-static nova_status await_run(nova_device_run *r)
+/* Waits until all has ended, for a caller who is to know that, or lets go of what the run uses. */
+static nova_status await_run(nova_device_run *r, nova_error *error)
 {
     void *event;
-    nova_status status = nova_device_mark_inside(r->device, r->stream, &event, r->error);
+    nova_status status = nova_device_mark_inside(r->device, r->stream, &event, error);
     nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     if (status == NOVA_OK)
-        status = nova_device_await_inside(r->device, event, r->error);
+        status = nova_device_await_inside(r->device, event, error);
     return status;
 }
 
@@ -201,8 +201,11 @@ nova_status nova_device_program_run(nova_device_program *program,
         void *own = r.execution->lane->stream;
         r.stream = options->stream == NOVA_OWN_STREAM ? own : options->stream;
         status = run_once(&r);
+        nova_error ignored;
         if (status == NOVA_OK && options->waits)
-            status = await_run(&r);
+            status = await_run(&r, error);
+        else if (status != NOVA_OK && nova_device_program_is_mixed(program))
+            (void)await_run(&r, &ignored); /* kernels before an island that failed use the caller's arrays */
         nova_device_execution_give(program, r.execution, &r.counts);
     }
     nova_trace_stop(r.trace);

@@ -101,13 +101,15 @@ nova_status nova_stage_out(nova_device *device, nova_stage *stage, void *to, uin
 /* --- device_program.c ------------------------------------------------------------------------- */
 
 /* Launches that follow each other and are done in one go: kernels of the device, by one graph; copies between
- * device and host, with an event behind them; kernels of the host, by its scheduler. */
-typedef enum { NOVA_DEVICE_STEP, NOVA_COPY_STEP, NOVA_HOST_STEP } nova_step_kind;
+ * device and host, with an event behind them; kernels of the host, by its scheduler. A loop is a step of one launch,
+ * and the steps up to `end` are its body. */
+typedef enum { NOVA_DEVICE_STEP, NOVA_COPY_STEP, NOVA_HOST_STEP, NOVA_LOOP_STEP } nova_step_kind;
 
 typedef struct {
     nova_step_kind kind;
     uint32_t first, count; /* of the program's launches that do anything */
     uint32_t number;       /* among the steps of its kind */
+    uint32_t end;          /* of a loop: the first step after its body */
 } nova_device_step;
 
 /* Launches of one set of pointers that the driver runs at once. */

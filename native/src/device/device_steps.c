@@ -8,6 +8,8 @@
 static nova_step_kind kind_of(const nova_device_program *program, uint32_t index)
 {
     uint32_t core = nova_launch_core(program, &program->tables.launches[program->launches[index]]);
+    if (core == NOVA_WHILE)
+        return NOVA_LOOP_STEP;
     return core == NOVA_DEVICE ? NOVA_DEVICE_STEP : core > NOVA_DEVICE ? NOVA_COPY_STEP : NOVA_HOST_STEP;
 }
 
@@ -16,7 +18,7 @@ static nova_step_kind kind_of(const nova_device_program *program, uint32_t index
 static bool continues(const nova_device_program *program, uint32_t index)
 {
     nova_step_kind kind = kind_of(program, index);
-    if (index == 0 || kind_of(program, index - 1) != kind)
+    if (index == 0 || kind == NOVA_LOOP_STEP || kind_of(program, index - 1) != kind)
         return false;
     for (uint32_t i = program->launches[index - 1] + 1;
          kind == NOVA_HOST_STEP && i < program->launches[index]; i++)
@@ -25,19 +27,34 @@ static bool continues(const nova_device_program *program, uint32_t index)
     return true;
 }
 
+/* Whether launch `index` is behind the body of a loop. */
+static bool is_behind(const nova_device_program *program, uint32_t index, const nova_device_step *loop)
+{
+    uint32_t launch = program->launches[loop->first];
+    uint32_t kernel = program->tables.launches[launch].kernel;
+    return program->launches[index] > launch + (uint64_t)program->tables.kernels[kernel].grid;
+}
+
 static nova_status make_steps(nova_device_program *program, nova_error *error)
 {
-    uint32_t numbers[3] = {0};
+    uint32_t numbers[4] = {0}, loops[NOVA_MOST_LOOPS], depth = 0;
     program->steps = calloc(program->launch_count + 1, sizeof *program->steps);
     if (program->steps == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     for (uint32_t i = 0; i < program->launch_count; i++) {
         nova_step_kind kind = kind_of(program, i);
-        if (!continues(program, i))
+        bool is_new = !continues(program, i);
+        for (; depth > 0 && is_behind(program, i, &program->steps[loops[depth - 1]]); is_new = true)
+            program->steps[loops[--depth]].end = program->step_count;
+        if (kind == NOVA_LOOP_STEP)
+            loops[depth++] = program->step_count; /* as many as the tables may have inside of each other */
+        if (is_new)
             program->steps[program->step_count++] =
                 (nova_device_step){.kind = kind, .first = i, .number = numbers[kind]++};
         program->steps[program->step_count - 1].count++;
     }
+    while (depth > 0)
+        program->steps[loops[--depth]].end = program->step_count;
     for (uint32_t i = 0; i < program->step_count; i++) {
         const nova_device_step *step = &program->steps[i];
         program->has_graphs |= step->kind == NOVA_DEVICE_STEP && step->count > 1;

@@ -8,6 +8,15 @@
 
 #include "native.h"
 
+/* A run that the calling thread works in, while it is in there without the GIL. */
+typedef struct {
+    PyThreadState *thread;
+} Caller;
+
+/* Lets Python look at signals, Ctrl-C among them; the exception stays set and stops the run. A nova_poll, whose
+ * `owner` is the caller; without the GIL. host_call.c */
+nova_status caller_poll(void *owner);
+
 static inline bool conforms(const ProgramObject *self, const Spec *spec, PyObject *object)
 {
     if (!PyArray_CheckExact(object))
@@ -38,6 +47,17 @@ static inline bool overlap(const void *a, size_t a_size, const void *b, size_t b
     uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
     return a_size != 0 && b_size != 0 && x < y + b_size && y < x + a_size;
 }
+
+struct Running {
+    ProgramObject *program;
+    const Call *call;
+    Running *before, *after;
+};
+
+/* Around the run of a call: others that would write its arrays, or read what it writes, are refused
+ * meanwhile. run_conflict.c */
+void running_begin(Running *running, ProgramObject *program, const Call *call);
+void running_end(Running *running);
 
 /* Asks `convert`; a new reference, or NULL with an exception. call_arguments.c */
 PyObject *ask(ProgramObject *self, Py_ssize_t index, PyObject *object, bool is_output);

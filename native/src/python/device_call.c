@@ -1,4 +1,5 @@
 /* What of a call differs on a device: arrays that are there, the stream, and the run itself. */
+#include "calls.h"
 #include "devices.h"
 
 nova_device *program_device(const ProgramObject *self)
@@ -103,6 +104,23 @@ bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, 
     return true;
 }
 
+/* Raises for a run that did not succeed; `cause` is what a signal handler raised, or NULL. Takes it. */
+static void raise_failure(ProgramObject *self, nova_status status, const nova_error *error,
+                          PyObject *cause)
+{
+    if (cause == NULL && status != NOVA_CANCELLED) {
+        raise_device_error((DeviceObject *)self->device, error);
+        return;
+    }
+    PyObject *raised = PyObject_CallFunction(self->report, "iiOOiO", (int)NOVA_CANCELLED, -1,
+                                             Py_None, Py_None, 1, cause != NULL ? cause : Py_None);
+    if (raised != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+        Py_DECREF(raised);
+    }
+    Py_XDECREF(cause);
+}
+
 /* Enough for most programs; others take memory of the heap. */
 enum { STACK_VALUES = 64 };
 
@@ -123,15 +141,27 @@ bool device_execute(ProgramObject *self, Call *call)
     bool ready = device_prepare(self, call, values, &options.waits);
     if (ready) {
         options.stream = call->stream;
-        options.trace = device_trace_begin(self);
-        apply_device_settings(&options);
-        Py_BEGIN_ALLOW_THREADS
+        PyObject *sinks = trace_sinks_now();
+        options.trace = device_trace_begin(self, sinks);
+        apply_host_settings(&options.host);
+        Caller caller;
+        options.host.poll = caller_poll;
+        options.host.owner = &caller;
+        caller.thread = PyEval_SaveThread();
         status = nova_device_program_run(self->on_device, values, values + self->arg_count, &options,
                                          &error);
-        Py_END_ALLOW_THREADS
-        device_trace_add(self, options.trace);
+        PyEval_RestoreThread(caller.thread);
+        device_trace_add(self, sinks, options.trace);
+        Py_XDECREF(sinks);
+        PyObject *type, *cause, *traceback;
+        PyErr_Fetch(&type, &cause, &traceback); /* what a signal handler raised, or nothing */
+        PyErr_NormalizeException(&type, &cause, &traceback);
+        if (cause != NULL && status == NOVA_OK)
+            status = NOVA_CANCELLED; /* it was stopped too late, and the exception is still one */
         if (status != NOVA_OK)
-            raise_device_error((DeviceObject *)self->device, &error);
+            raise_failure(self, status, &error, cause); /* takes the cause */
+        Py_XDECREF(type);
+        Py_XDECREF(traceback);
     }
     if (values != on_stack)
         PyMem_Free(values);

@@ -17,6 +17,19 @@ static Run *timed_runs; /* those that have a time limit */
 
 /* --- threads ----------------------------------------------------------------------------------- */
 
+/* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is over. */
+static nova_status look(void *owner)
+{
+    const Run *run = owner;
+    pthread_mutex_lock(&runs_lock);
+    (void)device_runs_expire();
+    nova_status status = run->lingers     ? NOVA_TIMEOUT
+                         : run->cancelled ? NOVA_CANCELLED
+                                          : NOVA_OK;
+    pthread_mutex_unlock(&runs_lock);
+    return status;
+}
+
 /* What a thread does for a run, without any lock; the status of the run. */
 static nova_status run_now(Run *run)
 {
@@ -24,7 +37,12 @@ static nova_status run_now(Run *run)
     nova_device *device = program_device(program);
     if (run->event != NULL)
         return nova_device_await(device, run->event, &run->failure);
-    nova_device_run_options options = {.stream = run->call.stream, .waits = true};
+    nova_device_run_options options = {.stream = run->call.stream,
+                                       .waits = true,
+                                       .host = {.workers = run->options.workers,
+                                                .policy = run->options.policy,
+                                                .poll = look,
+                                                .owner = run}};
     if (run->options.trace) {
         nova_error ignored; /* a device that is lost says so in the run itself */
         (void)nova_device_trace_create(device, &run->trace, &ignored);
@@ -143,7 +161,11 @@ bool device_run_prepare(Run *run)
     }
     if (!device_prepare(program, &run->call, run->values, &ignored))
         return false;
-    run->options.trace = trace_sinks != NULL;
+    run->options.trace = run->sinks != NULL;
+    nova_program_options host;
+    apply_host_settings(&host); /* those of the thread that submits */
+    run->options.workers = host.workers;
+    run->options.policy = host.policy;
     run->is_quick = !nova_device_program_is_mixed(program->on_device);
     for (size_t i = 0; i < count; i++)
         run->is_quick &= run->values[i].address != 0;
@@ -211,7 +233,8 @@ static PyObject *make_error(Run *run)
     }
     PyObject *cause = run->dropped && run->stream->error != NULL ? run->stream->error : Py_None;
     return PyObject_CallFunction(run->program->report, "iiOOiO", (int)run->status,
-                                 run->dropped ? -2 : -1, Py_None, Py_None, 0, cause);
+                                 run->dropped ? -2 : -1, Py_None, Py_None, (int)run->begun,
+                                 cause);
 }
 
 void device_run_conclude(Run *run)
@@ -224,7 +247,7 @@ void device_run_conclude(Run *run)
 
 void device_run_release(Run *run)
 {
-    device_trace_add(run->program, run->trace);
+    device_trace_add(run->program, run->sinks, run->trace);
     run->trace = NULL;
     PyMem_Free(run->values);
     run->values = NULL;

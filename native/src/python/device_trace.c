@@ -16,9 +16,9 @@ static void destroy(PyObject *capsule)
     Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule)); /* the program, and with it the device */
 }
 
-nova_device_trace *device_trace_begin(const ProgramObject *self)
+nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks)
 {
-    if (trace_sinks == NULL)
+    if (sinks == NULL)
         return NULL;
     nova_device *device = program_device(self);
     nova_device_trace *trace = NULL;
@@ -40,18 +40,22 @@ static void settle(PyObject *capsule, nova_device_timeline *timeline)
 /* Keeps a capsule among those that may not have been read, in place of the oldest. */
 static void keep(PyObject *capsule)
 {
+    nova_device_timeline unused;
+    if (trace_sinks == NULL) { /* a submitted run that ended after the block: nobody would forget it */
+        settle(capsule, &unused);
+        return;
+    }
     PyObject *oldest = unread[next_unread];
     Py_INCREF(capsule);
     unread[next_unread] = capsule;
     next_unread = (next_unread + 1) % MOST_UNREAD;
     if (oldest == NULL)
         return;
-    nova_device_timeline unused;
     settle(oldest, &unused);
     Py_DECREF(oldest);
 }
 
-void device_trace_add(ProgramObject *self, nova_device_trace *trace)
+void device_trace_add(ProgramObject *self, PyObject *sinks, nova_device_trace *trace)
 {
     if (trace == NULL)
         return;
@@ -65,7 +69,7 @@ void device_trace_add(ProgramObject *self, nova_device_trace *trace)
         (void)PyCapsule_SetContext(capsule, self);
         keep(capsule);
     }
-    trace_append(self, capsule != NULL ? PyTuple_Pack(2, (PyObject *)self, capsule) : NULL);
+    trace_append(self, sinks, capsule != NULL ? PyTuple_Pack(2, (PyObject *)self, capsule) : NULL);
     Py_XDECREF(capsule);
     PyErr_Restore(type, value, traceback);
 }

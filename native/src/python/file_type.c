@@ -408,6 +408,16 @@ PyObject *module_cpu_features(PyObject *module, PyObject *unused)
     return tuple_of(nova_cpu_feature, &cpu);
 }
 
+PyObject *module_limit_cpu(PyObject *module, PyObject *level)
+{
+    (void)module;
+    unsigned long number = PyLong_AsUnsignedLong(level);
+    if (number == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    nova_cpu_limit((unsigned)number);
+    Py_RETURN_NONE;
+}
+
 PyObject *module_allowed_imports(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;

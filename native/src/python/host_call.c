@@ -1,28 +1,30 @@
 /* Running a call on the cores of this machine: at once on this thread, or as tasks of the pool. */
 #include "calls.h"
 
-/* A run that the calling thread works in, while it is in there without the GIL. */
-typedef struct {
-    PyThreadState *thread;
-} Caller;
-
-/* Lets Python look at signals, Ctrl-C among them; the exception stays set and stops the run. */
-static nova_status poll_signals(void *context)
+nova_status caller_poll(void *owner)
 {
-    Caller *caller = ((nova_execution *)context)->owner;
+    Caller *caller = owner;
     PyEval_RestoreThread(caller->thread);
     int result = PyErr_CheckSignals();
     caller->thread = PyEval_SaveThread();
     return result < 0 ? NOVA_CANCELLED : NOVA_OK;
 }
 
+static nova_status poll_signals(void *context)
+{
+    return caller_poll(((nova_execution *)context)->owner);
+}
+
 /* Runs as tasks, which can be stopped between them. */
 static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint64_t timeout_ns)
 {
     nova_execution *execution;
-    nova_status status = nova_execution_take(self->program, trace_capacity(self), &execution);
+    PyObject *sinks = trace_sinks_now();
+    nova_status status =
+        nova_execution_take(self->program, trace_capacity(self, sinks), &execution);
     if (status != NOVA_OK) {
-        raise_status(status, "the run cannot be prepared");
+        Py_XDECREF(sinks);
+        raise_run_status(status, "the run cannot be prepared");
         return false;
     }
     Caller caller;
@@ -40,7 +42,7 @@ static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint
                                                          execution, &options, &result);
         PyEval_RestoreThread(caller.thread);
         if (options.trace)
-            trace_add(self, execution, options.policy, &result, start_ns, nova_clock_ns());
+            trace_add(self, sinks, execution, options.policy, &result, start_ns, nova_clock_ns());
     }
     result.status = status;
     if (status != NOVA_OK) {
@@ -57,6 +59,7 @@ static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint
         Py_XDECREF(traceback);
     }
     nova_execution_give(execution);
+    Py_XDECREF(sinks);
     return status == NOVA_OK;
 }
 
@@ -66,7 +69,7 @@ bool host_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
     if (self->pool != NULL) {
         nova_status status = nova_pool_take(self->pool, &workspace);
         if (status != NOVA_OK) {
-            raise_status(status, "there is no workspace for the run");
+            raise_run_status(status, "there is no workspace for the run");
             return false;
         }
     }

@@ -19,6 +19,17 @@ void raise_status(nova_status status, const char *what)
     PyErr_Format(exception_for(status), "%s: %s", what, nova_status_text(status));
 }
 
+void raise_run_status(nova_status status, const char *what)
+{
+    PyObject *errors = status == NOVA_OUT_OF_MEMORY ? PyImport_ImportModule("nova.errors") : NULL;
+    PyObject *type = errors != NULL ? PyObject_GetAttrString(errors, "RunMemoryError") : NULL;
+    PyErr_Clear(); /* where only this module is there, Python's own class says as much */
+    PyErr_Format(type != NULL ? type : exception_for(status), "%s: %s", what,
+                 nova_status_text(status));
+    Py_XDECREF(type);
+    Py_XDECREF(errors);
+}
+
 void raise_error(const nova_error *error)
 {
     PyErr_SetString(exception_for(error->status), error->text);
@@ -38,6 +49,9 @@ static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTyp
 }
 
 static PyMethodDef functions[] = {
+    {"limit_cpu", module_limit_cpu, METH_O,
+     "limit_cpu(level)\n--\n\nHolds the process to a level: 1 is the baseline, 2 to 4 are x86-64-v2 to "
+     "-v4, 5 is all, 0 what NOVA_CPU_LEVEL says."},
     {"cpu_features", module_cpu_features, METH_NOARGS,
      "cpu_features()\n--\n\nWhat this processor and system have, by LLVM's names."},
     {"allowed_imports", module_allowed_imports, METH_NOARGS,
@@ -63,7 +77,7 @@ static PyMethodDef functions[] = {
     {"measure_copy", module_measure_copy, METH_VARARGS,
      "measure_copy(nbytes, seconds)\n--\n\nBytes read and written a second by one core."},
     {"trace_into", module_trace_into, METH_O,
-     "trace_into(lists)\n--\n\nHas every run append (program, start, end, workers, policy, lost, "
+     "trace_into(lists)\n--\n\nHas every run that starts from now on append (program, start, end, workers, policy, lost, "
      "records) to these lists, or (program, trace) when it is on a device."},
     {"read_device_trace", module_read_device_trace, METH_O,
      "read_device_trace(trace)\n--\n\nWaits for the run: (start, end, lost, spans, numbers of the "
@@ -85,6 +99,8 @@ static PyMethodDef functions[] = {
      "list."},
     {"reap", module_reap, METH_NOARGS,
      "reap()\n--\n\nLets go of the arrays of all submitted runs that ended."},
+    {"await_traced", module_await_traced, METH_O,
+     "await_traced(list)\n--\n\nWaits for the submitted runs that append to this list of trace_into()."},
     {"drain", module_drain, METH_NOARGS,
      "drain()\n--\n\nWaits for all submitted runs; none can be submitted any more."},
     {0},

@@ -95,6 +95,11 @@ typedef struct {
 typedef struct Run Run;
 extern Run *runs_in_flight;
 
+/* A call that runs now, on a thread that may have given the GIL away; a list that the GIL guards. It
+ * lies on the stack of its thread. */
+typedef struct Running Running;
+extern Running *calls_running;
+
 /* Set once by the module's initialisation, and never changed. */
 extern PyTypeObject *image_type;
 extern PyTypeObject *program_type;
@@ -108,6 +113,8 @@ extern PyType_Spec program_spec;
 
 /* Turns a status into the Python exception that fits, with `what` in front. */
 void raise_status(nova_status status, const char *what);
+/* The same for a run: nova.RunMemoryError where there is no memory. */
+void raise_run_status(nova_status status, const char *what);
 
 /* The exception for a function that has filled an error. */
 void raise_error(const nova_error *error);
@@ -115,8 +122,9 @@ void raise_error(const nova_error *error);
 /* Makes the class FileError; called once by the module's initialisation. */
 PyObject *make_file_error(void);
 
-/* cpu_features() and allowed_imports() */
+/* cpu_features(), limit_cpu() and allowed_imports() */
 PyObject *module_cpu_features(PyObject *module, PyObject *unused);
+PyObject *module_limit_cpu(PyObject *module, PyObject *level);
 PyObject *module_allowed_imports(PyObject *module, PyObject *unused);
 
 /* choose_image(images, major, minor); device_choice.c */
@@ -135,21 +143,25 @@ PyObject *module_sim_lanes(PyObject *module, PyObject *unused);
 extern PyObject *trace_sinks;
 PyObject *module_trace_into(PyObject *module, PyObject *sinks);
 
-/* Records that each worker may leave in a run that begins now; 0 when nobody traces. */
-uint32_t trace_capacity(const ProgramObject *self);
+/* What `trace_sinks` is when a run starts: the run holds it until it is added. A new reference, or NULL. */
+PyObject *trace_sinks_now(void);
 
-/* Adds a run that has ended to the open traces, when it has records. A `start_ns` of 0: begin and end
+/* Records that each worker may leave in a run with these sinks; 0 for NULL. */
+uint32_t trace_capacity(const ProgramObject *self, PyObject *sinks);
+
+/* Adds a run that has ended to its sinks, when it has records. A `start_ns` of 0: begin and end
  * are those of the records. With the GIL; an exception that is set stays. */
-void trace_add(ProgramObject *self, const nova_execution *execution, nova_policy policy,
-               const nova_run_result *result, uint64_t start_ns, uint64_t end_ns);
+void trace_add(ProgramObject *self, PyObject *sinks, const nova_execution *execution,
+               nova_policy policy, const nova_run_result *result, uint64_t start_ns,
+               uint64_t end_ns);
 
-/* Appends to every open trace, and takes the reference; one that fails is only a run less. */
-void trace_append(ProgramObject *self, PyObject *item);
+/* Appends to every sink, and takes the reference to the item; one that fails is only a run less. */
+void trace_append(ProgramObject *self, PyObject *sinks, PyObject *item);
 
 /* Runs on devices, which leave (program, capsule); device_trace.c. `begin` gives the trace of a run that starts
- * now, or NULL when nobody traces; `add` takes it when the run has been enqueued or has ended. With the GIL. */
-nova_device_trace *device_trace_begin(const ProgramObject *self);
-void device_trace_add(ProgramObject *self, nova_device_trace *trace);
+ * now, or NULL without sinks; `add` takes it when the run has been enqueued or has ended. With the GIL. */
+nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks);
+void device_trace_add(ProgramObject *self, PyObject *sinks, nova_device_trace *trace);
 void device_traces_forget(void);
 PyObject *module_read_device_trace(PyObject *module, PyObject *capsule);
 
@@ -234,8 +246,13 @@ Py_ssize_t call_conflict(ProgramObject *self, const Call *call, ProgramObject *o
 /* Raises for slot `index` of a call that a submitted run uses. */
 void raise_in_use(ProgramObject *self, Py_ssize_t index);
 
-/* Whether no submitted run is in the way of a call, but for those of `stream` (NULL: none); false with
+/* Whether nothing that runs is in the way of a call, but for runs of `stream` (NULL: none); false with
  * an exception. */
+static inline bool is_anything_running(void)
+{
+    return runs_in_flight != NULL || calls_running != NULL;
+}
+
 bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream);
 
 /* A new array for an output, with arbitrary contents; NULL with an exception. outputs.c */
@@ -250,7 +267,7 @@ bool read_timeout(PyObject *object, uint64_t *timeout_ns);
 
 /* Threads and policy of a run that this thread starts; settings.c. */
 void apply_settings(const nova_execution *execution, nova_run_options *options);
-void apply_device_settings(nova_device_run_options *options);
+void apply_host_settings(nova_program_options *options);
 PyObject *module_configure(PyObject *module, PyObject *args);
 PyObject *module_override(PyObject *module, PyObject *args);
 
@@ -260,7 +277,8 @@ PyObject *module_override(PyObject *module, PyObject *args);
 PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
                          const nova_run_result *result, PyObject *cause, bool dropped);
 
-/* await_finished(), drain() and reap() of the module. */
+/* await_finished(), await_traced(), drain() and reap() of the module. */
+PyObject *module_await_traced(PyObject *module, PyObject *sink);
 PyObject *module_await_finished(PyObject *module, PyObject *unused);
 PyObject *module_drain(PyObject *module, PyObject *unused);
 PyObject *module_reap(PyObject *module, PyObject *unused);

@@ -16,9 +16,14 @@ static PyObject *finish(ProgramObject *self, Call *call, PyObject *out, uint64_t
 {
     PyObject *result = NULL;
     if (call_complete(self, call, out) &&
-        (runs_in_flight == NULL || check_in_flight(self, call, NULL)) &&
-        execute(self, call, timeout_ns))
-        result = call_result(self, call);
+        (!is_anything_running() || check_in_flight(self, call, NULL))) {
+        Running running;
+        running_begin(&running, self, call);
+        bool ok = execute(self, call, timeout_ns);
+        running_end(&running);
+        if (ok)
+            result = call_result(self, call);
+    }
     call_end(call);
     return result;
 }

@@ -141,6 +141,7 @@ static void in_child(void)
 {
     (void)init_conditions();
     device_runs_in_child();
+    calls_running_in_child();
     finished_runs = spent_runs = NULL;
     for (Run *run = runs_in_flight; run != NULL; run = run->after) {
         if (run->stream != NULL)

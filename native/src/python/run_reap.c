@@ -100,7 +100,7 @@ static void conclude(Run *run)
         (void)nova_instance_wait(run->execution->instance, UINT64_MAX, &outcome);
     outcome.status = run->status;
     if (run->started)
-        trace_add(run->program, run->execution, run->options.policy, &outcome, 0, 0);
+        trace_add(run->program, run->sinks, run->execution, run->options.policy, &outcome, 0, 0);
     if (run->status == NOVA_OK)
         run->result = call_result(run->program, &run->call);
     else
@@ -127,6 +127,7 @@ static void release(Run *run)
         newest_run = run->before;
     if (run->program->device != NULL)
         device_run_release(run);
+    Py_CLEAR(run->sinks);
     call_end(&run->call); /* not before it is out of the list: what it frees may look there */
 }
 

@@ -12,6 +12,7 @@ static Run *make_run(ProgramObject *program, Stream *stream)
     run->program = program;
     Py_XINCREF((PyObject *)stream);
     run->stream = stream;
+    run->sinks = trace_sinks_now();
     return run;
 }
 
@@ -22,9 +23,9 @@ static bool prepare(Run *run)
     if (program->device != NULL)
         return device_run_prepare(run);
     nova_status status =
-        nova_execution_take(program->program, trace_capacity(program), &run->execution);
+        nova_execution_take(program->program, trace_capacity(program, run->sinks), &run->execution);
     if (status != NOVA_OK) {
-        raise_status(status, "the run cannot be prepared");
+        raise_run_status(status, "the run cannot be prepared");
         return false;
     }
     run->execution->owner = run;
@@ -98,7 +99,7 @@ PyObject *program_submit(PyObject *object, PyObject *args, PyObject *kwargs)
         Py_DECREF((PyObject *)run);
         return NULL;
     }
-    if ((runs_in_flight != NULL && !check_in_flight(self, &run->call, order)) || !prepare(run)) {
+    if ((is_anything_running() && !check_in_flight(self, &run->call, order)) || !prepare(run)) {
         PyMem_Free(run->values);
         run->values = NULL;
         call_end(&run->call);
@@ -129,7 +130,10 @@ static PyObject *run_cancel(Run *self, PyObject *unused)
     (void)unused;
     pthread_mutex_lock(&runs_lock);
     bool on_device = self->program->device != NULL;
-    bool going = self->state < FINISHED && !(on_device && self->begun);
+    /* A device cannot be stopped; kernels of the host between its own can. */
+    bool is_late = on_device && self->begun &&
+                   !nova_device_program_is_mixed(self->program->on_device);
+    bool going = self->state < FINISHED && !is_late;
     if (going)
         self->cancelled = true;
     if (self->state == RUNNING && !on_device)
@@ -169,6 +173,7 @@ static int run_traverse(Run *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT((PyObject *)self->program);
     Py_VISIT((PyObject *)self->stream);
+    Py_VISIT(self->sinks);
     Py_VISIT(self->result);
     Py_VISIT(self->error);
     return 0;
@@ -187,6 +192,7 @@ static void run_dealloc(Run *self)
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     run_clear(self);
+    Py_XDECREF(self->sinks);
     Py_XDECREF((PyObject *)self->stream);
     Py_XDECREF((PyObject *)self->program);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -199,7 +205,7 @@ static PyMethodDef run_methods[] = {
      "wait(timeout)\n--\n\nWaits up to so many seconds (None: without limit); whether it ended."},
     {"done", (PyCFunction)run_done, METH_NOARGS, "done()\n--\n\nWhether it ended."},
     {"cancel", (PyCFunction)run_cancel, METH_NOARGS,
-     "cancel()\n--\n\nAsks it to stop between two tasks; False when it has ended, or a device has it."},
+     "cancel()\n--\n\nAsks it to stop between two tasks; False when it has ended, or only a device has it."},
     {"watch", (PyCFunction)run_watch, METH_NOARGS,
      "watch()\n--\n\nHas await_finished() return it when it ends; False when it has ended."},
     {"outcome", (PyCFunction)run_outcome, METH_NOARGS,

@@ -91,6 +91,29 @@ PyObject *module_reap(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* A run in flight that a trace waits for, or NULL. One whose time is over is not waited for. */
+static Run *find_traced(PyObject *sink)
+{
+    for (Run *run = runs_in_flight; run != NULL; run = run->after)
+        for (Py_ssize_t i = 0; run->sinks != NULL && i < PyTuple_Size(run->sinks); i++)
+            if (PyTuple_GetItem(run->sinks, i) == sink && run_state(run) != REAPED)
+                return run;
+    return NULL;
+}
+
+PyObject *module_await_traced(PyObject *module, PyObject *sink)
+{
+    (void)module;
+    for (Run *run = find_traced(sink); run != NULL; run = find_traced(sink)) {
+        Py_INCREF((PyObject *)run);
+        int result = run_wait_for(run, UINT64_MAX);
+        Py_DECREF((PyObject *)run);
+        if (result < 0)
+            return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject *module_drain(PyObject *module, PyObject *unused)
 {
     (void)module;

@@ -28,6 +28,7 @@ struct Run {
     nova_execution *execution; /* until it is reaped */
     void *workspace;           /* while it is running */
     nova_run_options options;
+    PyObject *sinks;           /* the traces that were open when it was submitted, or NULL; until it is reaped */
     Call call;                 /* until it is reaped */
     PyObject *result;          /* when it is reaped: the result or */
     PyObject *error;           /* the exception */
@@ -98,6 +99,7 @@ void device_run_release(Run *run);
 
 /* In a child of fork, where its threads are not. */
 void device_runs_in_child(void);
+void calls_running_in_child(void);
 
 /* Its state at this moment. Takes `runs_lock`. */
 State run_state(Run *run);

@@ -26,7 +26,7 @@ void apply_settings(const nova_execution *execution, nova_run_options *options)
     options->policy = policy();
 }
 
-void apply_device_settings(nova_device_run_options *options)
+void apply_host_settings(nova_program_options *options)
 {
     options->workers = threads();
     options->policy = policy();

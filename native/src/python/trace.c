@@ -9,9 +9,15 @@ PyObject *trace_sinks;
 
 /* --- traces ------------------------------------------------------------------------------------ */
 
-uint32_t trace_capacity(const ProgramObject *self)
+PyObject *trace_sinks_now(void)
 {
-    if (trace_sinks == NULL)
+    Py_XINCREF(trace_sinks);
+    return trace_sinks;
+}
+
+uint32_t trace_capacity(const ProgramObject *self, PyObject *sinks)
+{
+    if (sinks == NULL)
         return 0;
     const nova_graph *graph;
     if (nova_program_graph(self->program, &graph) != NOVA_OK)
@@ -46,18 +52,19 @@ static PyObject *read_records(const nova_execution *execution, unsigned places, 
     return block;
 }
 
-void trace_append(ProgramObject *self, PyObject *item)
+void trace_append(ProgramObject *self, PyObject *sinks, PyObject *item)
 {
-    for (Py_ssize_t i = 0; item != NULL && trace_sinks != NULL && i < PyTuple_Size(trace_sinks); i++)
-        if (PyList_Append(PyTuple_GetItem(trace_sinks, i), item) < 0)
+    for (Py_ssize_t i = 0; item != NULL && sinks != NULL && i < PyTuple_Size(sinks); i++)
+        if (PyList_Append(PyTuple_GetItem(sinks, i), item) < 0)
             break;
     Py_XDECREF(item);
     if (PyErr_Occurred())
         PyErr_WriteUnraisable((PyObject *)self);
 }
 
-void trace_add(ProgramObject *self, const nova_execution *execution, nova_policy policy,
-               const nova_run_result *result, uint64_t start_ns, uint64_t end_ns)
+void trace_add(ProgramObject *self, PyObject *sinks, const nova_execution *execution,
+               nova_policy policy, const nova_run_result *result, uint64_t start_ns,
+               uint64_t end_ns)
 {
     if (execution->trace_capacity == 0)
         return;
@@ -80,7 +87,7 @@ void trace_add(ProgramObject *self, const nova_execution *execution, nova_policy
                              (unsigned long long)end_ns, result->workers, (int)policy,
                              (unsigned long long)lost, block);
     Py_XDECREF(block);
-    trace_append(self, item);
+    trace_append(self, sinks, item);
     PyErr_Restore(type, value, traceback);
 }
 

@@ -4,7 +4,8 @@
         program.run([x])
     print(trace.summary())
 
-In: every run of every program in this process that starts while a block is open. Out: `Run`s, or
+In: every run of every program in this process that starts while a block is open, also when it ends
+later: a run holds the traces that were open at its start. Out: `Run`s, or
 `DeviceRun`s for those on devices, and a file: a page for a name that ends in `.html`, else JSON for
 Perfetto. The records are written by the workers into memory that is there before the run starts,
 and those of a device are events of its driver; everything else happens when they are looked at.
@@ -38,6 +39,7 @@ from nova.runtime.trace.perfetto import to_json
 from nova.runtime.trace.run import AnyRun, Run
 from nova.runtime.trace.summary import Summary, summarize
 from nova.runtime.trace.timeline import RECORD, make_timeline
+from nova.user_facing import user_facing, user_facing_class
 
 _lock = threading.Lock()
 _open: list[list[Any]] = []  # where the runs of each open block go
@@ -45,6 +47,7 @@ _open: list[list[Any]] = []  # where the runs of each open block go
 _ON_DEVICE = 2  # what a run on a device leaves: the program, and what is yet to be read
 
 
+@user_facing_class
 class Trace:
     """The runs of a block; made by `nova.trace`."""
 
@@ -71,16 +74,26 @@ class Trace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop, and write the file; also when the block failed, as then it is wanted most."""
+        """Stop, and write the file; also when the block failed, as then it is wanted most.
+
+        A file has all runs of its block: those still in flight are waited for. A block that failed
+        does not wait, and its file has the runs that have ended.
+        """
         with _lock:
             _open[:] = [items for items in _open if items is not self._items]
             _native.trace_into(tuple(_open))
-        if self._path is not None:
+        if self._path is None:
+            return
+        try:
+            if kind is None:
+                _native.await_traced(self._items)
+        finally:  # also when Ctrl-C ends the wait
             self.save(self._path)
 
     @property
     def runs(self) -> tuple[AnyRun, ...]:
         """The runs that have ended, by their start; those of a device are waited for."""
+        _native.reap()  # a submitted run that nobody has waited for may have ended
         if self._runs is None or len(self._runs) < len(self._items):
             self._runs = _Builder(lambda: self.peaks).build(list(self._items))
         return self._runs
@@ -110,6 +123,7 @@ def save_runs(path: Path, runs: Sequence[AnyRun], summary: Summary, *, as_page: 
         raise _cannot_write(path, error.strerror or str(error)) from None
 
 
+@user_facing
 def trace(path: str | os.PathLike[str] | None = None) -> Trace:
     """Trace the runs of a `with` block; `path` gets a page (`.html`) or JSON for Perfetto."""
     return Trace(path)

@@ -9,6 +9,8 @@ by, and the other way round, so that no two blocks add to the same numbers.
 
 from __future__ import annotations
 
+from math import inf
+
 from nova.mlir.bindings import arith, ir
 from nova.schedules.cuda.attention_block import AttentionBlock, read_number
 from nova.schedules.cuda.instructions import at, barrier, divide, divide_up
@@ -106,5 +108,8 @@ def _weights(
         for j in range(len(core.columns())):
             n = core.number(i, j)
             p[n] = block.weight(scores[n], shift)
-            d[n] = arith.mulf(p[n], arith.subf(slopes[n], delta))
+            change = arith.mulf(p[n], arith.subf(slopes[n], delta))
+            # Towards a value that the row does not see, it may be NaN.
+            hidden = arith.cmpf(arith.CmpFPredicate.OEQ, scores[n], block.number(-inf))
+            d[n] = arith.select(hidden, block.number(0.0), change)
     return p, d

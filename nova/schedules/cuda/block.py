@@ -13,7 +13,8 @@ from math import prod
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, scf
-from nova.schedules.cuda.combine import combiner, identity
+from nova.schedules.cascade import Cascade, cascade_of
+from nova.schedules.combine import combiner, identity
 from nova.schedules.cuda.extremes import Extreme, find_extreme
 from nova.schedules.cuda.threads import (
     WARP,
@@ -66,11 +67,16 @@ class _Spot:
         """All turns of the reductions one after the other."""
         if not loops:
             return self.apply(values)
-        loop = scf.ForOp(index(0), index(self.nest.loops[loops[0]].size), index(1), values)
-        with ir.InsertionPoint(loop.body):
-            inside = self.at(loops[:1], [loop.induction_variable])
-            scf.YieldOp(inside.reduce(loops[1:], list(loop.inner_iter_args)))
-        return list(loop.results)
+        cascade, inner = cascade_of(self.nest), prod(self.sizes(loops[1:]))
+        apart = cascade.is_long(inner)
+
+        def turn(iv: Any, values: list[Any]) -> list[Any]:
+            inside = self.at(loops[:1], [iv])
+            made = inside.reduce(loops[1:], cascade.fresh(values) if apart else values)
+            return cascade.combined(values, made) if apart else made
+
+        (size,) = self.sizes(loops[:1])
+        return cascade.turns(size, 1, values, turn, per_turn=1 if apart else inner)
 
     def reduce_share(
         self, loops: Sequence[int], names: Sequence[str], first: Any, step: int
@@ -80,11 +86,11 @@ class _Spot:
         kinds = [a.type for a in generic.block.arguments][generic.num_inputs :]
         neutral = [identity(name, kind) for name, kind in zip(names, kinds, strict=True)]
         sizes = self.sizes(loops)
-        loop = scf.ForOp(first, index(prod(sizes)), index(step), neutral)
-        with ir.InsertionPoint(loop.body):
-            inside = self.at(loops, split(loop.induction_variable, sizes))
-            scf.YieldOp(inside.apply(loop.inner_iter_args))
-        return list(loop.results)
+
+        def turn(number: Any, values: list[Any]) -> list[Any]:
+            return self.at(loops, split(number, sizes)).apply(values)
+
+        return Cascade(tuple(names)).turns(prod(sizes), step, neutral, turn, first=first)
 
     def finish(self, names: Sequence[str], totals: Sequence[Any]) -> None:
         """Combine with what the output held, and store."""

@@ -15,7 +15,8 @@ from math import prod
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, memref, scf
-from nova.schedules.cuda.combine import combiner, identity
+from nova.schedules.cascade import Cascade
+from nova.schedules.combine import combiner, identity
 from nova.schedules.cuda.points import PointCode
 from nova.schedules.cuda.row_plan import (
     BUSY,
@@ -150,11 +151,10 @@ class ColumnCode(PointCode):
             made = self._apply(elements, where, [[value] for value in values], own)
             return [value for (value,) in made]
 
-        loop = scf.ForOp(index(0), index(size // parts), index(1), units)
-        with ir.InsertionPoint(loop.body):
-            row = arith.addi(arith.muli(loop.induction_variable, index(parts)), self.part)
-            scf.YieldOp(turn(row, list(loop.inner_iter_args)))
-        found = list(loop.results)
+        def part_turn(number: Any, values: list[Any]) -> list[Any]:
+            return turn(arith.addi(arith.muli(number, index(parts)), self.part), values)
+
+        found = Cascade(names).turns(size // parts, 1, units, part_turn)
         if rest := size % parts:
             more = scf.IfOp(is_less(self.part, index(rest)), [v.type for v in found], has_else=True)
             with ir.InsertionPoint(more.then_block):

@@ -15,7 +15,7 @@ from typing import Any
 from nova.mlir.bindings import arith, ir, memref
 from nova.mlir.buffers import buffer_root, nbytes
 from nova.mlir.clone import clone_into
-from nova.mlir.walk import every_op, find_ops
+from nova.mlir.walk import every_op
 from nova.schedules.cuda.block import BlockCode
 from nova.schedules.cuda.columns import ColumnCode, ColumnPlan
 from nova.schedules.cuda.hazards import Hazards
@@ -27,9 +27,8 @@ from nova.schedules.cuda.scatter_plan import ScatterPlan
 from nova.schedules.cuda.threads import Place, SharedMemory, barrier, is_less, split, when
 from nova.schedules.cuda.tiles import TileCode, TilePlan
 from nova.schedules.flat import flatten, flatten_root
-from nova.schedules.nest import Nest, make_nest, merge_inner
+from nova.schedules.nest import Nest
 from nova.schedules.positions import index
-from nova.schedules.scalar_loops import ScalarLoops
 from nova.schedules.scratch import is_scratch
 
 SHARED_LIMIT = 48 << 10
@@ -59,12 +58,17 @@ class LaunchCode:
     def _room(self, value: Any) -> int:
         """Elements of a scratch buffer that one point of the grid has."""
         count = prod(value.type.shape)
-        own = isinstance(value, ir.OpResult) and is_scratch(value.owner.operation)
-        return count // max(1, prod(self.grid)) if own else count
+        return count // max(1, prod(self.grid)) if self._is_own(value) else count
+
+    def _is_own(self, value: Any) -> bool:
+        """Whether a buffer is scratch, of which each point of the grid has a part."""
+        return isinstance(value, ir.OpResult) and is_scratch(value.owner.operation)
 
     def points(self, place: Place, lane: Lane | None, workers: int) -> None:
         """A thread for each of `workers` neighbours along `lane`, or for a point."""
-        flat = self.flat_buffers()
+        count = lane.count if lane else 1
+        flat = self.flat_buffers(lambda value: self._private(value, count))
+        apart = {flat(value): self._room(value) for value in self.scratch if self._is_own(value)}
         number = arith.addi(arith.muli(place.block, index(place.threads)), place.thread)
 
         def at_points() -> None:
@@ -74,7 +78,7 @@ class LaunchCode:
             counters = split(number, sizes)
             if lane:
                 counters[-1] = arith.muli(counters[-1], index(lane.count))
-            code = PointCode(len(self.grid), lane)
+            code = PointCode(len(self.grid), lane, apart)
             mapping: dict[Any, Any] = {}
             for op in self.ops:
                 with op.location:
@@ -172,11 +176,15 @@ class LaunchCode:
                     clone_into(op, mapping)
                 else:
                     with code.alone():
-                        _emit_nested(clone_into(op, mapping))
+                        clone_into(op, mapping)
 
-    def _private(self, value: Any) -> Any:
-        """A thread's own part of scratch; what is kept in registers never gets there."""
-        kind = ir.MemRefType.get([self._room(value)], value.type.element_type)
+    def _private(self, value: Any, points: int = 1) -> Any:
+        """The part of scratch of a thread with so many points.
+
+        What is kept in registers never gets there.
+        """
+        room = self._room(value) * (points if self._is_own(value) else 1)
+        kind = ir.MemRefType.get([room], value.type.element_type)
         return memref.AllocaOp(kind, [], []).result
 
     def _private_arguments(self) -> list[Any]:
@@ -211,16 +219,6 @@ class LaunchCode:
                     root = buffer_root(value)
                     made[root] = flatten(root)
         return lambda value: flatten_root(value, made)
-
-
-def _emit_nested(op: Any) -> None:
-    """Write out the structured ops inside of a loop or branch, where they stand."""
-    for inner in find_ops(op, "linalg.generic"):
-        nest = merge_inner(make_nest(inner), 0)
-        with ir.InsertionPoint(inner), inner.location:
-            buffers = [flatten(buffer_root(v)) for v in inner.operands]
-            ScalarLoops(nest, buffers, [None] * len(nest.loops), {}).emit()
-        inner.erase()
 
 
 def is_number(op: Any) -> bool:

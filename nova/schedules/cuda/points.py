@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, scf
+from nova.schedules.cascade import Cascade, cascade_of
 from nova.schedules.cuda.access import load_run, store_run, widest
 from nova.schedules.elements import Elements
 from nova.schedules.nest import Nest
@@ -50,10 +52,12 @@ def _has_own_memory(nest: Nest) -> bool:
 class PointCode:
     """The code of a thread at its points."""
 
-    def __init__(self, grid_rank: int, lane: Lane | None):
+    def __init__(self, grid_rank: int, lane: Lane | None, apart: Mapping[Any, int] | None = None):
         self.grid_rank = grid_rank
         self.lane = lane
         self.count = lane.count if lane else 1
+        # Buffers of the thread that hold something for each of its points: so many elements apart.
+        self.apart = apart or {}
         # What was last written, by buffer and access: read again, it is still in registers.
         self.known: dict[Any, list[Any]] = {}
 
@@ -149,14 +153,24 @@ class PointCode:
         if not loops:
             return self._apply(elements, bases, totals, ivs)
         nest = elements.nest
+        cascade, (size, *sizes) = self._cascade(nest), [nest.loops[i].size for i in loops]
+        apart = cascade.is_long(prod(sizes))
+
+        def turn(iv: Any, values: list[Any]) -> list[Any]:
+            where, own = self._inside(nest, loops[0], iv, bases, ivs)
+            given = _grouped(cascade.fresh(values) if apart else values, self.count)
+            made = self._reduce(elements, loops[1:], where, given, own)
+            flat = [value for total in made for value in total]
+            return cascade.combined(values, flat) if apart else flat
+
         flat = [value for total in totals for value in total]
-        op = scf.ForOp(index(0), index(nest.loops[loops[0]].size), index(1), flat)
-        with ir.InsertionPoint(op.body):
-            carried = _grouped(list(op.inner_iter_args), self.count)
-            where, own = self._inside(nest, loops[0], op.induction_variable, bases, ivs)
-            made = self._reduce(elements, loops[1:], where, carried, own)
-            scf.YieldOp([value for total in made for value in total])
-        return _grouped(list(op.results), self.count)
+        per_turn = 1 if apart else prod(sizes)
+        return _grouped(cascade.turns(size, 1, flat, turn, per_turn=per_turn), self.count)
+
+    def _cascade(self, nest: Nest) -> Cascade:
+        """The cascade of values that lie together by output, one for each point."""
+        names = cascade_of(nest).names
+        return Cascade(tuple(name for name in names for _ in range(self.count)))
 
     # --- elements of several points ---------------------------------------------------------------
 
@@ -195,9 +209,8 @@ class PointCode:
         known = self.known.get(self._key(elements, operand))
         if known is not None:
             return known
-        stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
         whole = self._is_vector(elements, operand)
-        found = load_run(buffer, base, self.count, stride, whole)
+        found = load_run(buffer, base, self.count, self._stride(elements, operand), whole)
         return [elements.unpacked(operand, value) for value in found]
 
     def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
@@ -208,9 +221,16 @@ class PointCode:
 
     def _put(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
         packed = [elements.packed(operand, v) for v in points]
-        stride = elements.nest.loops[self.lane.loop].strides[operand] if self.lane else 0
         whole = self._is_vector(elements, operand)
+        stride = self._stride(elements, operand)
         store_run(packed, elements.buffers[operand], base, stride, whole)
+
+    def _stride(self, elements: Elements, operand: int) -> int:
+        """Elements from one of the thread's points to the next."""
+        if self.lane is None:
+            return 0
+        along = elements.nest.loops[self.lane.loop].strides[operand]
+        return self.apart.get(elements.buffers[operand], along)
 
     def _is_vector(self, elements: Elements, operand: int) -> bool:
         """Whether the thread's points of an operand are one aligned piece of memory."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova.mlir.bindings import arith, ir, memref, scf
+from nova.schedules.combine import combiner, identity
 from nova.schedules.cuda.access import load_run, store_run
-from nova.schedules.cuda.combine import combiner, identity
 from nova.schedules.cuda.row_plan import Key, RowPlan, along_row, row_key
 from nova.schedules.cuda.threads import (
     WARP,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from nova.errors import ArtifactError
@@ -48,7 +49,7 @@ def make_tables(found: dict[str, Any]) -> list[Table]:
     return tables
 
 
-def _print_stage(stages: dict[str, str], name: str, file: str) -> None:
+def _print_stage(stages: Mapping[str, str], name: str, file: str) -> None:
     if name not in stages:
         raise ArtifactError(
             f"the file has no stage {name!r}",

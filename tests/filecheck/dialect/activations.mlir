@@ -67,9 +67,9 @@ func.func @sigmoid(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {
 // PRIMITIVES-LABEL: func.func @silu(
 // CHECK-LABEL: func.func @silu(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
-// CHECK: arith.negf
+// CHECK: math.absf
 // CHECK: math.exp
-// CHECK: arith.addf
+// CHECK: arith.select
 // CHECK: arith.divf
 // CHECK-NOT: nova.
 func.func @silu(%arg0: tensor<2x4xf32>) -> tensor<2x4xf32> {

@@ -191,8 +191,7 @@ func.func @cast_to_int(%arg0: tensor<4xf32>) -> tensor<4xi32> {
 
 // CHECK-LABEL: func.func @cast_unsigned(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
-// CHECK: arith.uitofp
-// CHECK: arith.truncf
+// CHECK: arith.uitofp %{{.*}} : i8 to bf16
 // CHECK-NOT: nova.
 func.func @cast_unsigned(%arg0: tensor<4xui8>) -> tensor<4xbf16> {
   %0 = "nova.cast"(%arg0) {dtype = bf16} : (tensor<4xui8>) -> tensor<4xbf16>

@@ -56,3 +56,12 @@ func.func @either(%x: tensor<3xi1>, %y: tensor<3xi1>) -> tensor<3xi1> {
   %0 = stablehlo.add %x, %y : tensor<3xi1>
   return %0 : tensor<3xi1>
 }
+
+// A slice without elements, from the end of its operand.
+// CHECK-LABEL: func.func @no_slice(
+// CHECK-NOT: stablehlo.slice
+// CHECK: stablehlo.constant dense<> : tensor<0xf32>
+func.func @no_slice(%x: tensor<4xf32>) -> tensor<0xf32> {
+  %0 = stablehlo.slice %x [4:4] : (tensor<4xf32>) -> tensor<0xf32>
+  return %0 : tensor<0xf32>
+}

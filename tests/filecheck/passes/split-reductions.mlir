@@ -1,4 +1,4 @@
-// RUN: %nova-opt %s --split-reductions | %filecheck %s
+// RUN: %nova-opt %s --split-input-file --split-reductions | %filecheck %s
 
 #row = affine_map<(d0, d1) -> (d0, d1)>
 #none = affine_map<(d0, d1) -> ()>
@@ -48,4 +48,26 @@ func.func @main(%x: tensor<256x256xf32>, %tall: tensor<65536x64xf32>, %wide: ten
     linalg.yield %a : f32
   } -> tensor<512xf32>
   return %0, %1, %2 : tensor<f32>, tensor<64xf32>, tensor<512xf32>
+}
+
+// -----
+
+#a = affine_map<(d0, d1, d2) -> (d0, d2)>
+#b = affine_map<(d0, d1, d2) -> (d2, d1)>
+#c = affine_map<(d0, d1, d2) -> (d0, d1)>
+
+// A product along a long k: its parts are products of their own.
+// CHECK-LABEL: func.func @main(
+// CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1, 2]] output_shape [16, 64, 1024]
+// CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0, 1], [2]] output_shape [64, 1024, 32]
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel", "reduction"]} {{.*}} outs(%{{.*}} : tensor<64x16x32xf32>)
+// CHECK: linalg.generic {{.*}}iterator_types = ["reduction", "parallel", "parallel"]} {{.*}} outs(%{{.*}} : tensor<16x32xf32>)
+func.func @main(%x: tensor<16x65536xf32>, %y: tensor<65536x32xf32>, %zeros: tensor<16x32xf32>) -> tensor<16x32xf32> {
+  %0 = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %y : tensor<16x65536xf32>, tensor<65536x32xf32>) outs(%zeros : tensor<16x32xf32>) {
+  ^bb0(%l: f32, %r: f32, %out: f32):
+    %p = arith.mulf %l, %r : f32
+    %a = arith.addf %out, %p : f32
+    linalg.yield %a : f32
+  } -> tensor<16x32xf32>
+  return %0 : tensor<16x32xf32>
 }

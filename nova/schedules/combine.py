@@ -21,10 +21,16 @@ def combiner(name: str) -> Callable[[Any, Any], Any]:
 
 
 def identity(name: str, kind: Any) -> Any:
-    """The value that changes nothing when it is combined by the op called `name`."""
+    """The value that changes nothing when it is combined by the op called `name`.
+
+    `kind` is the type of a scalar or of a vector.
+    """
     value = COMBINERS[name]
-    if isinstance(kind, ir.IntegerType):
-        attr: Any = ir.IntegerAttr.get(kind, int(value))
+    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    if isinstance(element, ir.IntegerType):
+        attr: Any = ir.IntegerAttr.get(element, int(value))
     else:
-        attr = ir.FloatAttr.get(kind, float(value))
+        attr = ir.FloatAttr.get(element, float(value))
+    if isinstance(kind, ir.VectorType):
+        attr = ir.DenseElementsAttr.get_splat(kind, attr)
     return arith.ConstantOp(kind, attr).result

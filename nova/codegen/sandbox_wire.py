@@ -1,0 +1,135 @@
+"""What `sandbox.py` and `sandbox_child.py` say to each other: values as bytes, after their length.
+
+A value is None, a bool, a number, a text, bytes, a list, tuple, dict, set or frozenset of values,
+or a dataclass of Nova, which is made from its fields without calling its code. The child works on
+hostile input, so reading what it sends must not be able to run anything: pickles could.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from typing import Any
+
+from nova.errors import SandboxError
+
+FRAME = struct.Struct("<Q")
+_CONSTANTS = {b"n": None, b"t": True, b"f": False}
+_FLOAT = struct.Struct("<d")
+_GROUPS: dict[bytes, Callable[[Iterable[Any]], Any]] = {
+    b"l": list,
+    b"u": tuple,
+    b"e": set,
+    b"z": frozenset,
+}
+
+
+def dump(value: Any) -> bytes:
+    """The bytes that say `value`."""
+    parts: list[bytes] = []
+    _put(value, parts)
+    return b"".join(parts)
+
+
+def _put(value: Any, parts: list[bytes]) -> None:
+    if value is None or value is True or value is False:
+        parts.append(b"n" if value is None else b"t" if value else b"f")
+    elif isinstance(value, str):
+        _put_bytes(b"s", value.encode(errors="surrogatepass"), parts)
+    elif isinstance(value, bytes | bytearray | memoryview):
+        _put_bytes(b"b", bytes(value), parts)
+    elif isinstance(value, int):
+        _put_bytes(b"i", str(int(value)).encode(), parts)
+    elif isinstance(value, float):
+        parts += (b"d", _FLOAT.pack(value))
+    elif is_dataclass(value) and not isinstance(value, type):
+        kind = type(value)
+        _put_bytes(b"r", f"{kind.__module__}:{kind.__qualname__}".encode(), parts)
+        own = [getattr(value, field.name) for field in fields(value)]
+        _put_group(own, parts)
+    elif isinstance(value, list | tuple | set | frozenset):
+        tag = next(t for t, group in _GROUPS.items() if isinstance(value, group))  # type: ignore
+        parts.append(tag)
+        _put_group(value, parts)
+    elif hasattr(value, "items"):
+        parts.append(b"m")
+        _put_group([part for pair in value.items() for part in pair], parts)
+    else:
+        raise TypeError(f"{type(value).__name__} does not go to another process")
+
+
+def _put_bytes(tag: bytes, data: bytes, parts: list[bytes]) -> None:
+    parts += (tag, FRAME.pack(len(data)), data)
+
+
+def _put_group(values: Iterable[Any], parts: list[bytes]) -> None:
+    known = list(values)
+    parts.append(FRAME.pack(len(known)))
+    for value in known:
+        _put(value, parts)
+
+
+def load(data: bytes) -> Any:
+    """The value that `data` says; SandboxError where it says none."""
+    reader = _Reader(data)
+    try:
+        return reader.value()
+    except (ValueError, KeyError, TypeError, RecursionError, ImportError, AttributeError) as error:
+        raise SandboxError(f"the child process gave what cannot be read: {error}") from None
+
+
+class _Reader:
+    def __init__(self, data: bytes):
+        self.data, self.at = data, 0
+
+    def value(self) -> Any:
+        tag = self._take(1)
+        if tag in _CONSTANTS:
+            return _CONSTANTS[tag]
+        if tag == b"s":
+            return self._text()
+        if tag == b"b":
+            return self._take(self._size())
+        if tag == b"i":
+            return int(self._text())
+        if tag == b"d":
+            return _FLOAT.unpack(self._take(_FLOAT.size))[0]
+        if tag == b"m":
+            flat = self._group()
+            return dict(zip(flat[::2], flat[1::2], strict=True))
+        if tag == b"r":
+            return self._record(self._text())
+        return _GROUPS[tag](self._group())
+
+    def _take(self, size: int) -> bytes:
+        end = self.at + size
+        if end > len(self.data):
+            raise ValueError("it ends too early")
+        piece, self.at = self.data[self.at : end], end
+        return piece
+
+    def _size(self) -> int:
+        (size,) = FRAME.unpack(self._take(FRAME.size))
+        return int(size)
+
+    def _text(self) -> str:
+        return self._take(self._size()).decode(errors="surrogatepass")
+
+    def _group(self) -> list[Any]:
+        return [self.value() for _ in range(self._size())]
+
+    def _record(self, name: str) -> Any:
+        values = self._group()
+        module, _, kind = name.partition(":")
+        if module.partition(".")[0] != "nova":
+            raise ValueError(f"{name} is not a record of Nova")
+        found = getattr(sys.modules.get(module) or import_module(module), kind)
+        if not (isinstance(found, type) and is_dataclass(found)):
+            raise ValueError(f"{name} is not a record of Nova")
+        made = object.__new__(found)
+        for field, value in zip(fields(found), values, strict=True):
+            object.__setattr__(made, field.name, value)
+        return made

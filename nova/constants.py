@@ -1,0 +1,145 @@
+"""Large constants of a program: kept once, as bytes, and named by their digests in texts.
+
+A text with the values of a large constant is twice as long as the constant, and every stage of a
+compile has one. So texts are kept *compact*: a plan has `f32[4096,4096]<@digest>` and a module
+`dense_resource<nova_digest>`, and a table has the bytes. `StageTexts` gives the whole text of a
+stage when it is read: of a plan with its digits in place, of a module with MLIR's section of
+resources behind it. Both parse back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+LEAST = 1 << 16
+"""Bytes of a constant that is kept out of texts; smaller ones may be folded and stay readable."""
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Digits: TypeAlias = Callable[[str], str | None]
+"""What stands in a text for the digits of a constant, given its digest; None of an unknown one."""
+
+_IN_PLAN = re.compile(r"<@([0-9a-f]{64})>")
+_PLAN_DIGITS = re.compile(rf"<x([0-9a-f]{{{2 * LEAST},}})>")
+# MLIR puts a number behind a name that a context has already.
+_IN_MODULE = re.compile(r"dense_resource<(nova_([0-9a-f]{64})(?:_[0-9]+)?)>")
+_SECTION_BEGIN = "\n\n{-#\n  dialect_resources: {\n    builtin: {\n"
+_SECTION_END = "\n    }\n  }\n#-}"
+_ALIGNMENT = "40000000"  # 64, in the four bytes before a resource's values
+
+
+def digest_of(data: Buffer) -> str:
+    """The name of a constant with these bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class Constants:
+    """The bytes of large constants, by digest. They are not copied: nobody may change them."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, memoryview] = {}
+
+    def add(self, data: Buffer, digest: str | None = None) -> str:
+        """Keep a constant; its digest is returned."""
+        digest = digest or digest_of(data)
+        self._data.setdefault(digest, memoryview(data).cast("B"))
+        return digest
+
+    def update(self, others: Constants) -> None:
+        """Keep all constants of another table as well."""
+        self._data |= others._data
+
+    def move_into(self, data: memoryview) -> None:
+        """Refer to the copies of constants that `data` has, and let go of the others."""
+        for digest, own in self._data.items():
+            offset = find_bytes(data, own)
+            if offset >= 0:
+                self._data[digest] = data[offset : offset + own.nbytes]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._data
+
+    def __getitem__(self, digest: str) -> memoryview:
+        return self._data[digest]
+
+    def get(self, digest: str) -> memoryview | None:
+        """The bytes of a constant, or None."""
+        return self._data.get(digest)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(data.nbytes for data in self._data.values())
+
+    def digits(self, digest: str) -> str | None:
+        """The bytes of a constant in hexadecimal, or None."""
+        data = self._data.get(digest)
+        return None if data is None else data.hex()
+
+
+def find_bytes(data: memoryview, wanted: memoryview) -> int:
+    """Where `data` has the bytes `wanted`, at a multiple of 64; -1 where it does not."""
+    size = len(data) // 64 * 64
+    for row in np.flatnonzero(_heads(data[:size]) == _heads(wanted[:64])[0]):
+        offset = 64 * int(row)
+        if data[offset : offset + len(wanted)] == wanted:
+            return offset
+    return -1
+
+
+def _heads(data: memoryview) -> np.ndarray:
+    """The first eight of each 64 bytes."""
+    return np.frombuffer(data, np.uint64)[::8]
+
+
+def expand_text(text: str, digits: Digits) -> str:
+    """The whole text of a compact one."""
+
+    def in_plan(match: re.Match[str]) -> str:
+        known = digits(match[1])
+        return match[0] if known is None else f"<x{known}>"
+
+    text = _IN_PLAN.sub(in_plan, text)
+    lines = [
+        f'      {name}: "0x{_ALIGNMENT}{known}"'
+        for name, digest in dict(_IN_MODULE.findall(text)).items()
+        if (known := digits(digest)) is not None
+    ]
+    if not lines:
+        return text
+    head = text.rstrip("\n")
+    if head.endswith(_SECTION_END):  # MLIR has printed small resources
+        head = head.removesuffix(_SECTION_END) + ",\n"
+    else:
+        head += _SECTION_BEGIN
+    return head + ",\n".join(lines) + _SECTION_END + "\n"
+
+
+def compact_plan(text: str) -> str:
+    """A whole plan text as `expand_text` was given it."""
+    return _PLAN_DIGITS.sub(lambda match: f"<@{digest_of(bytes.fromhex(match[1]))}>", text)
+
+
+class StageTexts(Mapping[str, str]):
+    """The texts of stages by name, each expanded when it is read."""
+
+    def __init__(self, compact: Mapping[str, str], constants: Constants):
+        self.compact, self.constants = compact, constants
+
+    def __getitem__(self, stage: str) -> str:
+        return expand_text(self.compact[stage], self.constants.digits)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.compact)
+
+    def __len__(self) -> int:
+        return len(self.compact)
+
+    def __repr__(self) -> str:
+        return f"StageTexts({', '.join(self.compact)})"

@@ -1,0 +1,159 @@
+"""What a trace uses besides its arguments: modules, seeds, and values that Python code reads.
+
+`nova.jit` and `nova.train_step` run a function inside `capturing()`. A `Holder` (every
+`nova.nn.Module` is one) tells the capture that it was called and refuses to be changed: Python code
+runs once a trace, so the change would be lost in every later run. Seeds become run-time arguments.
+Any change of a holder outside of a trace counts up `generation`, the cheapest guard there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from nova.dtypes import TensorType, i64
+from nova.errors import ConcreteValueError, StateAssignedError
+from nova.graph.location import user_location
+from nova.user_facing import check_call, user_facing_class
+
+if TYPE_CHECKING:
+    from nova.graph.tensor import Tensor
+
+# How many times a holder, or what belongs to one, has changed in this process.
+generation = [0]
+
+# Values of at most this many bytes, once read by Python code, are compared at every call.
+_MOST_READ = 4096
+
+_current: ContextVar[Capture | None] = ContextVar("nova_capture", default=None)
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+
+
+class Capture:
+    """One trace: the holders that were called, seeds that it takes, and leaves that it has read."""
+
+    def __init__(self, lifts_seeds: bool) -> None:
+        self.lifts_seeds = lifts_seeds
+        """Whether `seed` gives the seeds of random ops; else the caller has a base for them."""
+        self.holders: dict[int, Any] = {}
+        self.seeds: list[tuple[Tensor, Callable[[], np.ndarray]]] = []
+        self.read: dict[int, Tensor] = {}
+        self._created: dict[int, Any] = {}
+
+    def create(self, holder: Any) -> None:
+        """A holder was made inside of the trace: it may change, and nobody else sees it."""
+        self._created[id(holder)] = holder
+
+    def owns(self, holder: Any) -> bool:
+        return id(holder) in self._created
+
+    def enter(self, holder: Any) -> bool:
+        """A holder was called; whether it is the first one of the trace."""
+        if id(holder) in self._created:
+            return False
+        self.holders.setdefault(id(holder), holder)
+        return len(self.holders) == 1
+
+    def seed(self, draw: Callable[[], np.ndarray]) -> Tensor:
+        """A 0-d i64 tensor whose value `draw` gives anew at each run."""
+        from nova.graph.tensor import Tensor
+
+        seed = Tensor(TensorType((), i64), name=f"seed{len(self.seeds)}")
+        self.seeds.append((seed, draw))
+        return seed
+
+    def note_reads(self, value: Tensor) -> None:
+        """Python code reads a value: programs are made for these values of its leaves only."""
+        from nova.graph.order import topological
+
+        order = topological([value])
+        if any(node.is_placeholder for node in order):
+            return  # it has no value, which is an error of its own
+        for leaf in order:
+            self._note_read(leaf)
+
+    def _note_read(self, leaf: Tensor) -> None:
+        if leaf.fixed or leaf.data is None:
+            return
+        if leaf.type.nbytes > _MOST_READ:
+            raise ConcreteValueError(
+                f"the values of {leaf!r} are read while a function is traced: later changes of "
+                "them would not be seen",
+                where=str(user_location()),
+                hint="compute with the tensor itself, or read it before the traced function",
+            )
+        self.read[id(leaf)] = leaf
+
+
+def current_capture() -> Capture | None:
+    """The trace that this code runs in; None outside of one."""
+    return _current.get()
+
+
+@contextmanager
+def capturing(*, lifts_seeds: bool = True) -> Iterator[Capture]:
+    """Inside, the code of a function is traced."""
+    capture = Capture(lifts_seeds)
+    token = _current.set(capture)
+    try:
+        yield capture
+    finally:
+        _current.reset(token)
+
+
+class Holder:
+    """An object whose attributes are state of the functions that use it."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("nova."):
+            user_facing_class(cls)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if cls.__init__ is object.__init__ and (args or kwargs):
+            check_call(_no_arguments, cls.__name__, args, kwargs)
+        made = super().__new__(cls)
+        capture = _current.get()
+        if capture is not None:
+            capture.create(made)
+        return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not self._may_change(name, value):
+            raise _assigned(self, name)
+        generation[0] += 1
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if not self._may_change(name, self):
+            raise _assigned(self, name)
+        generation[0] += 1
+        super().__delattr__(name)
+
+    def _may_change(self, name: str, value: Any) -> bool:
+        """Outside of traces, inside the trace that made it, and to the value that it has."""
+        capture = _current.get()
+        if capture is None or capture.owns(self):
+            return True
+        before = getattr(self, name, _current)
+        return value is before or (
+            type(value) is type(before) and type(value) in _SIMPLE and value == before
+        )
+
+
+def _no_arguments() -> None:
+    """What a class without a constructor takes."""
+
+
+def _assigned(holder: Any, name: str) -> StateAssignedError:
+    return StateAssignedError(
+        f"{type(holder).__name__}.{name} is assigned while a function that uses it is traced: the "
+        "assignment would happen once and not in every run",
+        where=str(user_location()),
+        hint="return the new value from the function and assign it outside, or set it (and "
+        "train() or eval()) before the call",
+    )

@@ -1,0 +1,145 @@
+"""Leaves of a traced graph as run-time arguments of its program.
+
+`Captured.of` takes the graph of a trace: tensors with data that it meets, and the seeds it takes,
+become params of the program. Before each run their arrays are read again. `BoundProgram` is what
+a jitted function calls first: the native program with those arrays, after a look at the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nova.errors import SignatureError
+from nova.graph.capture import Capture, generation
+from nova.graph.order import topological
+from nova.graph.state import Roots, Snapshot, look_up
+from nova.graph.tensor import Tensor
+from nova.records import record
+
+
+class StateChanged(SignatureError):
+    """The program is for other state than that of now; never seen by users."""
+
+    def __init__(self) -> None:
+        super().__init__("the state of the function changed")
+
+
+@record
+class Captured:
+    """The params of a traced program: tensors that know where their array is, others, seeds."""
+
+    stored: tuple[Any, ...]
+    leaves: tuple[Tensor, ...]
+    seeds: tuple[Tensor, ...]
+    draws: tuple[Callable[[], np.ndarray], ...]
+
+    @staticmethod
+    def of(outputs: Sequence[Tensor], arguments: Sequence[Tensor], capture: Capture) -> Captured:
+        """What `outputs` need besides `arguments`; literals of the code stay literals."""
+        leaves = captured_leaves(outputs, arguments)
+        # Every seed that was taken is drawn, also one that nothing depends on: the generator goes
+        # on as it does without a program.
+        seeds = [seed for seed, _ in capture.seeds]
+        draws = [draw for _, draw in capture.seeds]
+        return Captured.sorted(leaves, seeds, draws)
+
+    @staticmethod
+    def sorted(
+        leaves: Sequence[Tensor],
+        seeds: Sequence[Tensor] = (),
+        draws: Sequence[Callable[[], np.ndarray]] = (),
+    ) -> Captured:
+        """Leaves that know where their array is before the others."""
+        stored = tuple(leaf for leaf in leaves if _is_stored(leaf))
+        others = tuple(leaf for leaf in leaves if not _is_stored(leaf))
+        return Captured(stored, others, tuple(seeds), tuple(draws))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of the graph, in the order of `read`."""
+        return (*self.stored, *self.leaves, *self.seeds)
+
+    @property
+    def count(self) -> int:
+        return len(self.stored) + len(self.leaves) + len(self.draws)
+
+    def read(self) -> tuple[Any, ...]:
+        """The arrays of a run that starts now."""
+        return (
+            *[tensor.data for tensor in self.stored],
+            *[tensor.data for tensor in self.leaves],
+            *[draw() for draw in self.draws],
+        )
+
+    def fetches(self) -> tuple[Callable[[], None], ...]:
+        """What brings newer values of the tensors to their arrays."""
+        found = {tensor._fetch for tensor in self.stored if tensor._fetch is not None}
+        return tuple(found)
+
+
+def captured_leaves(outputs: Sequence[Tensor], arguments: Sequence[Tensor]) -> list[Tensor]:
+    """The leaves with data that `outputs` need besides `arguments`; no literals of the code."""
+    known = {id(argument) for argument in arguments}
+    return [
+        node
+        for node in topological(outputs, stop=arguments)
+        if node.op is None and node.data is not None and not node.fixed and id(node) not in known
+    ]
+
+
+def _is_stored(leaf: Tensor) -> bool:
+    """Whether the leaf has its array in a slot `_array`, as `nova.nn.Parameter` has."""
+    return hasattr(type(leaf), "_array")
+
+
+class BoundProgram:
+    """A native program with the arrays that it captured; refuses when it is for other state."""
+
+    def __init__(
+        self,
+        program: Any,
+        captured: Captured,
+        roots: Roots,
+        state: Snapshot,
+        seen: int,
+        device_array: type | None,
+        arrays: tuple[Any, ...] = (),
+    ):
+        self._program = program
+        self._generation = seen
+        bindings = roots.bindings()
+        self._globals = [b for b in bindings if type(b[0]) is dict]
+        self._cells = [b for b in bindings if type(b[0]) is not dict]
+        self._volatile = (roots, state) if roots.is_volatile else None
+        self._stored = captured.stored
+        self._leaves = captured.leaves
+        self._fetches = captured.fetches()
+        self._device_array = device_array
+        self._arrays = arrays
+        """Further arguments before those that were captured: arrays that stay on a device."""
+
+    def __call__(self, *args: Any) -> Any:
+        if generation[0] != self._generation:
+            raise StateChanged
+        for space, name, value in self._globals:
+            if space.get(name) is not value:
+                raise StateChanged
+        for space, name, value in self._cells:
+            if look_up(space, name) is not value:
+                raise StateChanged
+        if self._volatile is not None:
+            roots, state = self._volatile
+            if not roots.snapshot().is_same(state):
+                raise StateChanged
+        if self._device_array is not None and any(type(a) is not self._device_array for a in args):
+            raise StateChanged  # an array of the host is for a program of the host
+        for fetch in self._fetches:
+            fetch()
+        stored = [tensor._array for tensor in self._stored]
+        if not self._leaves:
+            return self._program(*args, *self._arrays, *stored)
+        leaves = [leaf.data for leaf in self._leaves]
+        return self._program(*args, *self._arrays, *stored, *leaves)

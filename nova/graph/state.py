@@ -1,0 +1,322 @@
+"""The state that a Python function uses: what it closes over, and how that looks now.
+
+In: a function, a module, a bound method or another callable. `find_roots` reads, without running
+it, which names of its globals and closure cells, and which objects, hold state; functions that it
+calls by such a name are read as well. `Roots.snapshot` says what all of that is at this moment:
+numbers, texts and modes by value, tensors and arrays by identity. `nova.jit` compares snapshots
+with that of a trace.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
+from functools import partial
+from types import CodeType, FunctionType, MethodType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from nova.graph.capture import Holder
+from nova.graph.tensor import Tensor
+from nova.records import record
+
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_STATE = _PLAIN | {*_CONTAINERS}
+# Globals of functions from here are no state of the user's.
+_LIBRARIES = frozenset({"nova", "numpy", "ml_dtypes", "torch", "jax", "scipy", "pytest", "_pytest"})
+_EMPTY = object()
+# Of larger containers only the identity and the length are compared at each call.
+_MOST_ITEMS = 1000
+
+Name = tuple[Any, str]
+"""A dict of globals and a name in it, or a closure cell and its name."""
+
+
+@record
+class Snapshot:
+    """State at one moment: what is compared by value, and what by identity."""
+
+    values: tuple[Any, ...]
+    objects: tuple[Any, ...]
+
+    def is_same(self, other: Snapshot) -> bool:
+        mine, others = self.objects, other.objects
+        return (
+            len(mine) == len(others)
+            and all(a is b for a, b in zip(mine, others, strict=True))
+            and self.values == other.values
+        )
+
+
+class Roots:
+    """Where a function finds its state."""
+
+    def __init__(
+        self,
+        names: Iterable[Name] = (),
+        objects: Iterable[Any] = (),
+        read: Iterable[Tensor] = (),
+    ):
+        self.names = tuple(names)
+        self.objects = tuple(objects)
+        self.read = tuple(read)
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.objects or self.read)
+
+    def snapshot(self) -> Snapshot:
+        """All state as it is now."""
+        walk = _Walk()
+        for space, name in self.names:
+            walk.visit(look_up(space, name))
+        for value in self.objects:
+            walk.visit_attributes(value)
+        for leaf in self.read:
+            walk.values.append(None if leaf.data is None else leaf.data.tobytes())
+        return Snapshot(tuple(walk.values), tuple(walk.objects))
+
+    def bindings(self) -> tuple[tuple[Any, str, Any], ...]:
+        """The names with what they mean now."""
+        return tuple((space, name, look_up(space, name)) for space, name in self.names)
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether state may change without a name or a `Holder` that changes."""
+        values = [look_up(*name) for name in self.names]
+        holders = all(isinstance(value, Holder) for value in self.objects)
+        return bool(self.read) or not holders or any(map(_is_volatile, (*values, *self.objects)))
+
+    def extended(self, found: Iterable[Any], read: Iterable[Tensor]) -> Roots:
+        """These, further objects unless they are reached already, and leaves that were read."""
+        walk = _Walk()
+        for name in self.names:
+            walk.visit(look_up(*name))
+        for value in self.objects:
+            walk.visit_attributes(value)
+        new = [value for value in found if id(value) not in walk.seen]
+        ids = {id(leaf) for leaf in self.read}
+        leaves = [leaf for leaf in read if id(leaf) not in ids]
+        if not new and not leaves:
+            return self
+        return Roots(self.names, (*self.objects, *new), (*self.read, *leaves))
+
+    def without_changed(self, before: Mapping[int, Snapshot]) -> Roots:
+        """Only the names that mean what they meant before the trace.
+
+        A name that the traced code itself assigns, or fills, is an output of the trace.
+        """
+        kept = [n for i, n in enumerate(self.names) if before[i].is_same(_of(look_up(*n)))]
+        return self if len(kept) == len(self.names) else Roots(kept, self.objects, self.read)
+
+    def fields(self) -> dict[str, Snapshot]:
+        """The snapshot of each attribute of the objects."""
+        return {
+            f"{type(value).__name__}.{name}": _of(part)
+            for value in self.objects
+            for name, part in getattr(value, "__dict__", {}).items()
+            if not getattr(type(part), "has_no_state", False)
+        }
+
+    def each(self) -> dict[int, Snapshot]:
+        """The snapshot of each name by itself, by position."""
+        return {i: _of(look_up(*name)) for i, name in enumerate(self.names)}
+
+
+def look_up(space: Any, name: str) -> Any:
+    """What a name means now; one that is not bound has a value of its own."""
+    if type(space) is dict:
+        return space.get(name, _EMPTY)
+    try:
+        return space.cell_contents
+    except ValueError:
+        return _EMPTY
+
+
+def _of(value: Any) -> Snapshot:
+    walk = _Walk()
+    walk.visit(value)
+    return Snapshot(tuple(walk.values), tuple(walk.objects))
+
+
+class _Walk:
+    """Collects the parts of values; each object with attributes is looked at once."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.objects: list[Any] = []
+        self.seen: dict[int, int] = {}
+
+    def visit(self, value: Any) -> None:
+        kind = type(value)
+        if kind in _PLAIN:
+            self.values += (kind, value)
+        elif isinstance(value, Tensor):
+            self.values.append(value.requires_grad)
+            self.objects.append(value)
+        elif isinstance(value, np.generic):
+            self.values += (kind, value.tobytes())
+        elif kind in _CONTAINERS:
+            self._visit_items(value)
+        elif has_state(value):
+            self.visit_attributes(value)
+        elif getattr(kind, "has_no_state", False):
+            self.values.append(kind)
+        else:
+            self.objects.append(value)
+
+    def visit_attributes(self, value: Any) -> None:
+        """The attributes of an object, whatever its class."""
+        if id(value) in self.seen:
+            self.values.append(self.seen[id(value)])
+            return
+        self.seen[id(value)] = len(self.seen)
+        self.objects.append(value)
+        # Whether the mode stands in the class or was set makes no difference.
+        self.values.append(getattr(value, "training", None) if isinstance(value, Holder) else None)
+        for name, part in list(getattr(value, "__dict__", {}).items()):
+            if name != "training" and not getattr(type(part), "has_no_state", False):
+                self.values.append(name)
+                self.visit(part)
+
+    def _visit_items(self, value: Any) -> None:
+        if id(value) in self.seen:
+            self.values.append(self.seen[id(value)])
+            return
+        self.seen[id(value)] = len(self.seen)
+        self.values += (type(value), len(value))
+        if len(value) > _MOST_ITEMS:
+            self.objects.append(value)
+            return
+        if isinstance(value, dict):
+            for key in list(value):
+                self.visit(key)
+                self.visit(value[key])
+        else:
+            for item in list(value):
+                self.visit(item)
+
+
+def has_state(value: Any) -> bool:
+    """Whether the attributes of an object are state: modules, dataclasses and namespaces."""
+    if isinstance(value, Holder):
+        return True
+    if isinstance(value, type) or type(value).__module__.partition(".")[0] in _LIBRARIES:
+        return False
+    return is_dataclass(value) or isinstance(value, SimpleNamespace)
+
+
+def _is_volatile(value: Any) -> bool:
+    """Whether parts of a value can be replaced without a trace in `generation`."""
+    if isinstance(value, Holder):
+        return any(_is_volatile(part) for part in vars(value).values())
+    if type(value) is tuple:
+        return any(_is_volatile(part) for part in value)
+    return type(value) in (list, dict, set) or has_state(value)
+
+
+# --- finding --------------------------------------------------------------------------------------
+
+
+def find_roots(function: Callable[..., Any]) -> Roots:
+    """The names and objects that `function`, and what it calls by name, takes state from."""
+    search = _Search()
+    search.visit(function)
+    return Roots(search.names.values(), search.objects.values())
+
+
+class _Search:
+    def __init__(self) -> None:
+        self.names: dict[tuple[int, str], Name] = {}
+        self.objects: dict[int, Any] = {}
+        self._seen: set[int] = set()
+        self._seen_parts: set[int] = set()
+        self._kept: list[Any] = []
+
+    def visit(self, value: Any) -> None:
+        """A callable: its own state, and that of the functions that it names."""
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        self._kept.append(value)
+        if isinstance(value, FunctionType):
+            self._visit_function(value)
+        elif isinstance(value, MethodType):
+            self._hold(value.__self__)
+            self.visit(value.__func__)
+        elif isinstance(value, partial):
+            for part in (*value.args, *value.keywords.values()):
+                self._visit_value(part)
+            self.visit(value.func)
+        elif getattr(type(value), "has_no_state", False):
+            self.visit(value.__wrapped__)
+        elif isinstance(value, Holder) or _is_instance_of_user(value):
+            self._hold(value)
+
+    def _hold(self, value: Any) -> None:
+        if not isinstance(value, type):
+            self.objects.setdefault(id(value), value)
+            self._visit_methods(value)
+
+    def _visit_methods(self, value: Any) -> None:
+        """The code of a user's class may name globals as well, and so may that of its parts."""
+        if id(value) in self._seen_parts:
+            return
+        self._seen_parts.add(id(value))
+        for kind in type(value).__mro__:
+            if not _is_library(kind.__module__) and kind is not object:
+                for part in vars(kind).values():
+                    if isinstance(part, FunctionType):
+                        self.visit(part)
+        for part in list(getattr(value, "__dict__", {}).values()):
+            if has_state(part):
+                self._visit_methods(part)
+
+    def _visit_value(self, value: Any) -> None:
+        if has_state(value):
+            self._hold(value)
+        elif callable(value):
+            self.visit(value)
+
+    def _visit_function(self, function: FunctionType) -> None:
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=True
+        ):
+            self._visit_name(cell, name)
+        for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self._visit_value(part)
+        space = function.__globals__
+        if not _is_library(space.get("__name__")):
+            for name in _global_names(function.__code__):
+                if name in space:
+                    self._visit_name(space, name)
+
+    def _visit_name(self, space: Any, name: str) -> None:
+        value = look_up(space, name)
+        key = id(space), name if type(space) is dict else ""
+        if has_state(value):
+            self.names[key] = space, name
+            self._visit_methods(value)
+        elif type(value) in _STATE or isinstance(value, Tensor | np.ndarray | np.generic):
+            self.names[key] = space, name
+        elif callable(value):
+            self.visit(value)
+
+
+def _global_names(code: CodeType) -> set[str]:
+    names = set(code.co_names)
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            names |= _global_names(part)
+    return names
+
+
+def _is_library(module: Any) -> bool:
+    top = str(module).partition(".")[0]
+    return top in _LIBRARIES or (top in sys.stdlib_module_names and top != "__main__")
+
+
+def _is_instance_of_user(value: Any) -> bool:
+    return not isinstance(value, type) and not _is_library(type(value).__module__)

@@ -1,0 +1,66 @@
+"""A model while a training step traces it: names of its parameters, and computing in a half type.
+
+`nova.training` enters both around its own code; the model is as before when they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from nova.dtypes import DType, f32
+from nova.graph.build import cast
+from nova.graph.tensor import Tensor
+from nova.nn.module import Module, replaced
+from nova.structure import flatten, unflatten
+
+
+def all_params(model: Module, others: Iterable[Tensor]) -> list[Tensor]:
+    """The model's parameters, and what else an optimizer has, each once."""
+    found: dict[int, Tensor] = {id(param): param for param in model.parameters()}
+    for param in others:
+        found.setdefault(id(param), param)
+    return list(found.values())
+
+
+@contextmanager
+def named_as_state(model: Module) -> Iterator[None]:
+    """Inside, the model's parameters are called `model.<name>`, as in the step's `state_dict`."""
+    for name, param in model.named_parameters():
+        param.name_after(f"model.{name}")
+    try:
+        yield
+    finally:
+        model.parameters()  # which names them
+
+
+@contextmanager
+def computing_in(model: Module, params: Sequence[Tensor], half: DType) -> Iterator[None]:
+    """Inside, `model` computes in `half`: casts stand at its parameters, inputs and outputs."""
+
+    def at_edge(value: Any, wanted: DType) -> Any:
+        leaves, structure = flatten(value)
+        is_float = [isinstance(v, Tensor) and v.dtype.is_float for v in leaves]
+        return unflatten(
+            structure,
+            [cast(v, wanted) if f else v for v, f in zip(leaves, is_float, strict=True)],
+        )
+
+    forward = model.forward
+
+    def edged(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = at_edge(args, half), at_edge(kwargs, half)
+        return at_edge(forward(*args, **kwargs), f32)
+
+    casts = {p: cast(p, half) for p in params if p.dtype.is_float}
+    own = vars(model)
+    before = own.get("forward")
+    with replaced(model, casts):  # type: ignore[arg-type]
+        own["forward"] = edged
+        try:
+            yield
+        finally:
+            del own["forward"]
+            if before is not None:
+                own["forward"] = before
