@@ -144,8 +144,9 @@ class JitFunction(Sealed):
         try:
             made = vars(instance).get(name)
             if not isinstance(made, _JitMethod):
-                method = self._function.__get__(instance, owner)
-                made = vars(instance)[name] = _JitMethod(method, self._options)
+                made = _JitMethod(self._function.__get__(instance, owner), self._options)
+                is_class = isinstance(instance, type)  # below @classmethod
+                (partial(setattr, instance) if is_class else vars(instance).__setitem__)(name, made)
             return made
         except TypeError:
             raise GraphError(

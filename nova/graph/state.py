@@ -9,11 +9,12 @@ with that of a trace.
 
 from __future__ import annotations
 
+import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import partial
-from types import CodeType, FunctionType, MethodType, SimpleNamespace
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ class Roots:
         return {
             f"{type(value).__name__}.{name}": _of(part)
             for value in self.objects
-            for name, part in getattr(value, "__dict__", {}).items()
+            for name, part in attributes(value)
             if not getattr(type(part), "has_no_state", False)
         }
 
@@ -151,7 +152,11 @@ class _Walk:
 
     def visit(self, value: Any) -> None:
         kind = type(value)
-        if kind in _PLAIN:
+        if kind is float:
+            self.values += (kind, _bits(value))
+        elif kind is complex:
+            self.values += (kind, _bits(value.real), _bits(value.imag))
+        elif kind in _PLAIN:
             self.values += (kind, value)
         elif isinstance(value, Tensor):
             self.values.append(value.requires_grad)
@@ -176,7 +181,7 @@ class _Walk:
         self.objects.append(value)
         # Whether the mode stands in the class or was set makes no difference.
         self.values.append(getattr(value, "training", None) if isinstance(value, Holder) else None)
-        for name, part in list(getattr(value, "__dict__", {}).items()):
+        for name, part in attributes(value):
             if name != "training" and not getattr(type(part), "has_no_state", False):
                 self.values.append(name)
                 self.visit(part)
@@ -197,6 +202,26 @@ class _Walk:
         else:
             for item in list(value):
                 self.visit(item)
+
+
+def _bits(value: float) -> bytes:
+    """What tells -0.0 from 0.0, and finds a NaN equal to itself."""
+    return struct.pack("d", value)
+
+
+def attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values of the attributes that an object has, in its dict or in slots."""
+    yield from list(getattr(value, "__dict__", {}).items())
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else tuple(slots):
+            member = f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name
+            if name not in ("__dict__", "__weakref__") and hasattr(value, member):
+                yield member, getattr(value, member)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("__") and not name.endswith("__")
 
 
 def has_state(value: Any) -> bool:
@@ -248,7 +273,7 @@ class _Search:
             self.visit(value.__func__)
         elif isinstance(value, partial):
             for part in (*value.args, *value.keywords.values()):
-                self._visit_value(part)
+                self._visit_argument(part)
             self.visit(value.func)
         elif getattr(type(value), "has_no_state", False):
             self.visit(value.__wrapped__)
@@ -270,12 +295,28 @@ class _Search:
                 for part in vars(kind).values():
                     if isinstance(part, FunctionType):
                         self.visit(part)
-        for part in list(getattr(value, "__dict__", {}).values()):
-            if has_state(part):
-                self._visit_methods(part)
+        for _, part in attributes(value):
+            self._visit_part(part)
 
-    def _visit_value(self, value: Any) -> None:
+    def _visit_part(self, value: Any) -> None:
+        """Part of an object or container whose values are state: code that it holds is read."""
         if has_state(value):
+            self._visit_methods(value)
+        elif type(value) in _CONTAINERS:
+            if id(value) in self._seen_parts or len(value) > _MOST_ITEMS:
+                return
+            self._seen_parts.add(id(value))
+            self._kept.append(value)
+            for part in list(value.values() if isinstance(value, dict) else value):
+                self._visit_part(part)
+        elif isinstance(value, FunctionType | MethodType | partial):
+            self.visit(value)
+
+    def _visit_argument(self, value: Any) -> None:
+        """A default value, or what a partial function has bound."""
+        if type(value) in _CONTAINERS:  # no name holds it, so it gets one
+            self._visit_name({"": value}, "")
+        elif has_state(value):
             self._hold(value)
         elif callable(value):
             self.visit(value)
@@ -286,21 +327,31 @@ class _Search:
         ):
             self._visit_name(cell, name)
         for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self._visit_value(part)
+            self._visit_argument(part)
         space = function.__globals__
         if not _is_library(space.get("__name__")):
-            for name in _global_names(function.__code__):
+            names = _global_names(function.__code__)
+            for name in names:
                 if name in space:
                     self._visit_name(space, name)
+                    self._visit_module(space[name], names)
+
+    def _visit_module(self, value: Any, names: set[str]) -> None:
+        """Names of another module that code reads as its attributes: `config.scale`."""
+        if isinstance(value, ModuleType) and not _is_library(value.__name__):
+            for name in names & vars(value).keys():
+                self._visit_name(vars(value), name)
 
     def _visit_name(self, space: Any, name: str) -> None:
         value = look_up(space, name)
         key = id(space), name if type(space) is dict else ""
+        self._kept.append(space)
         if has_state(value):
             self.names[key] = space, name
             self._visit_methods(value)
         elif type(value) in _STATE or isinstance(value, Tensor | np.ndarray | np.generic):
             self.names[key] = space, name
+            self._visit_part(value)
         elif callable(value):
             self.visit(value)
 

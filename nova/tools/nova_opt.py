@@ -47,7 +47,6 @@ _WRITERS = {
     ".so": ("a shared object", "nova-translate"),
     ".nova": ("a compiled program", "nova-translate"),
     ".mlirbc": ("bytecode", "mlir-opt --emit-bytecode of LLVM"),
-    ".json": ("JSON", "no command of Nova"),
 }
 
 
