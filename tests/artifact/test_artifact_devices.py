@@ -157,12 +157,14 @@ def test_a_copy_is_no_code(host: Contents) -> None:
 def looping(host: Contents, cores: str, bodies: dict[int, int], nbytes: int = 1) -> Contents:
     """A device variant with a launch for each letter: `d` a kernel, `c` a copy, `w` a loop.
 
-    `bodies` has the number of launches of each loop, by the place of the letter.
+    `bodies` has the number of launches of each loop, by the place of the letter. A launch before
+    them writes the condition of the loops and the result, which a loop may not reach.
     """
     variant = device_variant(host, "sm_80")
     device = variant.tables.kernels[0]
-    kernels, launches = [device, KernelSpec("copy", "", 1, "to_host", 0, 0, "")], []
+    kernels = [device, KernelSpec("copy", "", 1, "to_host", 0, 0, ""), device]
     buffers = (*variant.tables.buffers, BufferSpec("workspace", 0, nbytes))
+    launches = [LaunchSpec(2, (1, 2))]
     for place, core in enumerate(cores):
         if core == "w":
             launches.append(LaunchSpec(len(kernels), (len(buffers) - 1,)))
