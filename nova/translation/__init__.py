@@ -69,6 +69,8 @@ def translate(
     `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
     has more.
     """
+    # A training step stands for the program that it used last.
+    source = source if isinstance(source, Compiled) else getattr(source, "compiled", source)
     options = {
         "source": source,
         "targets": targets,
@@ -88,8 +90,6 @@ def translate(
     emit = checked_stage(emit or "so", EMITS, "emit")
     start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
     carried = None
-    # A training step stands for the program that it used last.
-    source = getattr(source, "compiled", source) if not isinstance(source, Compiled) else source
     if isinstance(source, Compiled):
         given, start = source_of(source, start)
         carried = source.carried

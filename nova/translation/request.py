@@ -25,7 +25,7 @@ _NONE = type(None)
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "source": (
         (str, os.PathLike, bytes, bytearray, memoryview, Source, Compiled),
-        "MLIR (text, bytes or a path), or what nova.compile or nova.load gave",
+        "MLIR (text, bytes or a path), what nova.compile or nova.load gave, or a training step",
     ),
     "targets": ((str, list, tuple, dict, set, frozenset), "names such as 'cpu' or ['x86_64-v3']"),
     "entry": ((str,), "the name of a function"),
