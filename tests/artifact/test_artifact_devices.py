@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 import nova
+from nova.artifact import write
 from nova.artifact.choose import choose_device, explain_device, find_device
 from nova.artifact.device import DeviceImage, arch_number, check_image, choose_image
 from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.tables import (
+    BUFFER,
+    CORES,
+    HEADER,
+    KERNEL,
     BufferSpec,
     DeviceLaunch,
     KernelSpec,
@@ -146,6 +151,22 @@ def test_a_copy_is_of_one_buffer(host: Contents) -> None:
     opened(copying(host, kernel, (0,)))
     with pytest.raises(ArtifactError, match="'tables-copy'"):
         opened(copying(host, kernel, (0, 0)))
+
+
+def test_a_copy_has_one_direction(host: Contents, monkeypatch: pytest.MonkeyPatch) -> None:
+    def turned(tables: Tables) -> bytes:
+        block = bytearray(pack_tables(tables))
+        at = HEADER.size + BUFFER.size * len(tables.buffers)
+        code, grid, flops, moved, core, *strings = KERNEL.unpack_from(block, at)
+        assert core == CORES.index("to_host")
+        other = CORES.index("to_device")
+        KERNEL.pack_into(block, at, code, grid, flops, moved, other, *strings)
+        return bytes(block)
+
+    contents = copying(host, KernelSpec("copy", "", 1, "to_host", 0, 0, ""), (0,))
+    monkeypatch.setattr(write, "pack_tables", turned)
+    with pytest.raises(ArtifactError, match=r"'tables-interface'.*kernel 0"):
+        opened(contents)
 
 
 def test_a_copy_is_no_code(host: Contents) -> None:
