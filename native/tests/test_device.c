@@ -48,7 +48,8 @@ static nova_status make(nova_device *device, nova_device_program **program, nova
 {
     static const int64_t shape[] = {SIZE};
     static const int64_t nbytes[] = {4 * SIZE};
-    const nova_tables_limits limits = {1, 1, nbytes, nbytes, 0};
+    const nova_tables_limits limits = {
+        .argument_count = 1, .output_count = 1, .argument_nbytes = nbytes, .output_nbytes = nbytes};
     const nova_tensor_info tensor = {
         .name = "x", .dtype = "f32", .shape = shape, .rank = 1, .element_size = 4, .nbytes = 4 * SIZE, .alias = -1};
     const nova_device_code code = {.arch = "sm_80", .data = PTX, .size = sizeof PTX - 1};

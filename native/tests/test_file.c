@@ -3,6 +3,7 @@
  *     test_file [LIST]
  *
  * Each line of LIST is a check and the path of a file that it must refuse; "sound" means none. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,8 +208,9 @@ static void test_cpu(void)
     nova_cpu_read(&cpu);
     CHECK(nova_cpu_machine() != 0);
     CHECK(!nova_cpu_has(&cpu, "") && !nova_cpu_has(&cpu, "avx9000"));
-    /* A system that saves no vector registers has none of their features. */
-    nova_cpu bare = {0};
+    /* A system that saves no vector registers has none of their features. The level is none that the
+     * environment holds this process to. */
+    nova_cpu bare = {.level = UCHAR_MAX};
     memset(bare.words, 0xff, sizeof bare.words);
     for (size_t i = 0; nova_cpu_feature(i) != NULL; i++) {
         const char *name = nova_cpu_feature(i);
@@ -218,6 +220,9 @@ static void test_cpu(void)
     bare.saves_ymm = bare.saves_zmm = bare.saves_tiles = true;
     for (size_t i = 0; nova_cpu_feature(i) != NULL; i++)
         CHECK(nova_cpu_has(&bare, nova_cpu_feature(i)));
+    bare.level = 0; /* held to less than any feature belongs to */
+    for (size_t i = 0; nova_cpu_feature(i) != NULL; i++)
+        CHECK(!nova_cpu_has(&bare, nova_cpu_feature(i)));
 }
 
 static void test_imports(void)

@@ -34,7 +34,7 @@ OPERAND = Struct("<I")
 TASK = Struct("<IIqqII")
 SUCCESSOR = Struct("<I")
 DEVICE = Struct("<7I4x")
-INTERFACE = Struct("<qIII4x")
+INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
 # In the order of the block; those of device launches, where there are any, the interfaces of
 # kernels and the strings follow.
@@ -162,9 +162,7 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
                 k.grid,
                 k.flops,
                 k.bytes,
-                CORES.index(k.core)
-                | (REPORTS if k.reports else 0)
-                | (TAKES_SCRATCH if k.takes_scratch else 0),
+                _core_number(k),
                 strings.offset(k.name),
                 strings.offset(k.symbol),
                 strings.offset(k.location),
@@ -200,6 +198,11 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     return bytes(body)
 
 
+def _core_number(kernel: KernelSpec) -> int:
+    flags = (REPORTS if kernel.reports else 0) | (TAKES_SCRATCH if kernel.takes_scratch else 0)
+    return CORES.index(kernel.core) | flags
+
+
 def _pack_device(device: DeviceLaunch | None) -> bytes:
     if device is None:
         return bytes(DEVICE.size)
@@ -214,10 +217,12 @@ def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
     rows, sizes = [], []
     for number, kernel in enumerate(tables.kernels):
         first = launched.get(number)
-        known = first if kernel.core not in COPIES and first is not None else LaunchSpec(number, ())
+        runs_code = kernel.is_linked or kernel.core == "device"
+        known = first if runs_code and first is not None else LaunchSpec(number, ())
         symbol = strings.offset(kernel.symbol)
         buffers = [tables.buffers[i] for i in known.buffers if i < len(tables.buffers)]
-        rows.append(INTERFACE.pack(kernel.grid, symbol, known.reads, len(buffers)))
+        interface = (kernel.grid, symbol, known.reads, len(buffers), _core_number(kernel))
+        rows.append(INTERFACE.pack(*interface))
         sizes += [INTERFACE_SIZE.pack(buffer.nbytes) for buffer in buffers]
     return b"".join(rows + sizes)
 
@@ -346,7 +351,7 @@ class _View:
         if end > len(self.block):
             fail("tables-size", f"the interfaces end at {end} of {len(self.block)}")
         rows = INTERFACE.iter_unpack(memoryview(self.block)[position:end])
-        return end + sum(count for *_, count in rows) * INTERFACE_SIZE.size
+        return end + sum(count for *_, count, _ in rows) * INTERFACE_SIZE.size
 
     def rows(self, array: int) -> list[tuple[int, ...]]:
         record, start = ARRAYS[array], self.starts[array]

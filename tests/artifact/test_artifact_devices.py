@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 import nova
+from nova.artifact import write
 from nova.artifact.choose import choose_device, explain_device, find_device
 from nova.artifact.device import DeviceImage, arch_number, check_image, choose_image
 from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.tables import (
+    BUFFER,
+    CORES,
+    HEADER,
+    KERNEL,
     BufferSpec,
     DeviceLaunch,
     KernelSpec,
@@ -148,6 +153,22 @@ def test_a_copy_is_of_one_buffer(host: Contents) -> None:
         opened(copying(host, kernel, (0, 0)))
 
 
+def test_a_copy_has_one_direction(host: Contents, monkeypatch: pytest.MonkeyPatch) -> None:
+    def turned(tables: Tables) -> bytes:
+        block = bytearray(pack_tables(tables))
+        at = HEADER.size + BUFFER.size * len(tables.buffers)
+        code, grid, flops, moved, core, *strings = KERNEL.unpack_from(block, at)
+        assert core == CORES.index("to_host")
+        other = CORES.index("to_device")
+        KERNEL.pack_into(block, at, code, grid, flops, moved, other, *strings)
+        return bytes(block)
+
+    contents = copying(host, KernelSpec("copy", "", 1, "to_host", 0, 0, ""), (0,))
+    monkeypatch.setattr(write, "pack_tables", turned)
+    with pytest.raises(ArtifactError, match=r"'tables-interface'.*kernel 0"):
+        opened(contents)
+
+
 def test_a_copy_is_no_code(host: Contents) -> None:
     kernel = KernelSpec("copy", "", 1, "to_device", 0, 0, "", reports=True)
     with pytest.raises(ArtifactError, match=r"'tables-device'.*is a copy"):
@@ -157,12 +178,14 @@ def test_a_copy_is_no_code(host: Contents) -> None:
 def looping(host: Contents, cores: str, bodies: dict[int, int], nbytes: int = 1) -> Contents:
     """A device variant with a launch for each letter: `d` a kernel, `c` a copy, `w` a loop.
 
-    `bodies` has the number of launches of each loop, by the place of the letter.
+    `bodies` has the number of launches of each loop, by the place of the letter. A launch before
+    them writes the condition of the loops and the result, which a loop may not reach.
     """
     variant = device_variant(host, "sm_80")
     device = variant.tables.kernels[0]
-    kernels, launches = [device, KernelSpec("copy", "", 1, "to_host", 0, 0, "")], []
+    kernels = [device, KernelSpec("copy", "", 1, "to_host", 0, 0, ""), device]
     buffers = (*variant.tables.buffers, BufferSpec("workspace", 0, nbytes))
+    launches = [LaunchSpec(2, (1, 2))]
     for place, core in enumerate(cores):
         if core == "w":
             launches.append(LaunchSpec(len(kernels), (len(buffers) - 1,)))

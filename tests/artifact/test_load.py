@@ -105,7 +105,7 @@ def test_a_program_in_a_cycle_is_collected(path: Path) -> None:
     model = nova.load(path)
     views = model.params
     want, _ = model.forward(A)
-    model.itself = model  # type: ignore[attr-defined]
+    model._itself = model  # type: ignore[attr-defined]
     gone = weakref.ref(model)
     del model
     gc.collect()

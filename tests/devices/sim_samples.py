@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from device_samples import chain_contents
 
+from nova.artifact import write
 from nova.artifact.device import DeviceImage
 from nova.artifact.format import read_artifact
+from nova.artifact.tables import ARRAYS, DEVICE, HEADER, OLD_DEVICE_MAGIC, Tables, pack_tables
 from nova.artifact.write import Contents, write_artifact
 from nova.runtime.device_executor import DeviceExecutable
 from nova.runtime.devices import open_device
@@ -50,6 +54,35 @@ def sim_contents(first: int = 0, add: int = 0) -> Contents:
     last = ADD.replace("[b]", "[c]")
     text = COPY.format(name="scale", first=first) + last.format(name="add", first=add)
     return replace(chain_contents(), devices=(DeviceImage("ptx", "sm_80", text.encode()),))
+
+
+def _without_interfaces(tables: Tables) -> bytes:
+    """The block of a device variant as Nova wrote it before format 4."""
+    block = pack_tables(tables)
+    _, _, *others = HEADER.unpack_from(block)
+    *counts, string_size, _ = others[2:]
+    end = HEADER.size
+    for row, count in zip(ARRAYS, counts, strict=True):
+        end += -(-row.size * count // 8) * 8
+    end += DEVICE.size * len(tables.kernels)
+    body = block[HEADER.size : end] + block[-string_size:]
+    return HEADER.pack(OLD_DEVICE_MAGIC, HEADER.size + len(body), *others) + body
+
+
+def with_launch(contents: Contents, **changed: Any) -> Contents:
+    """The same program with another first launch."""
+    (variant,) = contents.variants
+    first, *others = variant.tables.launches
+    tables = replace(variant.tables, launches=(replace(first, **changed), *others))
+    return replace(contents, variants=(replace(variant, tables=tables),))
+
+
+def loaded_unchecked(contents: Contents) -> Model:
+    """As from a file of an older Nova, whose launches nothing compares with their kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write, "pack_tables", _without_interfaces)
+        patch.setattr(write, "FORMAT_VERSION", 3)
+        return loaded(contents)
 
 
 def loaded(contents: Contents) -> Model:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,9 +13,10 @@ from nova.errors import (
     ArgumentTypeError,
     AttributeValueError,
     DeviceError,
+    DriverMissingError,
     DTypeError,
-    NovaError,
 )
+from nova.runtime import devices
 
 TARGET = "cuda:sm_80"
 RNG = np.random.default_rng(0)
@@ -130,7 +133,12 @@ def test_a_loaded_state_goes_on_on_the_device() -> None:
     assert [float(step(X, LABELS)) for _ in range(3)] == following
 
 
-def test_a_step_without_its_device_says_so() -> None:
+def test_a_step_without_its_device_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where there is a driver: this process does not find it."""
+    missing, open_cuda = str(tmp_path / "libcuda.so.1"), devices.open_cuda
+    monkeypatch.setattr(devices, "open_cuda", lambda: open_cuda(missing))
+    for known in ("_drivers", "_opened"):
+        monkeypatch.setattr(devices, known, {})
     step = training(model(), target=TARGET)
-    with pytest.raises(NovaError, match="libcuda"):
+    with pytest.raises(DriverMissingError, match="libcuda"):
         step(X, LABELS)

@@ -34,7 +34,7 @@ KERNEL = "code:Q grid:Q flops:Q bytes:Q core:I name:I symbol:I location:I"
 LAUNCH = "kernel:I first_operand:I operand_count:I reads:I"
 TASK = "launch:I waits:I begin:Q end:Q first_successor:I successor_count:I"
 DEVICE = "grid_x:I grid_y:I grid_z:I block_x:I block_y:I block_z:I shared:I reserved:I"
-INTERFACE = "grid:Q symbol:I reads:I operand_count:I reserved:I"
+INTERFACE = "grid:Q symbol:I reads:I operand_count:I core:I"
 SIZE = "nbytes:Q"
 # The arrays of a block of tables, in their order; those of devices and interfaces follow.
 ARRAYS = (

@@ -158,7 +158,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path):
     for read in (read_safetensors, read_metadata):
         with pytest.raises(ArtifactError, match=r"No such file[\s\S]*missing"):
             read(tmp_path / "missing")
-        with pytest.raises(ArtifactError, match="directory"):
+        with pytest.raises(ArtifactError, match="not a regular file but a folder"):
             read(tmp_path)
     with pytest.raises(ArtifactError, match=r"cannot write the file: No such file"):
         write_safetensors(tmp_path / "no" / "folder", {})

@@ -109,14 +109,14 @@ typedef struct nova_device_launch {
 } nova_device_launch;
 
 /* What the code of a kernel, known by its symbol, was compiled for: nothing else can tell. After the
- * rows come the bytes of each operand, u64, those of one kernel after those of the other. Copies have
- * none. */
+ * rows come the bytes of each operand, u64, those of one kernel after those of the other. Copies and
+ * loops have none. */
 typedef struct nova_interface {
     int64_t grid;
     uint32_t symbol; /* offset of a string: that of the kernel */
     uint32_t reads;
     uint32_t operand_count;
-    uint32_t reserved; /* 0 */
+    uint32_t core; /* that of the kernel, with its flags: which way a copy goes, or what code takes */
 } nova_interface;
 
 /* A checked block: pointers into it, valid as long as it is. */
