@@ -102,3 +102,63 @@ def test_finite_values_against_torch():
         want = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=True)
         got = compiled(attend, arrays)
         np.testing.assert_allclose(got, want.numpy()[:, 0], rtol=2e-5, atol=2e-6)
+
+
+def gradients(arrays, **options):
+    """Those by q, k and v, of a sum of results times the last array."""
+    tensors = [nova.tensor(a, name=n) for a, n in zip(arrays, "qkvg", strict=True)]
+    loss = nova.sum(attend(tensors[:3]) * tensors[3])
+    outputs = nova.graph.gradients(loss, tensors[:3])
+    return nova.compile(outputs, inputs=tensors, **options).run(arrays)
+
+
+HIDDEN_FROM_ALL = {"fused": (40, 150, 16, 24), "decomposed": (20, 31, 300, 7)}
+
+
+def with_more_keys(name: str, below: int | None = None) -> list[np.ndarray]:
+    """q, k, v and a gradient of the results, which is 0 from row `below` on."""
+    i, j, e, f = HIDDEN_FROM_ALL[name]
+    rng = np.random.default_rng(4)
+    shapes = ((2, i, e), (2, j, e), (2, j, f), (2, i, f))
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    arrays[3][:, below:] = 0 if below is not None else arrays[3][:, below:]
+    return arrays
+
+
+@pytest.mark.parametrize("worst", WORST)
+@pytest.mark.parametrize("name", HIDDEN_FROM_ALL)
+def test_no_gradient_has_values_hidden_from_all_rows(name, worst):
+    arrays = with_more_keys(name)
+    rows, keys = arrays[0].shape[1], arrays[1].shape[1]
+    clean = gradients(arrays)
+    for key in (rows, keys - 1):
+        for got, want in zip(
+            gradients([*spoiled(arrays[:3], key, WORST[worst]), arrays[3]]), clean, strict=True
+        ):
+            np.testing.assert_array_equal(got, want)
+    assert not clean[1][:, rows:].any() and not clean[2][:, rows:].any()
+
+
+@pytest.mark.parametrize("name", HIDDEN_FROM_ALL)
+def test_gradients_against_torch_where_some_rows_see_it(name):
+    """NaN is in the gradient of no more than in torch's: there, of k, and of q in rows that see it.
+
+    That of v does not depend on v.
+    """
+    torch = pytest.importorskip("torch")
+    key = HIDDEN_FROM_ALL[name][0] // 2
+    arrays = with_more_keys(name, below=key)
+    q, k, v = spoiled(arrays[:3], key, np.nan)
+    got = gradients([q, k, v, arrays[3]])
+    leaves = [torch.tensor(a[:, None], requires_grad=True) for a in (q, k, v)]
+    out = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+    out.backward(torch.tensor(arrays[3][:, None]))
+    want = [leaf.grad.numpy()[:, 0] for leaf in leaves]
+    for ours, theirs in zip(got, want, strict=True):
+        assert not (np.isnan(ours) & ~np.isnan(theirs)).any()
+    np.testing.assert_allclose(got[2], want[2], rtol=2e-5, atol=2e-6)
+    clean = gradients(arrays)
+    np.testing.assert_array_equal(got[0][:, :key], clean[0][:, :key])
+    np.testing.assert_array_equal(got[2], clean[2])
+    rows = arrays[0].shape[1]
+    assert np.isnan(got[1][:, :rows]).all() and not got[1][:, rows:].any()

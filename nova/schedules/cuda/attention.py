@@ -10,11 +10,12 @@ last row may see.
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from math import inf
 
 from nova.mlir.bindings import arith, ir, math, scf
 from nova.schedules.cuda.attention_block import AttentionBlock
+from nova.schedules.cuda.attention_hidden import multiply_seen
 from nova.schedules.cuda.instructions import (
     GLOBAL,
     at,
@@ -27,6 +28,7 @@ from nova.schedules.cuda.instructions import (
     wait_for_copies,
     warp_barrier,
 )
+from nova.schedules.cuda.products_plain import PlainCore
 from nova.schedules.cuda.products_tensor import Fragments, TensorCore
 from nova.schedules.cuda.threads import shuffle_xor
 from nova.schedules.words import BITS, Index, add, compare, minimum, mul
@@ -64,15 +66,21 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
             return scores.stage_held(held, right, scores.zeros())
         return scores.stage(block.shared, right, scores.zeros())
 
-    def add_values(buffer: Index, made: list[ir.Value], out: list[ir.Value]) -> list[ir.Value]:
+    def add_values(
+        key: Index, buffer: Index, made: list[ir.Value], out: list[ir.Value]
+    ) -> list[ir.Value]:
         right = at(block.shared, buffer, ring + k.nbytes)
         if isinstance(scores, TensorCore) and isinstance(values, TensorCore):
-            return values.stage_held(scores.as_left(made), right, out)
-        # A warp reads only the weights that it wrote itself.
-        warp_barrier()
-        block.keep(scores, made, kept)
-        warp_barrier()
-        return values.stage(at(block.shared, kept), right, out)
+            left = scores.as_left(made)
+            product = partial(values.stage_held, left, right, out)
+        else:
+            assert isinstance(values, PlainCore)
+            # A warp reads only the weights that it wrote itself.
+            warp_barrier()
+            block.keep(scores, made, kept)
+            warp_barrier()
+            product = partial(values.stage, at(block.shared, kept), right, out)
+        return multiply_seen(block, values, right, first, key, product)
 
     def body(key: Index, buffer: Index, carried: list[ir.Value]) -> list[ir.Value]:
         tops, sums, out = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
@@ -98,7 +106,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
                 out[n] = arith.mulf(out[n], fade)
             new_tops.append(top)
             new_sums.append(total)
-        return [*new_tops, *new_sums, *add_values(buffer, made, out)]
+        return [*new_tops, *new_sums, *add_values(key, buffer, made, out)]
 
     count: Index = -(-plan.sizes.j // plan.keys)
     if attention.kind.causal:

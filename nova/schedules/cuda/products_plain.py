@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from nova.mlir.bindings import ir, scf, vector
 from nova.schedules.cuda.instructions import SHARED, at, divide, fused, load, modulo
-from nova.schedules.cuda.products_tiles import SharedTile, TileProduct
+from nova.schedules.cuda.products_tiles import Clean, SharedTile, TileProduct
 from nova.schedules.words import Index, add, element_type, index, mul, splat, vector_type
 
 LANES = (4, 8)
@@ -127,20 +127,36 @@ class PlainCore:
         rows, columns = (strip.count for strip in self.strips)
         return [splat(element_type(self.tiles.element), 0.0)] * (rows * columns)
 
-    def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
-        """Add the products of a stage whose tiles are at these addresses."""
+    def stage(
+        self,
+        left: Index,
+        right: Index,
+        sums: list[ir.Value],
+        clean: Clean | None = None,
+    ) -> list[ir.Value]:
+        """Add the products of a stage whose tiles are at these addresses.
+
+        `clean` changes the elements of the right one.
+        """
         steps, some = self.tiles.steps, _AT_ONCE // self.tiles.left.element
         if steps <= some:
-            return self._some(left, right, sums, steps)
+            return self._some(left, right, sums, steps, clean)
         loop = scf.ForOp(index(0), index(steps), index(some), list(sums))
         with ir.InsertionPoint(loop.body):
             of_rows, of_columns = self.strips
             left = add(left, mul(loop.induction_variable, of_rows.apart))
             right = add(right, mul(loop.induction_variable, of_columns.apart))
-            scf.YieldOp(self._some(left, right, list(loop.inner_iter_args), some))
+            scf.YieldOp(self._some(left, right, list(loop.inner_iter_args), some, clean))
         return list(loop.results)
 
-    def _some(self, left: Index, right: Index, sums: list[ir.Value], steps: int) -> list[ir.Value]:
+    def _some(
+        self,
+        left: Index,
+        right: Index,
+        sums: list[ir.Value],
+        steps: int,
+        clean: Clean | None,
+    ) -> list[ir.Value]:
         """Add the products of the first steps of two tiles."""
         sums = list(sums)
         of_rows, of_columns = self.strips
@@ -154,14 +170,15 @@ class PlainCore:
                 # All rows are held, and columns pass by: both would be too many registers.
                 rows = list(of_rows.read(left, step))
                 for j, column in enumerate(of_columns.read(right, step)):
-                    for k, b in enumerate(column):
+                    for k, b in enumerate(map(clean, column) if clean else column):
                         for i, row in enumerate(rows):
                             multiply(i, j, row[k], b)
                 continue
             sides = of_rows.by_step(left, step), of_columns.by_step(right, step)
             for a_step, b_step in zip(*sides, strict=True):
+                factors = list(map(clean, b_step)) if clean else b_step
                 for i, a in enumerate(a_step):
-                    for j, b in enumerate(b_step):
+                    for j, b in enumerate(factors):
                         multiply(i, j, a, b)
         return sums
 

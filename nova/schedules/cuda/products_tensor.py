@@ -25,7 +25,7 @@ from nova.schedules.cuda.instructions import (
     narrow_pair,
     round_tf32,
 )
-from nova.schedules.cuda.products_tiles import CHUNK, SharedTile, TileProduct
+from nova.schedules.cuda.products_tiles import CHUNK, Clean, SharedTile, TileProduct
 from nova.schedules.words import Index, add, mul, splat
 
 _STEP = 32
@@ -156,10 +156,17 @@ class TensorCore:
         return self._multiply(lambda step: self._left(left, step), right, sums)
 
     def stage_held(
-        self, left: Sequence[Fragments], right: Index, sums: list[ir.Value]
+        self,
+        left: Sequence[Fragments],
+        right: Index,
+        sums: list[ir.Value],
+        clean: Clean | None = None,
     ) -> list[ir.Value]:
-        """The same where the left tile is in registers: its fragments of every step."""
-        return self._multiply(lambda step: left[step], right, sums)
+        """The same where the left tile is in registers: its fragments of every step.
+
+        `clean` changes what is read of the right one.
+        """
+        return self._multiply(lambda step: left[step], right, sums, clean)
 
     def hold(self, left: Index) -> list[Fragments]:
         """A left tile in registers, for `stage_held`."""
@@ -183,14 +190,19 @@ class TensorCore:
         return [self.readers[0].read(start, number, step) for number in range(self._fragments[0])]
 
     def _multiply(
-        self, left: Callable[[int], Fragments], right: Index, sums: list[ir.Value]
+        self,
+        left: Callable[[int], Fragments],
+        right: Index,
+        sums: list[ir.Value],
+        clean: Clean | None = None,
     ) -> list[ir.Value]:
         sums = list(sums)
         rows, columns = self._fragments
 
         def fragments(step: int) -> tuple[Fragments, Fragments]:
             a = left(step)
-            return a, [self.readers[1].read(right, number, step) for number in range(columns)]
+            b = [self.readers[1].read(right, number, step) for number in range(columns)]
+            return a, [[clean(word) for word in words] for words in b] if clean else b
 
         ahead = fragments(0)
         for step in range(self._steps):

@@ -6,14 +6,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from nova.mlir.bindings import ir
 from nova.schedules.cuda.instructions import divide, exclusive_or, modulo
 from nova.schedules.words import Index, add, mul
 
 CHUNK = 16
 """Bytes that are moved at once."""
+
+Clean = Callable[[ir.Value], ir.Value]
+"""What changes a factor on its way from a tile: an element, or a word of some for tensor cores."""
 
 
 @dataclass(frozen=True)
