@@ -66,6 +66,11 @@ class Compiled(Model):
         """Whether it was compiled from a graph, and its file has the text of it."""
         return self._given_plan is not None or "plan" in super().stages
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether its text came from outside, in a file or as MLIR: anybody may have written it."""
+        return self._given_plan is None
+
     @cached_property
     def plan(self) -> Plan:
         """The frozen linear program; that of a file is parsed when it is first looked at."""
@@ -173,7 +178,13 @@ class Compiled(Model):
             text = stages[manifest.source]
             contents = build_text(text, manifest.source, settings, manifest.key, self.name).contents
         else:
-            built = [build(self.plan, own, manifest.key).contents for own in settings]
+            key, text = manifest.key, stages["plan"] if self.is_foreign else ""
+            built = [
+                build_text(text, "plan", [own], key, self.name).contents
+                if self.is_foreign
+                else build(self.plan, own, key).contents
+                for own in settings
+            ]
             every = [variant for contents in built for variant in contents.variants]
             images = [image for contents in built for image in contents.devices]
             contents = replace(built[0], variants=tuple(every), devices=tuple(images))

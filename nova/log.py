@@ -2,7 +2,8 @@
 
 In: `log("compile", "...")` and `with progress(...)` from the compile path, the cache and the
 executor. Out: `[compile] ...` lines for the topics in the knob `log`; on a terminal, a progress
-line for what takes longer than a second. Costs one dictionary read when a topic is off.
+line for what takes longer than a second. Costs one dictionary read when a topic is off. A process
+that compiles for another one gives its lines to that one (`redirect`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 DELAY_SECONDS = 1.0
 REFRESH_SECONDS = 0.1
 
+_elsewhere: Callable[[str, str], None] | None = None
 _one_painter = threading.Lock()  # parallel compiles would overwrite each other's line
 
 
@@ -31,9 +33,19 @@ def enabled(topic: str) -> bool:
 
 def log(topic: str, message: str) -> None:
     """Print `[topic] message` on stderr when the topic is on."""
-    if topic in knobs.get("log"):
+    if topic not in knobs.get("log"):
+        return
+    if _elsewhere is not None:
+        _elsewhere(topic, message)
+    else:
         # One write a line, so that lines of several threads do not mix.
         sys.stderr.write("".join(f"[{topic}] {line}\n" for line in message.splitlines()))
+
+
+def redirect(function: Callable[[str, str], None]) -> None:
+    """From now on, give `function` the topic and the message instead of printing them."""
+    global _elsewhere
+    _elsewhere = function
 
 
 class Progress:

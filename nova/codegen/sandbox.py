@@ -5,7 +5,9 @@ function on such a text in a child that other calls use again, so a call costs w
 and its result cost to send, not the start of an interpreter. A child that dies, by a signal, for
 want of memory or at its time limit, is a `SandboxError` that says which stage it was in and what
 it wrote to stderr; the next call starts another. Children are spawned, never forked: forking a
-process that has native threads is not safe. `sandbox_child.py` is the other end.
+process that has native threads is not safe. `sandbox_start.py` and `sandbox_child.py` are the other
+end. A call sends the knobs, and what changed since the last one of the environment, `sys.path` and
+the current folder: the child does what the caller would have done. Its log lines are the caller's.
 
 Called for every text of unknown origin: `nova.translate`, `nova-opt`, the text inside of a file,
 bytecode, and LLVM IR. Programs that Nova's own API built are compiled in the caller's process.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import json
 import os
 import selectors
 import signal
@@ -31,20 +34,13 @@ from typing import IO, Any
 from nova import errors, knobs
 from nova.codegen.sandbox_wire import FRAME, dump, load
 from nova.errors import NovaError, SandboxError
+from nova.log import log
 
-_ROOT = Path(__file__).parents[2]
+_START = Path(__file__).with_name("sandbox_start.py")
 # Children kept for the next call, calls after which one is replaced, and its memory then.
 _MOST_IDLE = 4
 _MOST_CALLS = 500
 _MOST_RESIDENT = 2 << 30
-_START = """
-import sys
-sys.meta_path[:] = [
-    f for f in sys.meta_path if getattr(f, "__name__", type(f).__name__) in {finders}
-]
-from nova.codegen.sandbox_child import main
-main()
-"""
 _TAIL_LINES = 8
 _TAIL_BYTES = 4096
 
@@ -115,7 +111,7 @@ class _Call:
         seconds: float,
         observe: Observe | None,
     ):
-        self.request = (function, args, _knob_values(), seconds)
+        self.request = (function, args, *_knob_values(), seconds)
         self.where, self.stage, self.seconds, self.observe = where, stage, seconds, observe
 
     def see(self, words: tuple[Any, ...]) -> None:
@@ -147,10 +143,28 @@ def _ending(died: _ChildDied, seconds: float) -> str:
     return f"ended with status {died.status}{', out of memory' if memory else ''}"
 
 
-def _knob_values() -> dict[str, Any]:
-    """The knobs as the caller sees them; stages are told about here, not in the child."""
-    found = {name: knobs.get(name) for name in knobs.KNOBS}
-    return {**found, "dump": None, "progress": "off", "log": found["log"] - {"compile"}}
+def _knob_values() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The knobs of the process, and those of the caller's thread that differ from them.
+
+    Stages are dumped here, when the child tells of them.
+    """
+    found = {name: knobs.process_value(name) for name in knobs.KNOBS}
+    here = {"dump": None, "progress": "off"}
+    return {**found, **here}, {**knobs.overridden(), **here}
+
+
+def _surroundings() -> dict[str, Any]:
+    """What else of the caller a compile may depend on."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # somebody removed it
+        folder = None
+    return {"path": _import_path(), "environment": dict(os.environ), "folder": folder}
+
+
+def _import_path() -> list[str]:
+    """The folders of modules, but for the current one: its files must not replace modules."""
+    return [entry for entry in sys.path if isinstance(entry, str) and entry]
 
 
 def _open_scratch() -> IO[bytes]:
@@ -165,18 +179,15 @@ class _Child:
 
     def __init__(self) -> None:
         self.stderr = _open_scratch()
-        path = os.pathsep.join([str(_ROOT), *(entry for entry in sys.path if entry)])
-        # Nova is the caller's there: a hook of an editable installation may know another one.
-        finders = [getattr(f, "__name__", type(f).__name__) for f in sys.meta_path]
-        start = _START.format(finders=finders)
+        own = sys.modules["nova"]
+        places = {"path": _import_path(), "origin": own.__file__, "folders": list(own.__path__)}
         try:
-            # -P: a file of the current folder must not take the place of a module.
+            # -P: the folder of the script has no modules of the child's.
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", start],
+                [sys.executable, "-P", str(_START), json.dumps(places)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
-                env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C is for the caller, which stops the child
             )
         except (OSError, ValueError) as error:
@@ -188,17 +199,23 @@ class _Child:
         self.calls = 0
         self.resident = 0
         self.is_busy = False
+        self._told: dict[str, Any] | None = None
 
     def call(self, call: _Call) -> Any:
         self.calls += 1
         self.is_busy = True
         deadline = time.monotonic() + call.seconds
         self.stderr.truncate(0)
-        self._send(dump(call.request))
+        now = _surroundings()
+        self._send(dump((*call.request, None if now == self._told else now)))
+        self._told = now
         while True:
             kind, *words = load(self._receive(deadline))
             if kind == "report":
                 call.see(tuple(words))
+                continue
+            if kind == "log":
+                log(*words)
                 continue
             if kind == "warn":
                 text, category = words

@@ -10,9 +10,13 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sys
+import threading
 import traceback
 import warnings
-from importlib import import_module
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,11 +24,14 @@ from nova import knobs
 from nova.codegen.sandbox import is_inside, mark_inside
 from nova.codegen.sandbox_wire import FRAME, dump, load
 from nova.errors import NovaError, SandboxError
+from nova.log import redirect
 
 # Address space of a call on top of that of the process, and for each byte of its text.
 _MEMORY = 8 << 30
 _MEMORY_PER_BYTE = 16
 _output: IO[bytes] | None = None
+_writing = threading.Lock()  # worker threads have log lines too
+_knobs: dict[str, Any] = {}  # those of the caller's process, as they were told last
 
 
 def report(*words: Any) -> None:
@@ -44,6 +51,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    redirect(lambda topic, message: _write("log", topic, message))
     mark_inside()
     assert is_inside()
     while len(header := requests.read(FRAME.size)) == FRAME.size:
@@ -56,10 +64,13 @@ def main() -> None:
 
 def _answer(data: bytes) -> None:
     try:
-        name, args, values, seconds = load(data)
-        limit_time(seconds * (values["threads"] + 1))
+        name, args, values, overridden, seconds, surroundings = load(data)
+        if surroundings is not None:
+            move_to(**surroundings)
+        assign_knobs(values)
         module, _, function = name.partition(":")
-        with knobs.override(**values), warnings.catch_warnings():
+        with knobs.override(**overridden), warnings.catch_warnings():
+            limit_time(seconds * (knobs.get("threads") + 1))
             warnings.simplefilter("always")
             warnings.showwarning = _warn
             result = getattr(import_module(module), function)(*args)
@@ -70,6 +81,27 @@ def _answer(data: bytes) -> None:
         _write_error(SandboxError("the text needs more memory than it may take"))
     except Exception as error:
         _write_error(describe_failure(error))
+
+
+def move_to(path: list[str], environment: Mapping[str, str], folder: str | None) -> None:
+    """Take over what has changed around the caller."""
+    if sys.path != path:
+        sys.path[:] = path
+        invalidate_caches()
+    if dict(os.environ) != environment:
+        os.environ.clear()
+        os.environ.update(environment)
+    if folder is not None:
+        with suppress(OSError):  # it may be gone again
+            os.chdir(folder)
+
+
+def assign_knobs(values: Mapping[str, Any]) -> None:
+    """Give the knobs of this process the values that those of the caller's have."""
+    for name, value in values.items():
+        if name not in _knobs or _knobs[name] != value:
+            setattr(knobs, name, value)
+            _knobs[name] = value
 
 
 def describe_failure(error: Exception) -> SandboxError:
@@ -99,8 +131,9 @@ def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -
 def _write(*words: Any) -> None:
     assert _output is not None
     data = dump(words)
-    _output.write(FRAME.pack(len(data)) + data)
-    _output.flush()
+    with _writing:
+        _output.write(FRAME.pack(len(data)) + data)
+        _output.flush()
 
 
 def limit_memory(size: int, inherited: tuple[int, int]) -> None:

@@ -36,15 +36,27 @@ class ProgramSignature:
 def read_signature(module: ir.Module) -> ProgramSignature:
     """The signature that `main` carries, or else the one that its type says."""
     main = main_function(module)
-    if _ATTRIBUTE not in main.attributes:
+    specs = written_specs(main)
+    if specs is None:
         return _from_types(main)
     updated = _updates(main)
-    specs = [_read_spec(entry) for entry in main.attributes[_ATTRIBUTE]]
     args = [s for s in specs if s.role != "output"]
     return ProgramSignature(
         tuple(replace(s, donated=i in updated) for i, s in enumerate(args)),
         tuple(s for s in specs if s.role == "output"),
     )
+
+
+def written_specs(main: Any) -> list[TensorSpec] | None:
+    """What `main` carries of its signature, arguments first; None where it carries none."""
+    if _ATTRIBUTE not in main.attributes:
+        return None
+    return [_read_spec(entry) for entry in main.attributes[_ATTRIBUTE]]
+
+
+def drop_written(main: Any) -> None:
+    """Forget what `main` carries of its signature."""
+    del main.attributes[_ATTRIBUTE]
 
 
 def keep_signature(module: ir.Module, signature: ProgramSignature | None = None) -> None:

@@ -71,14 +71,17 @@ def write_script(
         call = f"check_plan(PLAN, [{', '.join(names)}], {keywords}, gradients=True)"
     else:
         inputs, params = ", ".join(names[:count]), ", ".join(names[count:])
-        call = f"nova.compile_plan(PLAN, {keywords}).run([{inputs}], [{params}])"
+        call = f"nova.compile_plan(parse_plan(PLAN), {keywords}).run([{inputs}], [{params}])"
     path.write_text(
         _TEXT.format(
             title=title.replace('"""', "'''").replace("\\", "/"),
             imports="from pathlib import Path\n\nimport numpy as np"
             if large
             else "import numpy as np",
-            more="from nova.debug import check_plan\n" if mode == "gradient" else "",
+            # A plan, not its text: it is compiled in the process that a debugger looks at.
+            more="from nova.debug import check_plan\n"
+            if mode == "gradient"
+            else "from nova.plan import parse_plan\n",
             plan=print_plan(program.plan).replace("\\", "/"),
             arrays="\n".join(lines),
             check="off" if mode == "gradient" else mode,

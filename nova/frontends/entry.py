@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from nova.artifact.manifest import TensorSpec
-from nova.codegen.signature import ProgramSignature
+from nova.codegen.signature import ProgramSignature, drop_written, written_specs
 from nova.dtypes import ALL, TensorType
 from nova.errors import (
     ArgumentNameError,
@@ -31,6 +31,8 @@ from nova.passes.base import UpstreamPass, run_pipeline
 _DONATED = "tf.aliasing_output"
 _NAMES = ("nova.name", "jax.arg_info")
 _RESULT_NAMES = ("nova.name", "jax.result_info")
+# Element types, and what they have become after the stage nova.
+_NARROWED = {("u8", "i8"), ("bool", "i8")}
 _KEPT = {"function_type", "nova.inputs", "nova.signature", "nova.updates", "sym_name"}
 
 
@@ -138,7 +140,33 @@ def _read_signature(main: Any, filename: str) -> ProgramSignature:
         )
     if updates:  # a program of Nova's own
         args = [replace(a, donated=i in updates) for i, a in enumerate(args)]
-    return ProgramSignature(tuple(args), tuple(outputs))
+    return _take_written(main, ProgramSignature(tuple(args), tuple(outputs)), filename)
+
+
+def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSignature:
+    """The element types that the text of a later stage of Nova's carries: its own say less."""
+    specs = [*seen.args, *seen.outputs]
+    try:
+        written = written_specs(main)
+    except (ValueError, TypeError, KeyError, AttributeError):  # not what Nova writes
+        written = []
+    if written is None:
+        return seen
+    fits = len(written) == len(specs) and all(
+        (w.shape, w.role == "output") == (s.shape, s.role == "output")
+        and (w.dtype == s.dtype or (w.dtype, s.dtype) in _NARROWED)
+        for w, s in zip(written, specs, strict=True)
+    )
+    if not fits:
+        raise ImportedProgramError(
+            "the attribute nova.signature does not say what the types of the function say",
+            where=place(main.operation, filename),
+            hint="start_from takes the text of a stage as it is; without the attribute, the types "
+            "count",
+        )
+    drop_written(main)
+    taken = [replace(s, dtype=w.dtype) for s, w in zip(specs, written, strict=True)]
+    return ProgramSignature(tuple(taken[: len(seen.args)]), tuple(taken[len(seen.args) :]))
 
 
 def argument_name(main: Any, number: int, taken: set[str]) -> str:

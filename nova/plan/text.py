@@ -45,6 +45,8 @@ _ATTR = re.compile(r"(\w+)=(\([^)]*\)|'[^']*'|[^,]+)(?:, |$)")
 
 _DTYPES = {d.name for d in ALL}
 _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
+_MOST_LINES = (1 << 31) - 1  # what MLIR takes for the line of a location
+_MOST_DIGITS = 20  # of a number that counts something
 
 
 # --- printing -------------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ class _Parser:
         elif match := _STEP.match(text):
             self._step(match)
         elif match := _UPDATE.match(text):
-            self._update(int(match[1]), self._args(match[2]))
+            self._update(self._number(match[1]), self._args(match[2]))
         elif text == "return" or text.startswith("return "):
             self.results = self._args(text[7:])
             self.state = "done"
@@ -197,17 +199,25 @@ class _Parser:
 
     def _step(self, match: re.Match[str]) -> None:
         slot, name, args, attrs, device, type_, file, line = match.groups()
-        if int(slot) != len(self.steps):
+        index = self._number(slot)
+        if index != len(self.steps):
             raise self.error(f"slot[{slot}] out of order: expected slot[{len(self.steps)}]")
         if name not in OPS:
             raise self.error(f"there is no op {name!r}")
         if device not in (None, "cpu"):
             raise self.error(f"there is no device {device!r}", "a step is @cpu, or has no device")
-        location = Location(self._string(file), int(line)) if file else None
+        location = Location(self._string(file), self._number(line)) if file else None
+        if location is not None and location.line > _MOST_LINES:
+            raise self.error(f"there is no line {line} in a file")
         given, out = self._args(args), self._type(type_)
         self.steps.append(
-            Step(name, given, self._attrs(attrs), out, int(slot), location, device or "")
+            Step(name, given, self._attrs(attrs), out, index, location, device or "")
         )
+
+    def _number(self, text: str) -> int:
+        if len(text) > _MOST_DIGITS:
+            raise self.error(f"the number {text[:_MOST_DIGITS]}... is too large")
+        return int(text)
 
     def _string(self, text: str) -> str:
         if not text.startswith('"'):
@@ -225,7 +235,8 @@ class _Parser:
             if not match:
                 raise self.error(f"cannot read the argument {text[position:]!r}")
             kind, index, type_, value = match.groups()
-            args.append(self._reference(kind, int(index)) if kind else self._literal(type_, value))
+            known = self._reference(kind, self._number(index)) if kind else None
+            args.append(known or self._literal(type_, value))
             position = match.end()
         return tuple(args)
 
@@ -255,14 +266,15 @@ class _Parser:
                 array = np.full(type_.shape, constant(number, type_.dtype))
         except NovaError as error:
             raise self.error(f"bad literal {type_text}: {error.what}", error.hint) from None
-        except (ValueError, SyntaxError, MemoryError) as error:
+        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
             raise self.error(f"bad literal {type_text}: {error}") from None
         return Literal(array, type_)
 
     def _type(self, text: str) -> TensorType:
         name, shape = text.rstrip("]").split("[")
         try:
-            return TensorType(tuple(int(n) for n in shape.split(",") if n), dtype(name))
+            sizes = tuple(self._number(n) for n in shape.split(",") if n)
+            return TensorType(sizes, dtype(name))
         except NovaError as error:
             raise self.error(error.what, error.hint) from None
 
@@ -289,8 +301,8 @@ class _Parser:
                 value = value[:-1].rstrip(",") + ",)"
             try:
                 attrs[name] = ast.literal_eval(value)
-            except (ValueError, SyntaxError):
-                raise self.error(f"bad attribute {name}={value}") from None
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                raise self.error(f"bad attribute {name}={value[:200]}") from None
         return attrs
 
     def finish(self) -> Plan:

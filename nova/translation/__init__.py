@@ -26,6 +26,7 @@ from nova.translation.request import (
     EMITS,
     SCHEDULED,
     STARTS,
+    check_assembler,
     check_order,
     check_types,
     checked_stage,
@@ -94,6 +95,7 @@ def translate(
     else:
         given = source if isinstance(source, Source) else read_source(source)
     check_order(start, emit, settings)
+    check_assembler(settings, emit)
     if start in SCHEDULED or emit in SHARED_STAGES:
         if tune:
             which = f"{start} has them already" if start in SCHEDULED else f"{emit} has none yet"
@@ -108,8 +110,8 @@ def translate(
     kept = recorder or Recorder()
     with progress("translating") as bar:
         bar.advance(start or "import")
-        # A program that Nova has compiled is no text of a stranger's.
-        own = isinstance(source, Compiled)
+        # A program that Nova has compiled from a graph is not a text from outside.
+        own = isinstance(source, Compiled) and not source.is_foreign
         arrival = (travel if own else travel_sandboxed)(request, kept, bar)
         return finish(arrival, request, kept, values or {}, carried)
 

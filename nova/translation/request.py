@@ -89,6 +89,16 @@ def settings_of(
     return [replace(own, tune=own.tune / len(targets)) for own in found]
 
 
+def check_assembler(settings: Sequence[Settings], emit: str) -> None:
+    """PtxasError where cubins go into the file and nothing here makes them."""
+    if emit in ("so", "obj") and any(
+        s.cubin and parse_target(s.target).is_device for s in settings
+    ):
+        from nova.codegen.ptxas import require_ptxas  # only for who asks for it
+
+        require_ptxas()
+
+
 def checked_stage(word: str, known: Sequence[str], what: str) -> str:
     if word not in known:
         from difflib import get_close_matches  # only on the way to an error

@@ -107,6 +107,10 @@ def finish(
     if arrival.contents is None:
         return Translation(arrival.data, request.emit, arrival.signature, recorder)
     assert arrival.signature is not None  # a file has one
+    if arrival.contents.devices:
+        from nova.codegen.ptx_check import check_images  # loads what only devices need
+
+        check_images(arrival.contents.devices)
     started = time.perf_counter()
     weights, kept = _weights(arrival.signature, request.source.name, values, carried)
     contents = replace(arrival.contents, stages=recorder.texts, weights=weights)
@@ -141,10 +145,6 @@ class Road:
         assert signature is not None
         source = list(self.recorder.compact)[-1]
         program = build_module(module, self.settings, self.recorder, after=stage, bar=self.bar)
-        if program.images:
-            from nova.codegen.ptx_check import check_images  # loads what only devices need
-
-            check_images(program.images)
         contents = module_contents(signature, program, self.recorder.texts, source, {})
         return Arrival(b"", signature, contents)
 

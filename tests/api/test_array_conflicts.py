@@ -98,6 +98,8 @@ def test_a_submitted_run_and_a_call() -> None:
     assert array.min() == array.max() == 5, "runs of one stream are in order"
 
 
+# Another test of this process may have loaded jax, which warns of every fork.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_child_of_fork_has_no_runs() -> None:
     program = make_counter()
     array = np.zeros(SIZE, "f4")

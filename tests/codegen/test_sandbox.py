@@ -19,6 +19,7 @@ from nova.codegen import sandbox, sandbox_wire
 from nova.codegen.sandbox import close_children, run_sandboxed
 from nova.codegen.sandbox_child import report
 from nova.errors import SandboxError, ShapeError, WorkspaceError
+from nova.log import log
 from nova.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,20 @@ def knob() -> int:
 
 def process() -> int:
     return os.getpid()
+
+
+def surroundings() -> list[str | None]:
+    return [nova.__file__, os.getcwd(), os.environ.get("NOVA_OF_A_TEST"), *sys.path]
+
+
+def settings() -> list[object]:
+    """The knobs, also as threads see them that have no overrides."""
+    return [nova.knobs.get("tile_work"), nova.knobs.process_value("tile_work"), nova.knobs.spills]
+
+
+def say() -> None:
+    for topic in ("compile", "tune"):
+        log(topic, f"first\nof {topic}")
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +144,93 @@ def test_the_child_is_used_again_and_has_the_knobs() -> None:
     assert call("process") == first != os.getpid()
 
 
+def test_the_child_has_the_surroundings_of_each_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that changed after it was started."""
+    first = call("process")
+    before = call("surroundings")
+    assert isinstance(before, list) and before[:3] == [nova.__file__, os.getcwd(), None]
+    monkeypatch.setenv("NOVA_OF_A_TEST", "\udcff=é")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    wanted = [nova.__file__, str(tmp_path), "\udcff=é", *filter(None, sys.path)]
+    assert call("surroundings") == wanted
+    monkeypatch.undo()
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    assert call("surroundings") == before
+    assert call("process") == first
+
+
+def test_the_child_has_assigned_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = call("settings")
+    monkeypatch.setitem(nova.knobs._assigned, "tile_work", 77)
+    assert call("settings") == [77, 77, ()]
+    with nova.knobs.override(tile_work=78, spills="a,b"):
+        assert call("settings") == [78, 77, ("a", "b")]
+    assert call("settings") == [77, 77, ()]
+    monkeypatch.undo()
+    assert call("settings") == usual
+
+
+def test_log_lines_of_the_child_are_those_of_the_caller(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with nova.knobs.override(log="compile"):
+        call("say")
+    assert capsys.readouterr().err == "[compile] first\n[compile] of compile\n"
+    call("say")
+    assert capsys.readouterr().err == ""
+
+
+OTHER_COPY = """
+import importlib.util, sys
+class Other:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "nova" or name.startswith("nova."):
+            raise ImportError("another copy of Nova answers for " + name)
+        return None
+sys.meta_path.insert(0, Other)
+"""
+
+
+def test_the_child_has_the_nova_of_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever finder an installation has put before the others, and whatever is on the path."""
+    (tmp_path / "sitecustomize.py").write_text(OTHER_COPY)
+    (tmp_path / "nova").mkdir()
+    (tmp_path / "nova/__init__.py").write_text("raise ImportError('the wrong copy')")
+    close_children()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = call("surroundings")
+    assert isinstance(found, list) and found[0] == nova.__file__
+    close_children()
+
+
+def test_the_program_of_a_file_goes_through_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its text is not Nova's own: anybody may have written the file."""
+    x = nova.tensor(np.ones((4, 4), np.float32), name="x")
+    own = nova.compile(nova.tanh(x @ x), inputs=[x])
+    own.save(tmp_path / "p.nova")
+    asked: list[str] = []
+    usual = sandbox._Child.call
+
+    def watch(child: sandbox._Child, asked_for: sandbox._Call) -> object:
+        asked.append(asked_for.request[0])
+        return usual(child, asked_for)
+
+    monkeypatch.setattr(sandbox._Child, "call", watch)
+    ours = nova.translate(own, targets="x86_64").data
+    assert asked == []
+    assert nova.translate(nova.load(tmp_path / "p.nova"), targets="x86_64").data
+    assert asked == ["nova.translation.road:travel_inside"] and ours
+
+
 def test_threads_have_a_child_each() -> None:
     found: list[object] = []
     threads = [threading.Thread(target=lambda: found.append(call("process"))) for _ in range(3)]
@@ -139,6 +241,8 @@ def test_threads_have_a_child_each() -> None:
     assert len(found) == 3 and os.getpid() not in found
 
 
+# Another test of this process may have loaded jax, which warns of every fork.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_fork_starts_its_own_child() -> None:
     first = call("process")
     pid = os.fork()

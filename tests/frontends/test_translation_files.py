@@ -18,6 +18,7 @@ from nova.errors import (
     ArgumentNameError,
     ArgumentShapeError,
     ArtifactError,
+    ImportedProgramError,
     PipelineError,
     RecompileWarning,
     TargetError,
@@ -303,3 +304,18 @@ def test_the_tool_signs_and_embeds(
     assert "only a .nova file is signed" in capsys.readouterr().err
     with pytest.raises(PipelineError, match="stopped at ll: there is no program to sign"):
         nova.translate(STABLEHLO, emit="ll").sign(private)
+
+
+@pytest.mark.parametrize("kind", ["u1", "i1", "?", "f4"])
+def test_a_later_stage_without_saying_so(kind: str) -> None:
+    """Its types say less than the signature that it carries."""
+    given = (np.arange(16).reshape(4, 4) * 13 % 256).astype(kind)
+    x = nova.tensor(given, name="x")
+    text = nova.compile(nova.flip(x, 0), inputs=[x]).stages["linalg"]
+    model = nova.translate(text).load()
+    assert model.run([given]).dtype == given.dtype
+    np.testing.assert_array_equal(model.run([given]), given[::-1])
+    if kind == "u1":
+        for wrong in (text.replace('"u8"', '"f64"'), text.replace("i64: 4, 4", "i64: 4, 5")):
+            with pytest.raises(ImportedProgramError, match=r"nova.signature does not say"):
+                nova.translate(wrong)
