@@ -12,7 +12,8 @@ enum { MOST_THREADS = 8 };
 /* All guarded by `runs_lock`. */
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
 static Run *first_waiting, *last_waiting;
-static unsigned thread_count, idle_count;
+static unsigned thread_count, idle_count; /* idle: without a run, or about to take a waiting one */
+static size_t waiting_count;
 static Run *timed_runs; /* those that have a time limit */
 
 /* --- threads ----------------------------------------------------------------------------------- */
@@ -56,8 +57,7 @@ static void *serve(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&runs_lock);
-    for (;;) {
-        idle_count++;
+    for (;; idle_count++) { /* who made the thread has counted it */
         while (first_waiting == NULL)
             pthread_cond_wait(&wanted, &runs_lock);
         idle_count--;
@@ -65,6 +65,7 @@ static void *serve(void *unused)
         first_waiting = run->next_waiting;
         if (first_waiting == NULL)
             last_waiting = NULL;
+        waiting_count--;
         run->begun = true;
         nova_status status = NOVA_CANCELLED;
         if (!run->cancelled) {
@@ -77,10 +78,11 @@ static void *serve(void *unused)
     return NULL;
 }
 
-/* Whether there is a thread that can take a run, at once or later. */
+/* Whether there is a thread that can take a run, at once or later. One that is idle takes one run: those
+ * that have been handed over and not yet taken need theirs. */
 static bool ensure_thread(void)
 {
-    if (idle_count > 0 || thread_count == MOST_THREADS)
+    if (idle_count > waiting_count || thread_count == MOST_THREADS)
         return true;
     pthread_t thread;
     sigset_t all, before; /* signals are for the program's own threads */
@@ -91,6 +93,7 @@ static bool ensure_thread(void)
     if (made)
         (void)pthread_detach(thread);
     thread_count += made;
+    idle_count += made;
     return thread_count > 0;
 }
 
@@ -105,6 +108,7 @@ static bool hand_over(Run *run)
     else
         first_waiting = run;
     last_waiting = run;
+    waiting_count++;
     pthread_cond_signal(&wanted);
     return true;
 }
@@ -258,5 +262,6 @@ void device_runs_in_child(void)
     (void)pthread_cond_init(&wanted, NULL);
     first_waiting = last_waiting = NULL;
     thread_count = idle_count = 0;
+    waiting_count = 0;
     timed_runs = NULL;
 }
