@@ -210,9 +210,7 @@ class _Parser:
         if location is not None and location.line > _MOST_LINES:
             raise self.error(f"there is no line {line} in a file")
         given, out = self._args(args), self._type(type_)
-        self.steps.append(
-            Step(name, given, self._attrs(attrs), out, index, location, device or "")
-        )
+        self.steps.append(Step(name, given, self._attrs(attrs), out, index, location, device or ""))
 
     def _number(self, text: str) -> int:
         if len(text) > _MOST_DIGITS:
