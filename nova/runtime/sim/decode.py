@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nova.errors import PtxError
 from nova.runtime.sim import arithmetic, cooperation, transfers
 from nova.runtime.sim.operands import Operands
 from nova.runtime.sim.ptx import PtxKernel, Statement
@@ -91,13 +92,19 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
     operands = Operands(kernel, addresses)
     code = np.zeros(len(kernel.statements) + 1, INSTRUCTION)
     rows: list[tuple[int, ...]] = []
-    swapped = {s.operands[1] for s in kernel.statements if re.match(r"atom\..*cas", s.opcode)}
+    swaps = [s for s in kernel.statements if re.match(r"atom\..*cas", s.opcode)]
+    swapped = {s.operands[1] for s in swaps if len(s.operands) > 1}
     named = Counter(
         n for s in kernel.statements for text in s.operands for n in _NAME.findall(text)
     )
     for number, statement in enumerate(kernel.statements):
         operands.statement = statement
-        parts = _decode(statement, operands)
+        try:
+            parts = _decode(statement, operands)
+        except PtxError:
+            raise
+        except (LookupError, ValueError, TypeError, OverflowError):  # operands that do not fit it
+            raise operands.unknown() from None
         if parts.op == "load" and statement.operands[1] in swapped:
             parts.flags |= STRONG  # the first guess of a loop that compares and swaps: no race
         guard = -1 if statement.guard is None else operands.predicate(statement.guard)[3]

@@ -109,6 +109,8 @@ class Operands:
         if found is None:
             raise self.error(f"not an address: {text}")
         base, offset = found["base"], int(found["offset"] or "0", 0)
+        if not -(1 << 31) <= offset < 1 << 32:
+            raise self.error(f"not an offset of an address: {offset}")
         if base in self.places:
             kind, width, _, at, _ = self.value(base, 64, 32)
             return (kind, width, 0, at, offset)

@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from nova.errors import PtxError
-from nova.runtime.sim.ptx_variables import BYTES, Variable, place_variable, round_up
+from nova.runtime.sim.ptx_variables import (
+    BYTES,
+    Variable,
+    check_align,
+    place_variable,
+    round_up,
+)
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _HEAD = re.compile(r"\.(?:version|target|address_size)\b[^\n]*|\.file\b[^\n]*")
@@ -37,6 +43,10 @@ _INSTRUCTION = re.compile(
 )
 _OPERAND = re.compile(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
+# What no assembler takes: letters that are not ASCII, and numbers of more than 64 bits.
+_STRANGE = re.compile(r"[^\x00-\x7f]|(?<![\w$])(?:0[xX][0-9a-fA-F]{17,}|\d{21,})")
+_MOST_REGISTERS = 1 << 20
+_MOST_PARAM_BYTES = 1 << 16
 WIDTHS = {"pred": 1, **{name: max(16, 8 * count) for name, count in BYTES.items()}}
 
 
@@ -93,6 +103,9 @@ def parse_ptx(text: str) -> PtxModule:
     target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
     if target is None:
         raise PtxError("this is no PTX: it has no .target", hint="give the text that LLVM writes")
+    if found := _STRANGE.search(re.sub(r"\.file\b[^\n]*", _blank, text)):
+        line = text.count("\n", 0, found.start()) + 1
+        raise PtxError(f"not understood: {found[0][:40]!r}", line=line)
     if found := re.search(r"\.extern\s+\.func[^;]*?([\w$]+)\s*\(", text):
         line = text.count("\n", 0, found.start()) + 1
         raise PtxError(f"the PTX calls {found[1]}, which nothing defines", line=line)
@@ -185,7 +198,7 @@ class _Reader:
                 kernel.labels[label] = len(kernel.statements)
             elif directive := item["directive"]:
                 if directive.startswith(".branchtargets"):
-                    targets[label] = directive.split(None, 1)[1].replace(",", " ").split()
+                    targets[label] = directive.replace(",", " ").split()[1:]
                 else:
                     self._directive(kernel, directive, scopes, line)
             elif instruction := item["instruction"]:
@@ -200,7 +213,9 @@ class _Reader:
             if param is None or param["type"] not in BYTES:
                 raise PtxError(f"a parameter of {kernel.name}: {part}", line=kernel.line)
             size = BYTES[param["type"]] * int(param["count"] or 1)
-            offset = round_up(offset, int(param["align"] or BYTES[param["type"]]))
+            offset = round_up(offset, check_align(param["align"], BYTES[param["type"]]))
+            if offset + size > _MOST_PARAM_BYTES:
+                raise PtxError(f"{kernel.name}: too many bytes of parameters", line=kernel.line)
             kernel.params[param["name"]] = Variable(param["name"], "param", offset, size, 1)
             offset += size
 
@@ -208,6 +223,8 @@ class _Reader:
         for bound in _BOUND.finditer(text):
             if bound[1] in ("maxntid", "reqntid"):
                 sizes = [int(n) for n in bound[2].replace(",", " ").split()]
+                if not 1 <= len(sizes) <= 3:
+                    raise PtxError(f"{kernel.name}: {bound[0].strip()}", line=kernel.line)
                 kernel.most_threads = math.prod(sizes)
                 if bound[1] == "reqntid":
                     kernel.required = (*sizes, *([1] * (3 - len(sizes))))
@@ -237,6 +254,8 @@ def _declare(
         raise PtxError(f"{kernel.name}: registers {text!r} of type {type_}", line=line)
     names = [found["name"]]
     if found["count"]:
+        if int(found["count"]) + len(kernel.registers) > _MOST_REGISTERS:
+            raise PtxError(f"{kernel.name}: {found['count']} registers", line=line)
         names = [f"{found['name']}{i}" for i in range(int(found["count"]))]
     for name in names:
         unique = name
@@ -269,7 +288,7 @@ def _expand(
     if not statement.opcode.startswith("brx.idx"):
         yield statement
         return
-    index, table = statement.operands
+    index, table = statement.operands if len(statement.operands) == 2 else ("", "")
     if statement.guard or table not in targets:
         raise PtxError(f"{kernel.name}: not understood: brx.idx {table}", line=statement.line)
     kernel.registers["%brx"] = 1

@@ -22,6 +22,10 @@ BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf1
 BYTES |= {"u32": 4, "s32": 4, "f32": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8}
 
 
+_MOST_BYTES = 1 << 30
+_MOST_ALIGN = 1 << 12
+
+
 @dataclass(frozen=True)
 class Variable:
     """Memory that a kernel or the module declares; `offset` is its place in its space."""
@@ -38,6 +42,14 @@ def round_up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
+def check_align(text: str | None, usual: int) -> int:
+    """The alignment that is written, or the usual one; PtxError unless it is a power of two."""
+    align = int(text or usual)
+    if align < 1 or align & (align - 1) or align > _MOST_ALIGN:
+        raise PtxError(f"an alignment of {align} bytes", hint="it is a power of two")
+    return align
+
+
 def place_variable(text: str, known: Mapping[str, Variable]) -> Variable | None:
     """The variable of a declaration, behind those of its space; None: it declares none."""
     found = _VARIABLE.fullmatch(text.strip())
@@ -47,7 +59,9 @@ def place_variable(text: str, known: Mapping[str, Variable]) -> Variable | None:
     size = one
     for extent in re.findall(r"\[(\d*)\]", found["array"]):
         size *= int(extent or 0)
-    align = int(found["align"] or one)
+    align = check_align(found["align"], one)
+    if size > _MOST_BYTES:
+        raise PtxError(f"{found['name']} takes {size} bytes", hint="no device has that")
     own = (v for v in known.values() if v.space == found["space"])
     offset = round_up(max((v.offset + v.size for v in own), default=0), align)
     initial = None
@@ -62,7 +76,8 @@ def _initial(name: str, text: str, one: int) -> bytes:
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}", part):
             value = int(part[2:], 16)
         elif re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)U?", part):
-            value = int(part.rstrip("U"), 0)
+            digits = part.rstrip("U")
+            value = int(digits, 16 if "x" in digits.lower() else 10)
         else:
             raise PtxError(f"{name} begins with {part!r}", hint="only numbers can be put there")
         out += (value % (1 << 8 * one)).to_bytes(one, "little")
