@@ -34,7 +34,7 @@ from nova.errors import (
     StateAssignedError,
 )
 from nova.graph.build import settled
-from nova.graph.capture import capturing, generation
+from nova.graph.capture import capturing, current_capture, generation
 from nova.graph.lifting import BoundProgram, Captured
 from nova.graph.location import user_location
 from nova.graph.state import Roots, Snapshot, find_roots
@@ -158,7 +158,7 @@ class JitFunction(Sealed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         program = self._last_program
-        if program is not None and not kwargs:
+        if program is not None and not kwargs and current_capture() is None:
             try:
                 result = program(*args)
             except SignatureError:
@@ -171,6 +171,10 @@ class JitFunction(Sealed):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs), sort_keys=True)
         if any(isinstance(leaf, Tensor) for leaf in leaves):
+            return self._function(*args, **kwargs)
+        if current_capture() is not None:  # its results would be constants of the trace
+            leaves = [leaf if type(leaf) in _NUMBERS else tensor(leaf) for leaf in leaves]
+            args, kwargs = unflatten(structure, leaves)
             return self._function(*args, **kwargs)
         entry, arrays = self._entry(leaves, structure)
         results = entry.compiled._program(*arrays, *entry.captured.read())

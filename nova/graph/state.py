@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import partial
@@ -24,8 +25,7 @@ from nova.graph.tensor import Tensor
 from nova.records import record
 
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
-_CONTAINERS = (list, tuple, dict, set, frozenset)
-_STATE = _PLAIN | {*_CONTAINERS}
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 # Globals of functions from here are no state of the user's.
 _LIBRARIES = frozenset({"nova", "numpy", "ml_dtypes", "torch", "jax", "scipy", "pytest", "_pytest"})
 _EMPTY = object()
@@ -163,10 +163,14 @@ class _Walk:
             self.objects.append(value)
         elif isinstance(value, np.generic):
             self.values += (kind, value.tobytes())
-        elif kind in _CONTAINERS:
-            self._visit_items(value)
+        elif kind is slice or kind is range:
+            self.values.append(kind)
+            for part in (value.start, value.stop, value.step):
+                self.visit(part)
         elif has_state(value):
             self.visit_attributes(value)
+        elif isinstance(value, _CONTAINERS):
+            self._visit_items(value)
         elif getattr(kind, "has_no_state", False):
             self.values.append(kind)
         else:
@@ -239,7 +243,7 @@ def _is_volatile(value: Any) -> bool:
         return any(_is_volatile(part) for part in vars(value).values())
     if type(value) is tuple:
         return any(_is_volatile(part) for part in value)
-    return type(value) in (list, dict, set) or has_state(value)
+    return isinstance(value, _CONTAINERS) or has_state(value)
 
 
 # --- finding --------------------------------------------------------------------------------------
@@ -302,7 +306,7 @@ class _Search:
         """Part of an object or container whose values are state: code that it holds is read."""
         if has_state(value):
             self._visit_methods(value)
-        elif type(value) in _CONTAINERS:
+        elif isinstance(value, _CONTAINERS):
             if id(value) in self._seen_parts or len(value) > _MOST_ITEMS:
                 return
             self._seen_parts.add(id(value))
@@ -314,7 +318,9 @@ class _Search:
 
     def _visit_argument(self, value: Any) -> None:
         """A default value, or what a partial function has bound."""
-        if type(value) in _CONTAINERS:  # no name holds it, so it gets one
+        if isinstance(value, _CONTAINERS) and not has_state(
+            value
+        ):  # no name holds it, so it gets one
             self._visit_name({"": value}, "")
         elif has_state(value):
             self._hold(value)
@@ -349,11 +355,11 @@ class _Search:
         if has_state(value):
             self.names[key] = space, name
             self._visit_methods(value)
-        elif type(value) in _STATE or isinstance(value, Tensor | np.ndarray | np.generic):
-            self.names[key] = space, name
-            self._visit_part(value)
         elif callable(value):
             self.visit(value)
+        elif not isinstance(value, ModuleType):
+            self.names[key] = space, name
+            self._visit_part(value)
 
 
 def _global_names(code: CodeType) -> set[str]:

@@ -129,11 +129,24 @@ def _show(source: Source) -> str:
     return source.data.decode("utf-8-sig", errors="replace")
 
 
+def _is_one_file(output: str, file: str) -> bool:
+    """Whether two paths lead to one regular file."""
+    try:
+        return Path(output).is_file() and Path(output).samefile(file)
+    except OSError:
+        return False  # what is wrong with a path is said by who opens it
+
+
 def _check_output(args: argparse.Namespace) -> None:
     if args.sign is not None:
         if args.emit not in (None, "so"):
             raise PipelineError(f"only a .nova file is signed, and --emit {args.emit} is given")
         read_private_key(args.sign)  # a wrong one is told before the work
+    if args.output != "-" and args.file != "-" and _is_one_file(args.output, args.file):
+        raise PipelineError(
+            f"the output {args.output} is the input, which would be lost",
+            hint="name another file with -o OUT",
+        )
     if args.output == "-" and (args.emit or "so") in _BINARIES and sys.stdout.isatty():
         raise PipelineError("a binary file does not go to a terminal", hint="name it with -o OUT")
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import types
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar
 
@@ -157,3 +160,58 @@ def test_class_methods_compile_for_each_class() -> None:
 
     assert np.array_equal(Scale.of(X), X * 2) and np.array_equal(Other.of(X), X * 3)
     assert np.array_equal(Scale().of(X), X * 2) and Scale.of.cache_info().misses == 1
+
+
+class Kind(Enum):
+    FIRST = 2
+    SECOND = 3
+
+
+Pair = namedtuple("Pair", "scale")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "read"),
+    [
+        (Kind.FIRST, Kind.SECOND, lambda value: value.value),
+        (Pair(2.0), Pair(3.0), lambda value: value.scale),
+        (slice(2, 5), slice(3, 5), lambda value: value.start),
+        (range(2), range(3), len),
+        (Fraction(2), Fraction(3), float),
+        (types.MappingProxyType({"a": 2.0}), types.MappingProxyType({"a": 3.0}), lambda v: v["a"]),
+    ],
+    ids=["enum", "namedtuple", "slice", "range", "fraction", "mapping"],
+)
+def test_names_of_any_kind_of_value_are_state(
+    first: Any, second: Any, read: Callable[[Any], float]
+) -> None:
+    value = first
+    compiled = nova.jit(lambda x: x * read(value))
+    assert np.array_equal(compiled(X), X * 2)
+    value = second
+    assert np.array_equal(compiled(X), X * 3)
+    value = first
+    assert np.array_equal(compiled(X), X * 2)
+
+
+@pytest.mark.parametrize("make", [OrderedDict, partial(defaultdict, float), type("D", (dict,), {})])
+def test_kinds_of_dicts_and_lists_are_state(make: Callable[..., Any]) -> None:
+    table, queue = make({"a": 2.0}), deque([1.0])
+    compiled = nova.jit(lambda x: x * table["a"] * queue[0])
+    assert np.array_equal(compiled(X), X * 2)
+    table["a"] = 3.0
+    assert np.array_equal(compiled(X), X * 3)
+    queue[0] = 2.0
+    assert np.array_equal(compiled(X), X * 6)
+
+
+def test_a_jitted_function_in_a_trace_is_part_of_it() -> None:
+    weight, table = nn.Parameter(np.ones(3, "f4")), np.ones(3, "f4")
+    inner, other = nova.jit(lambda: weight * 2.0), nova.jit(lambda x, k: x * k)
+    inner(), other(table, 2.0)  # compiled before, too
+    outer = nova.jit(lambda x: x + inner() + other(table, 2.0))
+    assert np.array_equal(outer(X), X + 4)
+    weight.data[...] = 2.0
+    assert np.array_equal(outer(X), X + 6)
+    table[...] = 3.0
+    assert np.array_equal(outer(X), X + 10)

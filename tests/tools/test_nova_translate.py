@@ -196,6 +196,15 @@ def test_a_folder_is_no_output(
         nova.translate("a\0b")
 
 
+def test_the_input_is_no_output(source: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text, link = source.read_text(), source.with_name("link.mlir")
+    link.symlink_to(source)
+    for output in (source, link):
+        assert main([str(source), "-o", str(output)]) == 1
+        assert "is the input, which would be lost" in capfd.readouterr().err
+    assert source.read_text() == text
+
+
 def test_several_targets_share_the_first_stages() -> None:
     """Stages that depend on the target are there for each of them."""
     from nova.codegen.compile import build_module
