@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nova.mlir.bindings import arith, ir, memref
+from nova.mlir.types import dense_bytes
 from nova.mlir.walk import every_op, functions
 
 
@@ -63,11 +66,10 @@ def _retype_global(op: Any) -> None:
     type_ = op.attributes["type"].value
     if not _is_bool(type_):
         return
-    values = [int(bool(v)) for v in ir.DenseIntElementsAttr(op.attributes["initial_value"])]
     shape = list(type_.shape)
-    attrs = [ir.IntegerAttr.get(_byte(), v) for v in values]
-    tensor_type = ir.RankedTensorType.get(shape, _byte())
-    op.attributes["initial_value"] = ir.DenseElementsAttr.get(attrs, tensor_type)
+    values = np.frombuffer(dense_bytes(op.attributes["initial_value"]), np.uint8)
+    attr = ir.DenseElementsAttr.get(values, type=_byte(), shape=shape)
+    op.attributes["initial_value"] = attr
     op.attributes["type"] = ir.TypeAttr.get(ir.MemRefType.get(shape, _byte()))
 
 
