@@ -32,7 +32,7 @@ import nova
 from nova import loading
 from nova.artifact.format import Artifact, load_artifact, read_artifact
 from nova.artifact.tables import BUFFER, HEADER, KERNEL, UNLINKED
-from nova.errors import ArtifactError, NovaError
+from nova.errors import ArtifactError, DeviceArchitectureError, NovaError, PtxError
 
 SECONDS = 30
 MEMORY = 1 << 30
@@ -59,6 +59,10 @@ class Loader:
             model = nova.load(path, device="sim" if (sound or mutant.seed) == HYBRID else None)
         except ArtifactError as error:
             return check_of(error)
+        except (DeviceArchitectureError, PtxError):
+            # Its seal and tables are sound, and its device code is damaged or for another device.
+            assert mutant.sealed, "damage that the seal shows"
+            return "device code refused"
         if mutant.how == CODE:
             return "other code"  # which may do anything: only a signature is against that
         inputs, params, outputs = read_arrays(self.folder / f"{sound or mutant.seed}.npz")
