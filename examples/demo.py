@@ -15,8 +15,8 @@ import numpy as np
 
 import nova
 from nova.data import Batches
-from nova.fitting import History
-from nova.training import TrainStep
+from nova.train import History
+from nova.train.step import TrainStep
 
 sys.path.insert(0, str(Path(__file__).parent))
 import digits

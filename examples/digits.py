@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 import nova
 from nova import nn, optim
 from nova.data import Batches
-from nova.training import TrainStep
+from nova.train.step import TrainStep
 
 EPOCHS, BATCH = 80, 64
 WEIGHTS, PROGRAM = Path("digits.safetensors"), Path("digits.nova")  # in the current folder

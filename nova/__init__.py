@@ -8,14 +8,17 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-from nova.collection import paused_collection
+from nova.core.gc_pause import paused_gc
 
-with paused_collection():
+with paused_gc():
     from nova import knobs
-    from nova.compiled import Compiled, set_checker
-    from nova.compiler import compile, compile_plan
-    from nova.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
-    from nova.dtypes import bool_ as bool_
+    from nova.api.compile import compile, compile_plan
+    from nova.api.compiled import Compiled, set_checker
+    from nova.api.jit import jit
+    from nova.api.load import load
+    from nova.core.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
+    from nova.core.dtypes import bool_ as bool_
+    from nova.core.suggest import unknown_name
     from nova.errors import NovaError
     from nova.graph import (
         FUNCTIONS,
@@ -29,9 +32,6 @@ with paused_collection():
         tensor,
         value_and_grad,
     )
-    from nova.jit import jit
-    from nova.loading import load
-    from nova.suggest import unknown_name
 
 globals().update(FUNCTIONS)
 
@@ -41,15 +41,15 @@ _LAZY = {
     "NovaStream": "nova.runtime.streams:NovaStream",
     "data": "nova.data",
     "debug": "nova.debug",
-    "fit": "nova.fitting:fit",
+    "fit": "nova.train:fit",
     "gradcheck": "nova.debug:gradcheck",
     "nn": "nova.nn",
     "optim": "nova.optim",
     "output_pool": "nova.runtime.output_pool",
     "to_device": "nova.runtime.devices:to_device",
-    "trace": "nova.runtime.trace.collect:trace",
-    "train_step": "nova.training:train_step",
-    "translate": "nova.translation:translate",
+    "trace": "nova.tracing.collect:trace",
+    "train_step": "nova.train.step:train_step",
+    "translate": "nova.api.translate:translate",
 }
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from nova.core.location import user_location
+from nova.core.user_facing import user_facing_class
 from nova.errors import DataError
-from nova.graph.location import user_location
 from nova.graph.tensor import as_array
-from nova.user_facing import user_facing_class
 
 Batch = tuple[np.ndarray, ...]
 # Below this many bytes a batch is gathered in less time than it takes to hand it to a thread.

@@ -108,7 +108,7 @@ class DataError(NovaError, ValueError):
 class TrainingError(NovaError, ArithmeticError):
     """Training that cannot go on: the loss is NaN or infinite, or no epoch is left.
 
-    `history` is a `nova.fitting.History` of the steps until then.
+    `history` is a `nova.train.History` of the steps until then.
     """
 
     history: object = None
@@ -117,7 +117,7 @@ class TrainingError(NovaError, ArithmeticError):
 class TrainingInterrupted(NovaError, KeyboardInterrupt):
     """Ctrl-C during `nova.fit`: the step was finished, and a checkpoint written where one is asked.
 
-    `history` is a `nova.fitting.History` of the steps until then.
+    `history` is a `nova.train.History` of the steps until then.
     """
 
     history: object = None
@@ -339,7 +339,7 @@ class PtxError(NovaError, ValueError):
 
 
 class SimulationError(NovaError, RuntimeError):
-    """A kernel on the simulated GPU did what it may not: see `fault`, `nova.runtime.sim.Fault`."""
+    """A kernel on the simulated GPU did what it may not: see `fault`, `nova.gpusim.Fault`."""
 
     fault: object = None
 

@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from nova.core.suggest import did_you_mean, find_close, unknown_name
 from nova.errors import KnobError, KnobWarning
-from nova.suggest import did_you_mean, find_close, unknown_name
 
 TOPICS = ("compile", "cache", "run", "load", "tune")
 

@@ -10,8 +10,8 @@ import pytest
 
 import nova
 from nova import knobs
-from nova.codegen import compile as driver
-from nova.collection import paused_collection
+from nova.compiler import driver
+from nova.core.gc_pause import paused_gc
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +23,9 @@ def collector() -> Iterator[None]:
 
 def test_off_inside_and_on_again_after_an_error():
     gc.enable()
-    with pytest.raises(KeyError), paused_collection():
+    with pytest.raises(KeyError), paused_gc():
         assert not gc.isenabled()
-        with paused_collection():
+        with paused_gc():
             assert not gc.isenabled()
         assert not gc.isenabled()
         raise KeyError
@@ -34,7 +34,7 @@ def test_off_inside_and_on_again_after_an_error():
 
 def test_a_collector_that_was_off_stays_off():
     gc.disable()
-    with paused_collection():
+    with paused_gc():
         assert not gc.isenabled()
     assert not gc.isenabled()
 

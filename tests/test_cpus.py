@@ -9,14 +9,14 @@ import pytest
 
 import nova
 from nova.artifact.format import read_artifact
-from nova.codegen.compile import build
-from nova.codegen.cpu_probe import Caller, known_names, probe, processors
-from nova.cpus import PROCESSORS, processor_features
+from nova.compiler.cpu.cpu_probe import Caller, known_names, probe, processors
+from nova.compiler.driver import build
+from nova.core.cpu_features import BASES, FLAGS, UNPROBED
+from nova.core.cpus import PROCESSORS, processor_features
+from nova.core.settings import Settings
+from nova.core.targets import NAMES, llvm_cpu, parse_target
 from nova.errors import ArtifactError, TargetError
-from nova.features import BASES, FLAGS, UNPROBED
 from nova.plan import build_plan
-from nova.settings import Settings
-from nova.targets import NAMES, llvm_cpu, parse_target
 
 ISSUED = (
     *("haswell", "skylake-avx512", "icelake-server", "sapphirerapids", "znver2", "znver4"),
@@ -42,7 +42,7 @@ def issued(arch: str) -> list[str]:
 def test_the_table_is_what_llvm_says(arch):
     table = {name: set(processor_features(arch, name)) for name in PROCESSORS[arch]}
     told = {name: set(features) for name, features in processors(arch).items()}
-    assert table == told, "run python -m nova.codegen.cpu_probe"
+    assert table == told, "run python -m nova.compiler.cpu.cpu_probe"
 
 
 @pytest.mark.parametrize("arch", PROCESSORS)

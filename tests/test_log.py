@@ -6,13 +6,11 @@ import builtins
 import io
 import time
 from collections.abc import Callable
-from importlib import import_module
 
 import pytest
 
 from nova import knobs
-
-log = import_module("nova.log")  # `nova.log` is the logarithm
+from nova.core import log
 
 
 class Terminal(io.StringIO):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from nova.records import record
+from nova.core.records import record
 
 
 def declare(make: Any) -> tuple[type, type, type]:

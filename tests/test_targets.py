@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from nova.codegen.ptx import compile_ptx
+from nova.compiler.gpu.ptx import compile_ptx
+from nova.core.targets import DEVICES, NAMES, llvm_cpu, parse_target
 from nova.errors import TargetError
-from nova.targets import DEVICES, NAMES, llvm_cpu, parse_target
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,7 +75,7 @@ def test_unknown_targets_say_what_was_meant(text, suggestion):
 
 def test_host_is_resolved_without_loading_a_compiler():
     program = (
-        "import sys, nova.targets; nova.targets.parse_target('cpu'); "
+        "import sys, nova.core.targets; nova.core.targets.parse_target('cpu'); "
         "print([m for m in sys.modules if m.split('.')[0] in ('llvmlite', 'torch_mlir')])"
     )
     done = subprocess.run(

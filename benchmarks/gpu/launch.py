@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nova.codegen.ptx import compile_ptx, device_ir
-from nova.mlir.bindings import arith, func, ir
-from nova.mlir.context import load_device_dialects, make_context
-from nova.mlir.gpu_bindings import gpu
+from nova.codegen.common.builder import element_type, index
+from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.gpu.gemm.epilogue import storing
+from nova.codegen.gpu.gemm.mainloop import emit_gemm
+from nova.codegen.gpu.gemm.plan import GemmPlan
+from nova.compiler.gpu.ptx import compile_ptx, device_ir
+from nova.core.targets import parse_target
+from nova.ir.bindings import arith, func, ir
+from nova.ir.context import load_device_dialects, make_context
+from nova.ir.gpu_bindings import gpu
 from nova.passes.base import run_pipeline
-from nova.passes.limit_registers import RESIDENT
+from nova.passes.gpu.set_launch_bounds import RESIDENT
 from nova.passes.pipelines import device_to_outlined, outlined_to_nvvm
-from nova.schedules.cuda.products import emit_product
-from nova.schedules.cuda.products_plan import ProductPlan
-from nova.schedules.cuda.products_results import storing
-from nova.schedules.tiling import Contraction
-from nova.schedules.words import element_type, index
-from nova.targets import parse_target
 
 KERNEL = "kernel_0_kernel"
 """What the kernel is called in the PTX."""
@@ -80,9 +80,7 @@ def launch_ptx(
         return ptx, [arguments.index(value) for value in given]
 
 
-def product_ptx(
-    plan: ProductPlan, spec: Contraction, arch: str = "sm_90a"
-) -> tuple[str, list[int]]:
+def product_ptx(plan: GemmPlan, spec: Contraction, arch: str = "sm_90a") -> tuple[str, list[int]]:
     """The PTX of a product of whole matrices a and b that stores c."""
     buffers = [
         Buffer(spec.a_type, max(1, spec.m * spec.k)),
@@ -92,7 +90,7 @@ def product_ptx(
 
     def body(given: Sequence[ir.Value], block: ir.Value, thread: ir.Value) -> None:
         a, b, c = given
-        emit_product(plan, a, b, storing(plan, c), block=block, thread=thread)
+        emit_gemm(plan, a, b, storing(plan, c), block=block, thread=thread)
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
     return launch_ptx(buffers, body, *shape, resident=plan.resident, arch=arch)

@@ -100,9 +100,9 @@ def cases() -> list[Case]:
 
 
 def emit(folder: Path, only: str) -> None:
-    from nova.schedules.cuda.products_choose import plan_product
-    from nova.schedules.cuda.products_plan import DeviceProduct, Shape, make_plan
-    from nova.schedules.tiling import Contraction
+    from nova.codegen.cpu.gemm.blocking import Contraction
+    from nova.codegen.gpu.gemm.plan import GpuGemm, Shape, make_plan
+    from nova.codegen.gpu.gemm.select_plan import plan_gemm
 
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -113,7 +113,7 @@ def emit(folder: Path, only: str) -> None:
         a = (k, 1) if case.layout[0] == "n" else (1, m)
         b = (n, 1) if case.layout[1] == "n" else (1, k)
         spec = Contraction(m, n, k, a, b, (n, 1), case.type, case.type, "f32", False)
-        plan = plan_product(DeviceProduct(spec), "sm_90a", tf32=case.element == "tf32")
+        plan = plan_gemm(GpuGemm(spec), "sm_90a", tf32=case.element == "tf32")
         if case.variant:
             fields: dict[str, Any] = dict(part.split("=") for part in case.variant.split(","))
             warps = tuple(int(w) for w in fields.pop("warps").split("x"))

@@ -44,6 +44,6 @@ def products(*shapes: tuple[int, int, int], times: int = 1) -> Work:
 
 def read_peaks() -> dict[str, Any]:
     """Operations and bytes a second of one core and of all, measured now or earlier in this run."""
-    from nova.runtime.trace.peaks import measured_peaks
+    from nova.tracing.peaks import measured_peaks
 
     return asdict(measured_peaks())

@@ -22,7 +22,7 @@ from nova.artifact.tables import (
     kernel_addresses,
     pack_tables,
 )
-from nova.dtypes import dtype
+from nova.core.dtypes import dtype
 from nova.runtime.arrays import make_converter
 
 _RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}

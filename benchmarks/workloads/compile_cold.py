@@ -60,7 +60,7 @@ def run_nova(*origins):
 def nova():
     return {
         "import": timed_import("nova"),
-        "compiler": timed_import("nova.codegen.compile"),  # MLIR and LLVM
+        "compiler": timed_import("nova.compiler.driver"),  # MLIR and LLVM
         "compile": timed_step(run_nova("compiled")),
     }
 

@@ -37,7 +37,7 @@ def check(result, length):
 
 
 def nova(length):
-    phases = {"import": timed_import("nova"), "compiler": timed_import("nova.codegen.compile")}
+    phases = {"import": timed_import("nova"), "compiler": timed_import("nova.compiler.driver")}
     import numpy as np
 
     import nova

@@ -44,7 +44,7 @@ def measured():
     import numpy as np
 
     import nova
-    from nova.runtime.simulate import play
+    from nova.tracing.schedule_sim import play
 
     training = _step()
     with nova.knobs.override(threads=1), nova.trace() as trace:

@@ -50,7 +50,7 @@ def nova_step(workload, *origins):
 def nova(workload):
     return {
         "import": timed_import("nova"),
-        "compiler": timed_import("nova.codegen.compile"),  # MLIR and LLVM
+        "compiler": timed_import("nova.compiler.driver"),  # MLIR and LLVM
         "compile": nova_step(workload, "compiled"),
     }
 

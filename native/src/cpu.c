@@ -1,4 +1,4 @@
-/* What this processor has, by LLVM's names: those of nova/features.py, in its order. */
+/* What this processor has, by LLVM's names: those of nova/core/cpu_features.py, in its order. */
 #define _GNU_SOURCE /* getauxval, syscall */
 
 #include <elf.h>

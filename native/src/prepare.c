@@ -5,7 +5,7 @@
 
 #include "program.h"
 
-/* Speeds of one core of a common server, as nova/schedules/cost.py has them: scalar operations by the
+/* Speeds of one core of a common server, as nova/codegen/common/cost.py has them: scalar operations by the
  * kind of work, and bytes. */
 static const double OPERATIONS_PER_NS[] = {64.0, 2.0, 16.0};
 static const double BYTES_PER_NS = 8.0;

@@ -1,7 +1,7 @@
 /* The simulated GPU under sanitizers: launches that Python has recorded give the same here, one by one and in several
  * threads; lane functions for newer CPUs give what the plain ones give.
  *
- * The file (tests/sim/test_sim_sanitized.py writes it) is a row of launches: a `header`, then code, operands, constants,
+ * The file (tests/gpusim/test_sim_sanitized.py writes it) is a row of launches: a `header`, then code, operands, constants,
  * params, and for each range of memory its address, size, whether it has a state, and the bytes before and after. */
 #include "sim/sim.h"
 

@@ -7,10 +7,10 @@ the executor, by `nova.load` when nothing fits, and by `nova inspect`. Maps no c
 from __future__ import annotations
 
 from nova import _native
-from nova.artifact.device import choose_image
+from nova.artifact.device_image import choose_image
 from nova.artifact.format import Artifact
+from nova.core.records import record
 from nova.errors import ArtifactError, DeviceArchitectureError
-from nova.records import record
 
 
 @record

@@ -2,7 +2,7 @@
 
 In: the bytes of a linked file without a runtime, the objects of its entry point and of the C
 runtime. Out: an object that `gcc -shared program.o` makes a library of, which exports what the file
-would: `_mlir_ciface_main`, the C API and the kernels. Called by `nova.translation`.
+would: `_mlir_ciface_main`, the C API and the kernels. Called by `nova.api.translate`.
 
 The file is one section of the object, as it is: the runtime adopts it where it lies, like one that
 the dynamic linker has mapped (native/src/self.c), as its code needs no relocation. The symbols
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from nova.artifact import elf_defs as elf
-from nova.artifact.elf_imports import IMAGE_START, MARKED_SECTIONS
-from nova.artifact.elf_read import MACHINES
+from nova.artifact.elf import defs as elf
+from nova.artifact.elf.imports import IMAGE_START, MARKED_SECTIONS
+from nova.artifact.elf.reader import MACHINES
 from nova.artifact.format import read_artifact
 from nova.artifact.tables import kernel_addresses
 from nova.errors import CodegenError

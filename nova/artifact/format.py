@@ -17,8 +17,8 @@ from nova.artifact.files import check_path, write_atomically
 from nova.artifact.manifest import Manifest, TensorSpec, from_json
 from nova.artifact.tables import Tables, unpack_tables
 from nova.artifact.texts import PackedTexts, unpack_texts
+from nova.core.records import record
 from nova.errors import ArtifactError
-from nova.records import record
 
 __all__ = [
     "Artifact",

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from nova.artifact.check import fail, storable
-from nova.records import record
+from nova.core.records import record
 
 FORMAT_VERSION = 4
 DEVICE_PREFIX = "cuda:"

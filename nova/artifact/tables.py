@@ -15,7 +15,7 @@ from itertools import accumulate
 from struct import Struct
 
 from nova.artifact.check import Buffer, fail, storable
-from nova.records import record
+from nova.core.records import record
 
 MAGIC = b"NOVATBL3"
 DEVICE_MAGIC = b"NOVATBL4"

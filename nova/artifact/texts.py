@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from string import hexdigits
 
 from nova.artifact.check import Buffer, fail
-from nova.constants import StageTexts, expand_text
+from nova.core.constants import StageTexts, expand_text
 
 _MOST_BYTES = 1 << 30
 # What texts unpack to stays in proportion to the file: a small one cannot ask for gigabytes. Real

@@ -1,6 +1,6 @@
 """Writing a `.nova` file: objects, tables, constants, weights and texts become one sealed file.
 
-The compile driver describes a file as `Contents`; `write_artifact` lays out the sections, links,
+The compile driver describes a file as `FileSpec`; `write_artifact` lays out the sections, links,
 fills the kernels' addresses into the tables and adds the seal. The bytes depend on the contents
 alone. Imports neither MLIR nor LLVM.
 """
@@ -13,8 +13,8 @@ from dataclasses import field, replace
 
 from nova import __version__
 from nova.artifact.check import Buffer
-from nova.artifact.device import DeviceImage, arch_number, check_image
-from nova.artifact.elf import Linked, Note, Part, link_shared
+from nova.artifact.device_image import DeviceImage, arch_number, check_image
+from nova.artifact.elf.shared_object import Linked, Note, Part, link_shared
 from nova.artifact.manifest import (
     DEVICE_PREFIX,
     FORMAT_VERSION,
@@ -28,9 +28,9 @@ from nova.artifact.manifest import (
 from nova.artifact.seal import add_seal
 from nova.artifact.tables import ALIGN, Tables, pack_tables, patch_code
 from nova.artifact.texts import pack_texts
+from nova.core.records import record
+from nova.core.targets import Target
 from nova.errors import CodegenError
-from nova.records import record
-from nova.targets import Target
 
 MANIFEST, TABLES, CONSTANTS = ".nova.manifest", ".nova.tables", ".nova.const"
 WEIGHTS, DEVICE, STAGES = ".nova.weights", ".nova.device", ".nova.stages"
@@ -62,7 +62,7 @@ class Variant:
 
 
 @record
-class Contents:
+class FileSpec:
     """All that a file is made of.
 
     `weights` are values by the index of their param, to be embedded; or what an external file
@@ -85,7 +85,7 @@ class Contents:
     host: str = ""
 
 
-def write_artifact(contents: Contents) -> bytes:
+def write_artifact(contents: FileSpec) -> bytes:
     """Link and seal one file; the same contents give the same bytes."""
     variants = _ordered(contents.variants)
     arch = _architecture(contents, variants)
@@ -165,14 +165,14 @@ def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
     return [replace(v, tables=v.tables.renamed(_suffix(v))) for v in ordered]
 
 
-def _architecture(contents: Contents, variants: list[Variant]) -> str:
+def _architecture(contents: FileSpec, variants: list[Variant]) -> str:
     """Of the ELF file: that of its code, or of the host of a file without any."""
     first = variants[0]
     return first.target.arch if not first.is_device else contents.host or os.uname().machine
 
 
 def _link(
-    contents: Contents, variants: list[Variant], notes: Mapping[str, Note], arch: str
+    contents: FileSpec, variants: list[Variant], notes: Mapping[str, Note], arch: str
 ) -> Linked:
     parts, exports = [], []
     for variant in variants:

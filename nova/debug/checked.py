@@ -1,7 +1,8 @@
 """Checked runs: what takes a program's place under `NOVA_CHECK=1` and `NOVA_CHECK=nan`.
 
 In: arguments of a run. Out: the program's results, or an error that names the first thing that is
-wrong, raised before anything of the caller's is changed. `nova.compiler` makes a `CheckedProgram`
+wrong, raised before anything of the caller's is changed. `nova.api.compile` makes a
+`CheckedProgram`
 where the knob asks for it; `check_plan` does the same for a plan and arrays.
 
 A check has three parts. First every step: a second program returns all slots, and each is compared
@@ -20,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from nova.compiled import Compiled
-from nova.compiler import check_run_mode, check_target, device_of, local_target
+from nova.api.compile import check_run_mode, check_target, device_of, local_target
+from nova.api.compiled import Compiled
+from nova.core.dlpack import as_numpy
+from nova.core.settings import Settings, current_settings
 from nova.debug.compare import (
     Difference,
     Spread,
@@ -41,12 +44,10 @@ from nova.debug.nonfinite import find_nonfinite
 from nova.debug.observe import compile_unchecked, run_copy
 from nova.debug.oracle import Noise, Oracle, arg_value
 from nova.debug.surgery import Program, all_slots, prefix
-from nova.dlpack import as_numpy
 from nova.errors import NovaError
 from nova.plan import Arg, Derivation, Plan, Slot, parse_plan
 from nova.runtime.device_arrays import copy_to_host
 from nova.runtime.futures import EndedRun
-from nova.settings import Settings, current_settings
 
 _NOISY_RUNS = 4
 _UNITS = 64.0

@@ -19,8 +19,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from nova.core.dtypes import dtype
 from nova.debug.oracle import Noise, epsilon, step_value
-from nova.dtypes import dtype
 from nova.ops import OPS
 from nova.plan import Step
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from nova.core.dtypes import DType, TensorType, f64
 from nova.debug.oracle import graph_value, op_value
 from nova.debug.surgery import Program
-from nova.dtypes import DType, TensorType, f64
 from nova.graph.build import make_node
 from nova.graph.tensor import Tensor
 from nova.ops import OPS, F, Op

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nova.core.location import Location
 from nova.debug.surgery import Program, describe
 from nova.errors import CheckError, NonFiniteError
-from nova.graph.location import Location
 from nova.plan import Derivation, Plan, Step
 
 _HINT = "nova.debug.minimize(program) reduces it to a few ops and writes a script that shows it"

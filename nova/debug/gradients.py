@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from nova.compiled import Compiled
-from nova.compiler import compile
-from nova.dtypes import bool_, f64
+from nova.api.compile import compile
+from nova.api.compiled import Compiled
+from nova.core.dtypes import bool_, f64
+from nova.core.location import user_location
+from nova.core.pytree import flatten, unflatten
+from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, GradcheckError, GradientError
 from nova.graph.functions import FUNCTIONS
 from nova.graph.gradients import gradients
-from nova.graph.location import user_location
 from nova.graph.tensor import Tensor, as_array, tensor
-from nova.structure import flatten, unflatten
-from nova.user_facing import user_facing
 
 _MOST_ELEMENTS = 256
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from nova import knobs
-from nova.compiled import Compiled
-from nova.compiler import compile_settings
-from nova.dtypes import TensorType, bool_
+from nova.api.compile import compile_settings
+from nova.api.compiled import Compiled
+from nova.core.dtypes import TensorType, bool_
+from nova.core.settings import Settings
 from nova.plan import Arg, Input, Param, Plan
-from nova.settings import Settings
 
 
 def compile_unchecked(plan: Plan, settings: Settings, device: str | None = None) -> Compiled:

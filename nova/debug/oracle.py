@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nova.dtypes import DType, TensorType, dtype
+from nova.core.dtypes import DType, TensorType, dtype
 from nova.errors import LoweringError
 from nova.graph.gradients import expand_composite
 from nova.graph.order import topological

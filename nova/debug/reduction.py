@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from nova.compiled import Compiled
+from nova.api.compiled import Compiled
+from nova.core.dtypes import TensorType
+from nova.core.location import user_location
+from nova.core.settings import Settings, current_settings
+from nova.core.user_facing import user_facing
 from nova.debug.checked import Checker
 from nova.debug.derivatives import all_derivations
 from nova.debug.finding import Finding, error_of
 from nova.debug.oracle import Oracle
 from nova.debug.script import write_script
 from nova.debug.surgery import Program, cut
-from nova.dtypes import TensorType
 from nova.errors import AttributeValueError, MinimizeError
-from nova.graph.location import user_location
 from nova.plan import Arg, Plan, Slot, print_plan
-from nova.settings import Settings, current_settings
-from nova.user_facing import user_facing
 
 _MOST_TESTS = 300
 _MOST_DEPTH = 4

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from nova.core.dtypes import dtype
+from nova.core.settings import Settings
 from nova.debug.surgery import Program
-from nova.dtypes import dtype
 from nova.plan import print_plan
-from nova.settings import Settings
 
 _MOST_ELEMENTS = 64
 

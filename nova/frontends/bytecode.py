@@ -1,12 +1,12 @@
 """MLIR bytecode as text, read in a child process.
 
 MLIR's reader of bytecode crashes or never ends on some damaged files. `text_of_bytecode` is called
-by `nova.frontends.source`; `read_bytecode` runs in a child (`nova/codegen/sandbox.py`).
+by `nova.frontends.source`; `read_bytecode` runs in a child (`nova/compiler/sandbox.py`).
 """
 
 from __future__ import annotations
 
-from nova.codegen.sandbox import is_inside, run_sandboxed
+from nova.compiler.sandbox import is_inside, run_sandboxed
 from nova.errors import ImportedProgramError, SandboxError
 
 MAGIC = b"ML\xefR"
@@ -38,9 +38,9 @@ def _damaged(why: str, filename: str) -> ImportedProgramError:
 
 def read_bytecode(data: bytes, filename: str) -> str:
     """In the child: the same, where MLIR may crash."""
-    from nova.mlir.bindings import ir, stablehlo
-    from nova.mlir.context import make_context
-    from nova.mlir.diagnostics import capture_diagnostics
+    from nova.ir.bindings import ir, stablehlo
+    from nova.ir.context import make_context
+    from nova.ir.diagnostics import capture_diagnostics
 
     context = make_context()
     context.allow_unregistered_dialects = True

@@ -11,12 +11,12 @@ from math import prod
 from typing import Any
 
 from nova.errors import ImportedProgramError, LoweringError, NovaError, UnsupportedOpError
-from nova.mlir.bindings import ir
-from nova.mlir.context import in_file
-from nova.mlir.diagnostics import Diagnostic, file_position
-from nova.mlir.mathlib import EXPANSIONS, ROUNDING
-from nova.mlir.structured import Structured
-from nova.mlir.walk import every_op
+from nova.ir.bindings import ir
+from nova.ir.context import in_file
+from nova.ir.diagnostics import Diagnostic, file_position
+from nova.ir.linalg_generic import GenericOp
+from nova.ir.mathlib import EXPANSIONS, ROUNDING
+from nova.ir.walk import every_op
 
 # The dialects that a program is written in, and those that belong to each.
 FRONTENDS = {
@@ -205,7 +205,7 @@ def _is_whole(op: Any) -> bool:
 
 def _check_accesses(op: Any, filename: str) -> None:
     """Refuse positions that the schedules cannot work with."""
-    generic = Structured(op)
+    generic = GenericOp(op)
     try:
         written = [generic.accesses[generic.num_inputs + i] for i in range(generic.num_outputs)]
         sizes = generic.sizes

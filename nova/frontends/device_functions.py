@@ -11,9 +11,9 @@ from typing import Any
 
 from nova.errors import UnsupportedOpError
 from nova.frontends.checks import place
-from nova.mlir.bindings import ir
-from nova.mlir.buffers import VIEWS
-from nova.mlir.walk import every_op, find_ops
+from nova.ir.bindings import ir
+from nova.ir.buffers import VIEWS
+from nova.ir.walk import every_op, find_ops
 
 # Dialects that the way to NVVM takes whole, and the ops of others that it takes.
 _DIALECTS = ("arith", "index", "llvm", "math", "nvvm", "scf", "vector")

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from nova.artifact.manifest import TensorSpec
-from nova.codegen.signature import ProgramSignature, drop_written, written_specs
-from nova.dtypes import ALL, TensorType
+from nova.compiler.signature import ProgramSignature, drop_written, written_specs
+from nova.core.dtypes import ALL, TensorType
 from nova.errors import (
     ArgumentNameError,
     DTypeError,
@@ -22,9 +22,9 @@ from nova.errors import (
     UnsupportedOpError,
 )
 from nova.frontends.checks import explain_type, place
-from nova.mlir.bindings import func, ir
-from nova.mlir.types import nova_type
-from nova.mlir.walk import find_function, functions
+from nova.ir.bindings import func, ir
+from nova.ir.types import nova_type
+from nova.ir.walk import find_function, functions
 from nova.passes.base import UpstreamPass, run_pipeline
 
 # Which result an argument's memory is given to: what jax and TensorFlow write for donated ones.

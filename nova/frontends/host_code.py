@@ -24,9 +24,9 @@ from nova.frontends.checks import place
 from nova.frontends.host_kernels import BLOCKS, THREADS, HostKernels, Symbols
 from nova.frontends.host_loops import has_device_work
 from nova.frontends.host_numbers import Number, buffer_of, constant_of, is_number
-from nova.mlir.bindings import arith, ir
-from nova.mlir.buffers import VIEWS
-from nova.mlir.launches import (
+from nova.ir.bindings import arith, ir
+from nova.ir.buffers import VIEWS
+from nova.ir.launches import (
     Three,
     check_sizes,
     constant_size,
@@ -34,8 +34,8 @@ from nova.mlir.launches import (
     launch_groups,
     three,
 )
-from nova.mlir.walk import every_op
-from nova.passes.group_ops import captured
+from nova.ir.walk import every_op
+from nova.passes.kernels.group_ops import captured
 
 _LESS = arith.CmpIPredicate.slt
 ALLOCATIONS = ("memref.alloc", "memref.alloca", "gpu.alloc")

@@ -16,11 +16,11 @@ from typing import Any
 from nova.errors import UnsupportedOpError
 from nova.frontends.checks import place
 from nova.frontends.host_numbers import Number, buffer_of, is_number, load_number, store_number
-from nova.mlir.bindings import arith, ir, memref, scf
-from nova.mlir.buffers import view_as
-from nova.mlir.clone import clone_into
-from nova.mlir.gpu_bindings import gpu
-from nova.mlir.walk import every_op, find_ops
+from nova.ir.bindings import arith, ir, memref, scf
+from nova.ir.buffers import view_as
+from nova.ir.clone import clone_into
+from nova.ir.gpu_bindings import gpu
+from nova.ir.walk import every_op, find_ops
 
 Symbols = tuple[str, str]
 MODULE = "host"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from nova.frontends.entry import find_entry
-from nova.mlir.bindings import arith, ir
-from nova.mlir.clone import clone_into
-from nova.mlir.launches import find_constant
-from nova.mlir.walk import every_op
+from nova.ir.bindings import arith, ir
+from nova.ir.clone import clone_into
+from nova.ir.launches import find_constant
+from nova.ir.walk import every_op
 from nova.passes.base import UpstreamPass, run_pipeline
 
 _MOST_OPS = 4096

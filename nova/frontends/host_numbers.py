@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nova.mlir.bindings import arith, ir, memref
+from nova.ir.bindings import arith, ir, memref
 
 
 @dataclass(frozen=True, eq=False)

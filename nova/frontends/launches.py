@@ -16,7 +16,7 @@ from typing import Any
 
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import ALIGN
-from nova.codegen.signature import ProgramSignature
+from nova.compiler.signature import ProgramSignature
 from nova.errors import DTypeError, ImportedProgramError
 from nova.frontends.checks import all_ops, place
 from nova.frontends.device_functions import check_device_functions, make_unique, written_arguments
@@ -25,12 +25,12 @@ from nova.frontends.host_code import ALLOCATIONS, Host, HostLaunch, Lifetime, Lo
 from nova.frontends.host_kernels import HostKernels
 from nova.frontends.host_loops import unroll_loops
 from nova.frontends.host_numbers import Constant, Number, buffer_of, is_number
-from nova.mlir.bindings import arith, func, ir, memref, scf
-from nova.mlir.buffers import buffer_root, nbytes
-from nova.mlir.context import load_device_dialects
-from nova.mlir.launches import make_launch
-from nova.mlir.types import nova_type
-from nova.mlir.walk import every_op
+from nova.ir.bindings import arith, func, ir, memref, scf
+from nova.ir.buffers import buffer_root, nbytes
+from nova.ir.context import load_device_dialects
+from nova.ir.launches import make_launch
+from nova.ir.types import nova_type
+from nova.ir.walk import every_op
 from nova.passes.base import UpstreamPass, run_pipeline
 from nova.passes.pipelines import device_to_outlined
 

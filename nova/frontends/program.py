@@ -2,7 +2,7 @@
 
 In: MLIR text or bytecode in the nova dialect, StableHLO, TOSA or linalg on tensors, or launches of
 device code on memrefs. Out: a module at the stage `nova`, `linalg` or `outlined`, checked, with its
-signature. Called by `nova.translation`.
+signature. Called by `nova.api.translate`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from nova.codegen.signature import ProgramSignature, keep_signature, read_signature
-from nova.codegen.stages import module_text
+from nova.compiler.signature import ProgramSignature, keep_signature, read_signature
+from nova.compiler.stages import module_text
 from nova.errors import LoweringError, NovaError, PassError, UnsupportedOpError
 from nova.frontends.checks import at_file, check_lowered, check_ops, find_frontend
 from nova.frontends.entry import take_entry
 from nova.frontends.launches import has_launches, import_launches
 from nova.frontends.resources import inline_resources
 from nova.frontends.source import Source, parse_source
-from nova.mlir.bindings import ir
+from nova.ir.bindings import ir
 from nova.passes import pipelines
 from nova.passes.base import Pass, UpstreamPass, run_pipeline
 

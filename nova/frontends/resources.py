@@ -2,7 +2,7 @@
 
 In: a module with `dense_resource<name>` constants, as torch-mlir writes weights. Out: the same
 module with plain dense ones, which all passes and MLIR's Python bindings can read. Large ones have
-been taken out of the text by the parser (`nova/mlir/resources.py`). Called by
+been taken out of the text by the parser (`nova/ir/resources.py`). Called by
 `nova.frontends.program`.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 
 from nova.errors import ImportedProgramError
 from nova.frontends.checks import all_ops, explain_type, place
-from nova.mlir.bindings import ir
-from nova.mlir.resources import is_resource, resource_bytes
-from nova.mlir.types import memory_dtype
+from nova.ir.bindings import ir
+from nova.ir.resources import is_resource, resource_bytes
+from nova.ir.types import memory_dtype
 
 _USE = re.compile(r"dense_resource<(.*)> : ", re.DOTALL)
 _BLOB = re.compile(r'^ *("(?:[^"\\]|\\.)*"|[^\s":]+): "0x([0-9A-Fa-f]*)"', re.MULTILINE)

@@ -18,9 +18,9 @@ import ml_dtypes
 import numpy as np
 
 from nova.artifact.files import open_regular, write_atomically
-from nova.dlpack import as_numpy
+from nova.core.dlpack import as_numpy
+from nova.core.records import record
 from nova.errors import ArtifactError, DTypeError
-from nova.records import record
 
 _TYPES = {
     "F64": np.dtype("<f8"),

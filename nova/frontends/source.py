@@ -1,7 +1,7 @@
 """A program's MLIR, wherever it comes from, as a module.
 
 In: a path, text, or bytes (text or bytecode). Out: a parsed module, or an error that says file,
-line and column. Called by `nova.frontends.program` and by `nova.translation`.
+line and column. Called by `nova.frontends.program` and by `nova.api.translate`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nova.errors import ImportedProgramError
 from nova.frontends.bytecode import MAGIC, text_of_bytecode
-from nova.mlir.bindings import ir
-from nova.mlir.context import decode_source, make_context, parse_module
+from nova.ir.bindings import ir
+from nova.ir.context import decode_source, make_context, parse_module
 from nova.passes.base import UpstreamPass, run_pipeline
 
 _ELF = b"\x7fELF"

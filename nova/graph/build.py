@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_, promote_all, weak
-from nova.dtypes import constant as number_array
+from nova.core.dtypes import DType, TensorType, bool_, promote_all, weak
+from nova.core.dtypes import constant as number_array
+from nova.core.location import user_location
 from nova.errors import (
     ArgumentCountError,
     ArgumentTypeError,
@@ -21,7 +22,6 @@ from nova.errors import (
     NovaError,
     UnknownKeywordError,
 )
-from nova.graph.location import user_location
 from nova.graph.tensor import Tensor, as_array, number_type
 from nova.graph.tensor import tensor as make_tensor
 from nova.ops import OPS, REQUIRED, Op

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nova.dtypes import TensorType, i64
+from nova.core.dtypes import TensorType, i64
+from nova.core.location import user_location
+from nova.core.user_facing import check_call, user_facing_class
 from nova.errors import ConcreteValueError, StateAssignedError
-from nova.graph.location import user_location
-from nova.user_facing import check_call, user_facing_class
 
 if TYPE_CHECKING:
     from nova.graph.tensor import Tensor

@@ -13,11 +13,11 @@ from functools import wraps
 from itertools import count
 from typing import Any
 
+from nova.core.user_facing import user_facing
 from nova.graph.build import apply, make_node
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, checkpoint_region, on_device
 from nova.ops import OPS
-from nova.user_facing import user_facing
 
 _regions = count(1)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nova.core.user_facing import user_facing
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
-from nova.user_facing import user_facing
 
 
 @user_facing

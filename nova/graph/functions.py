@@ -11,12 +11,12 @@ from functools import wraps
 from inspect import Parameter, Signature
 from typing import Any
 
+from nova.core.location import user_location
+from nova.core.user_facing import check_call
 from nova.errors import ArgumentCountError, NovaError, UnknownKeywordError
 from nova.graph.build import apply
-from nova.graph.location import user_location
 from nova.graph.tensor import Tensor
 from nova.ops import OPS, REQUIRED, F, Op
-from nova.user_facing import check_call
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 

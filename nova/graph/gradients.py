@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nova import knobs
+from nova.core.location import at
+from nova.core.records import record
+from nova.core.user_facing import user_facing
 from nova.errors import GradientError
 from nova.graph.accumulate import add_gradients
 from nova.graph.build import constant, require_float
 from nova.graph.checkpoint import Recompute
-from nova.graph.location import at
 from nova.graph.order import dependents, topological
 from nova.graph.tensor import Tensor, on_device
 from nova.ops import F
-from nova.records import record
-from nova.user_facing import user_facing
 
 
 @record

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from nova.core.records import record
 from nova.errors import SignatureError
 from nova.graph.capture import Capture, generation
 from nova.graph.order import topological
 from nova.graph.state import Roots, Snapshot, look_up
 from nova.graph.tensor import Tensor
-from nova.records import record
 
 
 class StateChanged(SignatureError):

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 
-from nova.dtypes import DType
+from nova.core.dtypes import DType
 from nova.graph.tensor import Tensor
 
 class SupportsDLPack(Protocol):

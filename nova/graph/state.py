@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from nova.core.records import record
 from nova.graph.capture import Holder
 from nova.graph.tensor import Tensor
-from nova.records import record
 
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)

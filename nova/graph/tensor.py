@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nova.dlpack import as_numpy, is_array
-from nova.dtypes import DType, TensorType, converted, dtype, f32, i64
+from nova.core.dlpack import as_numpy, is_array
+from nova.core.dtypes import DType, TensorType, converted, dtype, f32, i64
+from nova.core.location import Location, user_location
+from nova.core.suggest import unknown_name
+from nova.core.user_facing import user_facing
 from nova.errors import (
     ArgumentTypeError,
     AttributeValueError,
@@ -23,10 +26,7 @@ from nova.errors import (
     GradientError,
 )
 from nova.graph.capture import current_capture
-from nova.graph.location import Location, user_location
 from nova.ops import Op
-from nova.suggest import unknown_name
-from nova.user_facing import user_facing
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from nova.core.location import user_location
+from nova.core.pytree import flatten, unflatten
+from nova.core.user_facing import user_facing
 from nova.errors import ArgumentCountError, GradientError
 from nova.graph.build import settled
 from nova.graph.gradients import gradients
-from nova.graph.location import user_location
 from nova.graph.tensor import Tensor, tensor
-from nova.structure import flatten, unflatten
-from nova.user_facing import user_facing
 
 
 @user_facing

@@ -5,6 +5,7 @@ Built on the graph only; `nova.train_step` compiles what a module builds. See do
 
 from typing import TYPE_CHECKING, Any
 
+from nova.core.suggest import unknown_name
 from nova.nn import init
 from nova.nn.activations import GELU, ReLU, SiLU, Tanh
 from nova.nn.attention import MultiheadAttention
@@ -14,7 +15,6 @@ from nova.nn.module import Module, replaced
 from nova.nn.parameter import Parameter
 from nova.nn.seeds import default_generator, manual_seed, next_seed, seeded
 from nova.nn.state import LoadReport
-from nova.suggest import unknown_name
 
 __all__ = [
     "GELU",

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import bool_
+from nova.core.dtypes import bool_
+from nova.core.location import user_location
 from nova.errors import AttributeValueError
 from nova.graph import Tensor
-from nova.graph.location import user_location
 from nova.nn import init
 from nova.nn.layers import Linear, probability, sizes
 from nova.nn.module import Module

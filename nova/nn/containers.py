@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Self, overload
 
+from nova.core.location import user_location
 from nova.errors import AxisError, ModuleError
-from nova.graph.location import user_location
 from nova.nn.module import Module
 
 

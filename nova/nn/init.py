@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import dtype as dtype_of
-from nova.dtypes import f64
+from nova.core.dtypes import dtype as dtype_of
+from nova.core.dtypes import f64
+from nova.core.user_facing import user_facing
 from nova.errors import DTypeError, ShapeError
 from nova.nn.seeds import default_generator
-from nova.user_facing import user_facing
 
 Shape = Sequence[int]
 

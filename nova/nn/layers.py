@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import dtype as dtype_of
+from nova.core.dtypes import dtype as dtype_of
+from nova.core.location import user_location
 from nova.errors import AttributeValueError
 from nova.graph import Tensor
-from nova.graph.location import user_location
 from nova.nn import init
 from nova.nn.module import Module
 from nova.nn.parameter import Parameter

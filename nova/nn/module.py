@@ -14,14 +14,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from nova.dlpack import is_array
+from nova.core.dlpack import is_array
+from nova.core.location import user_location
+from nova.core.user_facing import user_facing
 from nova.errors import ModuleError
 from nova.graph import Tensor, tensor
 from nova.graph.capture import Holder, current_capture
-from nova.graph.location import user_location
 from nova.nn.parameter import Parameter
 from nova.nn.state import LoadReport, copy_into, read_state, write_state
-from nova.user_facing import user_facing
 
 
 class Module(Holder):

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import TensorType, dtype
+from nova.core.dtypes import TensorType, dtype
+from nova.core.location import user_location
+from nova.core.user_facing import user_facing_class
 from nova.errors import GradientError, StateDictError
 from nova.graph import Tensor
 from nova.graph.capture import generation
-from nova.graph.location import user_location
 from nova.graph.tensor import as_array
-from nova.user_facing import user_facing_class
 
 
 @user_facing_class

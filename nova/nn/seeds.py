@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nova.core.user_facing import user_facing
 from nova.graph import Tensor, tensor
 from nova.graph.capture import Capture, current_capture
 from nova.ops import F
-from nova.user_facing import user_facing
 
 # Seeds of one base stay apart from those of the bases next to it.
 _STRIDE = 1_000_003

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from nova.core.records import record
 from nova.errors import NovaError, StateDictError
 from nova.frontends.safetensors import read_metadata, read_safetensors, write_safetensors
 from nova.graph.tensor import as_array
 from nova.nn.parameter import Parameter
-from nova.records import record
 
 Named = Sequence[tuple[str, Parameter]]
 _SHOWN = 10

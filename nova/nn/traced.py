@@ -1,6 +1,6 @@
 """A model while a training step traces it: names of its parameters, and computing in a half type.
 
-`nova.training` enters both around its own code; the model is as before when they end.
+`nova.train.step` enters both around its own code; the model is as before when they end.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from nova.dtypes import DType, f32
+from nova.core.dtypes import DType, f32
+from nova.core.pytree import flatten, unflatten
 from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.nn.module import Module, replaced
-from nova.structure import flatten, unflatten
 
 
 def all_params(model: Module, others: Iterable[Tensor]) -> list[Tensor]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import TensorType
+from nova.core.dtypes import TensorType
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.pointwise import in_f32, unary
 from nova.ops.rules import Types, broadcast_shapes

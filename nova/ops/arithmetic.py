@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import TensorType, bool_
+from nova.core.dtypes import TensorType, bool_
 from nova.errors import DTypeError
 from nova.ops.pointwise import binary, same_number, unary
 from nova.ops.rules import Types, same_type

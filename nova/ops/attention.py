@@ -2,7 +2,8 @@
 
 `nova.ops` registers them. Scores, sums and statistics are f32 for f16 and bf16 operands, and the
 result is rounded once. Where the `whole` column says so a row stays one op to the schedules, which
-never store the scores (`form-attention`, nova/schedules/attention.py); elsewhere, and for every
+never store the scores (`form-attention`, nova/codegen/cpu/attention/flash_forward.py); elsewhere,
+and for every
 second derivative, it is its expansion.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, accumulator, bool_, float_of, promote, promote_all
+from nova.core.dtypes import DType, TensorType, accumulator, bool_, float_of, promote, promote_all
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.nn import as_type, widened
 from nova.ops.rules import Types, broadcast_shapes

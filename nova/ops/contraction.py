@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import TensorType
+from nova.core.dtypes import TensorType
 from nova.errors import ShapeError
 from nova.ops.rules import Types, broadcast_shapes, widen
 from nova.ops.table import Op, register

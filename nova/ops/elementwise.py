@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_, converted, dtype, promote
+from nova.core.dtypes import DType, TensorType, bool_, converted, dtype, promote
 from nova.errors import AttributeValueError
 from nova.ops.pointwise import binary, pointwise, unary
 from nova.ops.rules import Types, bool_type, broadcast_shapes

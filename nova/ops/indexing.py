@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_, constant, converted, dtype, f32, f64, i64, promote
+from nova.core.dtypes import (
+    DType,
+    TensorType,
+    bool_,
+    constant,
+    converted,
+    dtype,
+    f32,
+    f64,
+    i64,
+    promote,
+)
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.movement import number_of
 from nova.ops.rules import (

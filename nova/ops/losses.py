@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from nova.dtypes import DType, TensorType, float_of, i64, promote_all
+from nova.core.dtypes import DType, TensorType, float_of, i64, promote_all
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.nn import as_type, widened
 from nova.ops.rules import Types, broadcast_shapes, int_value

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bf16, bool_, constant
+from nova.core.dtypes import DType, TensorType, bf16, bool_, constant
 from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
 from nova.ops import views
 from nova.ops.rules import Types, broadcast_shapes, int_tuple, int_value, resolve_axes, resolve_axis

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, accumulator
+from nova.core.dtypes import DType, TensorType, accumulator
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.rules import Types, int_value, resolve_axis
 from nova.ops.table import Op, register

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, accumulator, bf16, bool_, f16, i8, promote_all
+from nova.core.dtypes import DType, accumulator, bf16, bool_, f16, i8, promote_all
 from nova.ops.rules import same_type
 from nova.ops.table import Op
 

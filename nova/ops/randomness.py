@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import TensorType, f32, float_of, i64
+from nova.core.dtypes import TensorType, f32, float_of, i64
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.rules import Types, index_operand, int_tuple, int_value
 from nova.ops.table import REQUIRED, Op, register

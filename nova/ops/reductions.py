@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, bool_, i64
+from nova.core.dtypes import DType, TensorType, bool_, i64
 from nova.errors import ShapeError
 from nova.ops.pointwise import in_f32, narrowed
 from nova.ops.rules import Types, reduced_shape, resolve_axes, resolve_axis

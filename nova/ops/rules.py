@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import DType, TensorType, accumulator, bool_, dtype, i64
+from nova.core.dtypes import DType, TensorType, accumulator, bool_, dtype, i64
 from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
 
 Types = tuple[TensorType, ...]

@@ -12,7 +12,7 @@ There are three kinds of row:
 - *sugar* has a `build` column: an ordinary function over tensors that leaves no node behind.
 
 Columns get what they need as arguments and import neither the graph nor MLIR: `F` holds the op
-functions (for vjp and compose), `b` is the linalg builder of `nova.mlir.lowering` (for lower).
+functions (for vjp and compose), `b` is the linalg builder of `nova.ir.linalg_builder` (for lower).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
-from nova.dtypes import DType, TensorType, float_of, promote_all
+from nova.core.dtypes import DType, TensorType, float_of, promote_all
+from nova.core.records import record
 from nova.errors import UnknownOpError
-from nova.records import record
 
 Attrs = dict[str, Any]
 

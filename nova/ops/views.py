@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import dtype, promote_all
+from nova.core.dtypes import dtype, promote_all
 from nova.errors import (
     ArgumentCountError,
     ArgumentTypeError,

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from nova.core.suggest import unknown_name
 from nova.optim.adam import Adam, AdamW
 from nova.optim.clipping import clip_grad_norm, clip_grad_value, global_norm
 from nova.optim.optimizer import Optimizer
@@ -19,7 +20,6 @@ from nova.optim.schedules import (
     StepLR,
 )
 from nova.optim.sgd import SGD
-from nova.suggest import unknown_name
 
 __all__ = [
     "SGD",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from nova.dtypes import f64
+from nova.core.dtypes import f64
+from nova.core.records import record
 from nova.errors import AttributeValueError
 from nova.graph.build import cast, constant
 from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.optim.optimizer import Optimizer, Options, as_type, not_negative
 from nova.optim.schedules import Rate, Schedule, as_schedule
-from nova.records import record
 
 
 @record

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from nova.dtypes import accumulator, f32, promote_all
+from nova.core.dtypes import accumulator, f32, promote_all
+from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError
 from nova.graph.build import cast, constant
 from nova.graph.tensor import Tensor
 from nova.ops import F
-from nova.user_facing import user_facing
 
 
 @user_facing

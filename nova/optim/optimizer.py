@@ -13,7 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nova.dtypes import DType
+from nova.core.dtypes import DType
+from nova.core.location import user_location
+from nova.core.records import record
+from nova.core.user_facing import unknown_keyword
 from nova.errors import (
     AttributeValueError,
     GraphError,
@@ -22,12 +25,9 @@ from nova.errors import (
 )
 from nova.graph.build import cast
 from nova.graph.capture import Holder
-from nova.graph.location import user_location
 from nova.graph.tensor import Tensor
 from nova.optim.clipping import clip_grad_norm, clip_grad_value
 from nova.optim.schedules import Rate, Schedule, as_schedule
-from nova.records import record
-from nova.user_facing import unknown_keyword
 
 
 @record

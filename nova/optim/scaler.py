@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nova.core.records import record
+from nova.core.user_facing import user_facing_class
 from nova.errors import AttributeValueError
 from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.ops import F
-from nova.records import record
-from nova.user_facing import user_facing_class
 
 
 @user_facing_class

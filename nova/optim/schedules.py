@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import isfinite, pi
 
-from nova.dtypes import f64
+from nova.core.dtypes import f64
+from nova.core.records import record
+from nova.core.user_facing import user_facing_class
 from nova.errors import AttributeValueError
 from nova.graph.build import cast, constant
 from nova.graph.tensor import Tensor
 from nova.ops import F
-from nova.records import record
-from nova.user_facing import user_facing_class
 
 Rate = float | Tensor
 

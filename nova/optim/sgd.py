@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from nova.core.records import record
 from nova.errors import AttributeValueError
 from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.optim.optimizer import Optimizer, Options, as_type, not_negative
 from nova.optim.schedules import Rate, Schedule, as_schedule
-from nova.records import record
 
 
 @record

@@ -14,10 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
+from nova.core.records import record
 from nova.errors import NovaError, PassError, PipelineError
-from nova.mlir.bindings import ir, passmanager
-from nova.mlir.diagnostics import Diagnostic, capture_diagnostics
-from nova.records import record
+from nova.ir.bindings import ir, passmanager
+from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 
 
 class Pass(ABC):

@@ -7,49 +7,49 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nova.core.targets import llvm_cpu, parse_target
 from nova.passes.base import Pass, UpstreamPass
-from nova.passes.bufferize_kernels import BufferizeKernels
-from nova.passes.call_device_intrinsics import CallDeviceIntrinsics
-from nova.passes.canonicalize_nova import CanonicalizeNova
-from nova.passes.choose_schedules import ChooseSchedules
-from nova.passes.contract_products import ContractProducts
-from nova.passes.convert_nova_to_linalg import ConvertNovaToLinalg
-from nova.passes.decompose_composites import DecomposeComposites
-from nova.passes.expand_half import ExpandHalf
-from nova.passes.expand_math import ExpandMath
-from nova.passes.export_kernels import ExportKernels
-from nova.passes.fit_kernels import FitKernels
-from nova.passes.fold_transposes import FoldTransposes
-from nova.passes.form_attention import FormAttention
-from nova.passes.form_islands import FormIslands
-from nova.passes.form_kernels import HOST_ROW_OPERAND, FormKernels
-from nova.passes.fuse_elementwise import FuseElementwise
-from nova.passes.limit_registers import LimitRegisters
-from nova.passes.lower_control_flow import LowerControlFlow
-from nova.passes.lower_device_kernels import LowerDeviceKernels
-from nova.passes.lower_kernels import LowerKernels
-from nova.passes.lower_scatter import LowerScatter
-from nova.passes.lower_sort import LowerSort
-from nova.passes.make_signless import MakeSignless
-from nova.passes.narrow_attention import NarrowAttention
-from nova.passes.pack_constants import PackConstants
-from nova.passes.pin_control_flow import PinControlFlow
-from nova.passes.place_scratch import PlaceScratch
-from nova.passes.plan_tasks import PlanTasks
-from nova.passes.plan_workspace import PlanWorkspace
-from nova.passes.relax_math import RelaxMath
-from nova.passes.separate_arguments import SeparateArguments
-from nova.passes.share_kernels import ShareKernels
-from nova.passes.share_reciprocals import ShareReciprocals
-from nova.passes.simplify_stablehlo import SimplifyStablehlo
-from nova.passes.split_reductions import SplitReductions
-from nova.passes.strip_host import StripHost
-from nova.passes.structure_attention import StructureAttention
-from nova.passes.structure_tensors import StructureTensors
-from nova.passes.unfold_convolutions import UnfoldConvolutions
-from nova.passes.widen_conversions import WidenConversions
-from nova.passes.widen_sums import WidenSums
-from nova.targets import llvm_cpu, parse_target
+from nova.passes.cpu.allocate_scratch import AllocateScratch
+from nova.passes.cpu.choose_schedules import ChooseSchedules
+from nova.passes.cpu.drop_host_code import DropHostCode
+from nova.passes.cpu.emulate_f16 import EmulateF16
+from nova.passes.cpu.export_kernels import ExportKernels
+from nova.passes.cpu.lower_kernels import LowerKernels
+from nova.passes.cpu.pack_constants import PackConstants
+from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
+from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
+from nova.passes.gpu.mark_noalias import MarkNoalias
+from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
+from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
+from nova.passes.importing.lower_control_flow import LowerControlFlow
+from nova.passes.importing.lower_scatter import LowerScatter
+from nova.passes.importing.lower_sort import LowerSort
+from nova.passes.importing.make_signless import MakeSignless
+from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
+from nova.passes.importing.unfold_convolutions import UnfoldConvolutions
+from nova.passes.importing.widen_sums import WidenSums
+from nova.passes.kernels.bufferize_kernels import BufferizeKernels
+from nova.passes.kernels.dedup_kernels import DedupKernels
+from nova.passes.kernels.fit_kernels import FitKernels
+from nova.passes.kernels.form_host_regions import FormHostRegions
+from nova.passes.kernels.form_kernels import HOST_ROW_OPERAND, FormKernels
+from nova.passes.kernels.pin_control_flow import PinControlFlow
+from nova.passes.kernels.plan_tasks import PlanTasks
+from nova.passes.kernels.plan_workspace import PlanWorkspace
+from nova.passes.math.apply_fast_math import ApplyFastMath
+from nova.passes.math.expand_math import ExpandMath
+from nova.passes.math.legalize_conversions import LegalizeConversions
+from nova.passes.math.share_reciprocals import ShareReciprocals
+from nova.passes.tensor.canonicalize_nova import CanonicalizeNova
+from nova.passes.tensor.convert_nova_to_linalg import ConvertNovaToLinalg
+from nova.passes.tensor.decompose_composites import DecomposeComposites
+from nova.passes.tensor.fold_transposes import FoldTransposes
+from nova.passes.tensor.form_attention import FormAttention
+from nova.passes.tensor.fuse_elementwise import FuseElementwise
+from nova.passes.tensor.narrow_attention import NarrowAttention
+from nova.passes.tensor.raise_to_contract import RaiseToContract
+from nova.passes.tensor.split_reductions import SplitReductions
+from nova.passes.tensor.wrap_attention import WrapAttention
 
 # Calls of one math function in a unit of code: models have a few dozen kernels in all.
 _MOST_INLINED = 64
@@ -63,7 +63,7 @@ def nova_to_linalg(attention: bool = True, islands: bool = False) -> list[Pass]:
     """
     return [
         # First: no other pass has to know that ops are pinned.
-        FormIslands(islands),
+        FormHostRegions(islands),
         DecomposeComposites(keep_whole=attention),
         # Forward and backward expand the same composites: what they share is merged here.
         UpstreamPass("cse"),
@@ -73,7 +73,7 @@ def nova_to_linalg(attention: bool = True, islands: bool = False) -> list[Pass]:
         *([FormAttention(), UpstreamPass("cse")] if attention else []),
         ConvertNovaToLinalg(),
         *linalg_fusion(),
-        StructureAttention(),
+        WrapAttention(),
     ]
 
 
@@ -111,11 +111,11 @@ def import_linalg() -> list[Pass]:
     return [
         MakeSignless(),
         UpstreamPass("inline,symbol-dce,canonicalize,cse"),
-        StructureTensors(),
+        ConvertTensorToLinalg(),
         UpstreamPass("convert-elementwise-to-linalg"),
         UpstreamPass("linalg-generalize-named-ops"),
         UnfoldConvolutions(),
-        ContractProducts(),
+        RaiseToContract(),
         WidenSums(),
         # Kernels compute in f32 and f64; behind products and sums, which are rounded once.
         UpstreamPass("arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32}"),
@@ -140,7 +140,7 @@ def linalg_fusion() -> list[Pass]:
 def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
     # Here as well: the passes behind look at each kernel of a repeated layer once.
-    return [_kernel_former(serial_work, HOST_ROW_OPERAND, max_workspace), ShareKernels()]
+    return [_kernel_former(serial_work, HOST_ROW_OPERAND, max_workspace), DedupKernels()]
 
 
 def linalg_to_device_kernels(
@@ -158,13 +158,13 @@ def _kernel_former(serial_work: int, row_operand: int, max_workspace: int | None
 
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Kernels to destination passing over one planned workspace."""
-    return [BufferizeKernels(), PlanWorkspace(max_workspace), ShareKernels()]
+    return [BufferizeKernels(), PlanWorkspace(max_workspace), DedupKernels()]
 
 
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """The same for a device: kernels with control flow that it cannot run go to the host."""
     # Behind bufferization, which shows what memory loops and branches need.
-    return [BufferizeKernels(), PinControlFlow(), PlanWorkspace(max_workspace), ShareKernels()]
+    return [BufferizeKernels(), PinControlFlow(), PlanWorkspace(max_workspace), DedupKernels()]
 
 
 def buffers_to_loops(
@@ -193,13 +193,13 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     """Kernels to the LLVM dialect; main has become tables by now and is dropped."""
     machine = parse_target(target)
     return [
-        StripHost(),
-        PlaceScratch(),
+        DropHostCode(),
+        AllocateScratch(),
         # Before expand-math: its functions depend on exact rounding.
-        *([RelaxMath()] if fast_math else []),
+        *([ApplyFastMath()] if fast_math else []),
         ExpandMath(native_rounding=machine.native_rounding, max_inlined=_MOST_INLINED),
-        WidenConversions(),
-        *([] if machine.has_f16c else [ExpandHalf()]),
+        LegalizeConversions(),
+        *([] if machine.has_f16c else [EmulateF16()]),
         UpstreamPass("loop-invariant-code-motion,cse"),
         UpstreamPass("convert-vector-to-scf", signs=("vector.transfer_",)),
         UpstreamPass("convert-scf-to-cf"),
@@ -232,20 +232,20 @@ def device_to_outlined() -> list[Pass]:
     """Launches to device functions in modules of their own, and calls of them."""
     return [
         UpstreamPass("gpu-launch-sink-index-computations,gpu-kernel-outlining"),
-        LimitRegisters(),
+        SetLaunchBounds(),
     ]
 
 
 def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
     """Device functions to the LLVM and NVVM dialects."""
     return [
-        *([RelaxMath()] if fast_math else []),
+        *([ApplyFastMath()] if fast_math else []),
         ExpandMath(native_exp2=True),
         ShareReciprocals(),
-        WidenConversions(),
+        LegalizeConversions(),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),
-        SeparateArguments(),
+        MarkNoalias(),
         UpstreamPass(
             "gpu.module(arith-expand{include-bf16=true},convert-vector-to-scf,convert-scf-to-cf,"
             "expand-strided-metadata,lower-affine,"

@@ -13,52 +13,69 @@ from nova.passes.base import Pass
 
 # The file of a pass carries its name, with underscores.
 PASS_MODULES: dict[str, str] = {
-    "bufferize-kernels": "nova.passes.bufferize_kernels",
-    "call-device-intrinsics": "nova.passes.call_device_intrinsics",
-    "canonicalize-nova": "nova.passes.canonicalize_nova",
-    "choose-schedules": "nova.passes.choose_schedules",
-    "contract-products": "nova.passes.contract_products",
-    "convert-nova-to-linalg": "nova.passes.convert_nova_to_linalg",
-    "decompose-composites": "nova.passes.decompose_composites",
-    "expand-half": "nova.passes.expand_half",
-    "expand-math": "nova.passes.expand_math",
-    "export-kernels": "nova.passes.export_kernels",
-    "fit-kernels": "nova.passes.fit_kernels",
-    "fold-transposes": "nova.passes.fold_transposes",
-    "form-attention": "nova.passes.form_attention",
-    "form-islands": "nova.passes.form_islands",
-    "form-kernels": "nova.passes.form_kernels",
-    "fuse-elementwise": "nova.passes.fuse_elementwise",
-    "limit-registers": "nova.passes.limit_registers",
-    "lower-control-flow": "nova.passes.lower_control_flow",
-    "lower-device-kernels": "nova.passes.lower_device_kernels",
-    "lower-kernels": "nova.passes.lower_kernels",
-    "lower-scatter": "nova.passes.lower_scatter",
-    "lower-sort": "nova.passes.lower_sort",
-    "make-signless": "nova.passes.make_signless",
-    "narrow-attention": "nova.passes.narrow_attention",
-    "pack-constants": "nova.passes.pack_constants",
-    "pin-control-flow": "nova.passes.pin_control_flow",
-    "place-scratch": "nova.passes.place_scratch",
-    "plan-tasks": "nova.passes.plan_tasks",
-    "plan-workspace": "nova.passes.plan_workspace",
-    "relax-math": "nova.passes.relax_math",
-    "separate-arguments": "nova.passes.separate_arguments",
-    "share-kernels": "nova.passes.share_kernels",
-    "share-reciprocals": "nova.passes.share_reciprocals",
-    "simplify-stablehlo": "nova.passes.simplify_stablehlo",
-    "split-reductions": "nova.passes.split_reductions",
-    "strip-host": "nova.passes.strip_host",
-    "structure-attention": "nova.passes.structure_attention",
-    "structure-tensors": "nova.passes.structure_tensors",
-    "unfold-convolutions": "nova.passes.unfold_convolutions",
-    "widen-conversions": "nova.passes.widen_conversions",
-    "widen-sums": "nova.passes.widen_sums",
+    "allocate-scratch": "nova.passes.cpu.allocate_scratch",
+    "apply-fast-math": "nova.passes.math.apply_fast_math",
+    "bufferize-kernels": "nova.passes.kernels.bufferize_kernels",
+    "call-device-intrinsics": "nova.passes.gpu.call_device_intrinsics",
+    "canonicalize-nova": "nova.passes.tensor.canonicalize_nova",
+    "choose-schedules": "nova.passes.cpu.choose_schedules",
+    "convert-nova-to-linalg": "nova.passes.tensor.convert_nova_to_linalg",
+    "convert-tensor-to-linalg": "nova.passes.importing.convert_tensor_to_linalg",
+    "decompose-composites": "nova.passes.tensor.decompose_composites",
+    "dedup-kernels": "nova.passes.kernels.dedup_kernels",
+    "drop-host-code": "nova.passes.cpu.drop_host_code",
+    "emulate-f16": "nova.passes.cpu.emulate_f16",
+    "expand-math": "nova.passes.math.expand_math",
+    "export-kernels": "nova.passes.cpu.export_kernels",
+    "fit-kernels": "nova.passes.kernels.fit_kernels",
+    "fold-transposes": "nova.passes.tensor.fold_transposes",
+    "form-attention": "nova.passes.tensor.form_attention",
+    "form-host-regions": "nova.passes.kernels.form_host_regions",
+    "form-kernels": "nova.passes.kernels.form_kernels",
+    "fuse-elementwise": "nova.passes.tensor.fuse_elementwise",
+    "legalize-conversions": "nova.passes.math.legalize_conversions",
+    "lower-control-flow": "nova.passes.importing.lower_control_flow",
+    "lower-device-kernels": "nova.passes.gpu.lower_device_kernels",
+    "lower-kernels": "nova.passes.cpu.lower_kernels",
+    "lower-scatter": "nova.passes.importing.lower_scatter",
+    "lower-sort": "nova.passes.importing.lower_sort",
+    "make-signless": "nova.passes.importing.make_signless",
+    "mark-noalias": "nova.passes.gpu.mark_noalias",
+    "narrow-attention": "nova.passes.tensor.narrow_attention",
+    "pack-constants": "nova.passes.cpu.pack_constants",
+    "pin-control-flow": "nova.passes.kernels.pin_control_flow",
+    "plan-tasks": "nova.passes.kernels.plan_tasks",
+    "plan-workspace": "nova.passes.kernels.plan_workspace",
+    "raise-to-contract": "nova.passes.tensor.raise_to_contract",
+    "set-launch-bounds": "nova.passes.gpu.set_launch_bounds",
+    "share-reciprocals": "nova.passes.math.share_reciprocals",
+    "simplify-stablehlo": "nova.passes.importing.simplify_stablehlo",
+    "split-reductions": "nova.passes.tensor.split_reductions",
+    "unfold-convolutions": "nova.passes.importing.unfold_convolutions",
+    "widen-sums": "nova.passes.importing.widen_sums",
+    "wrap-attention": "nova.passes.tensor.wrap_attention",
+}
+
+# Names of format 4 and before: pipelines written with them still run.
+ALIASES: dict[str, str] = {
+    "contract-products": "raise-to-contract",
+    "expand-half": "emulate-f16",
+    "form-islands": "form-host-regions",
+    "limit-registers": "set-launch-bounds",
+    "place-scratch": "allocate-scratch",
+    "relax-math": "apply-fast-math",
+    "separate-arguments": "mark-noalias",
+    "share-kernels": "dedup-kernels",
+    "strip-host": "drop-host-code",
+    "structure-attention": "wrap-attention",
+    "structure-tensors": "convert-tensor-to-linalg",
+    "widen-conversions": "legalize-conversions",
 }
 
 
 def load_pass(name: str) -> type[Pass]:
     """The pass class called `name`; KeyError when Nova has none."""
+    name = ALIASES.get(name, name)
     module = importlib.import_module(PASS_MODULES[name])
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, Pass) and vars(value).get("name") == name:
@@ -73,6 +90,11 @@ def named_pipelines() -> dict[str, Callable[..., list[Pass]]]:
     return PIPELINES
 
 
+def is_pass(name: str) -> bool:
+    """Whether a name, or an old one, is that of a pass."""
+    return name in PASS_MODULES or name in ALIASES
+
+
 def known_names() -> list[str]:
     """Every name that a pipeline text may use, besides MLIR's own."""
-    return sorted({*PASS_MODULES, *named_pipelines()})
+    return sorted({*PASS_MODULES, *ALIASES, *named_pipelines()})

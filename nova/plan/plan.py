@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from nova.constants import digest_of
-from nova.dtypes import TensorType
-from nova.graph.location import Location
-from nova.records import record
+from nova.core.constants import digest_of
+from nova.core.dtypes import TensorType
+from nova.core.location import Location
+from nova.core.records import record
 
 
 @record

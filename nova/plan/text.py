@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from nova.constants import LEAST, Constants
-from nova.dtypes import ALL, DType, TensorType, bool_, constant, dtype
+from nova.core.constants import LEAST, Constants
+from nova.core.dtypes import ALL, DType, TensorType, bool_, constant, dtype
+from nova.core.location import Location
 from nova.errors import NovaError, PlanSyntaxError
-from nova.graph.location import Location
 from nova.ops import OPS
 from nova.plan.plan import Arg, Argument, Input, Literal, Param, Plan, Signature, Slot, Step
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from nova import _native
 from nova.artifact.format import TensorSpec
-from nova.dlpack import as_numpy
-from nova.dtypes import DType, converted, dtype
+from nova.core.dlpack import as_numpy
+from nova.core.dtypes import DType, converted, dtype
+from nova.core.location import user_location
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
@@ -28,7 +29,6 @@ from nova.errors import (
     NovaError,
     OutputError,
 )
-from nova.graph.location import user_location
 
 _MOST_NAMED = 8
 _WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE, _PLACE = -1, -2, -3, -4, -5

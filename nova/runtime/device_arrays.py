@@ -18,7 +18,8 @@ from ml_dtypes import bfloat16
 
 from nova import _native
 from nova.artifact.format import TensorSpec
-from nova.dtypes import dtype
+from nova.core.dtypes import dtype
+from nova.core.location import user_location
 from nova.errors import (
     ArgumentDTypeError,
     ArgumentShapeError,
@@ -28,7 +29,6 @@ from nova.errors import (
     NovaError,
     OutputError,
 )
-from nova.graph.location import user_location
 from nova.runtime.arrays import make_converter, title_of
 from nova.runtime.devices import is_simulated
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from nova import _native
-from nova.dlpack import as_numpy
-from nova.dtypes import dtype
+from nova.core.dlpack import as_numpy
+from nova.core.dtypes import dtype
+from nova.core.user_facing import user_facing
 from nova.errors import (
     DeviceArchitectureError,
     DeviceCallError,
@@ -28,7 +29,6 @@ from nova.errors import (
     PtxError,
     TaskError,
 )
-from nova.user_facing import user_facing
 
 DeviceArray = _native.DeviceArray
 _NAME = re.compile(r"(cuda|sim)(?::([0-9]{1,4}))?")
@@ -76,7 +76,7 @@ def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
         found = driver.last_fault(ordinal) if status == _native.SIMULATED_FAULT else None
         if found is None:
             return device_error(status, text)
-        from nova.runtime.sim_image import fault_of  # only on the way to an error
+        from nova.gpusim.image import fault_of  # only on the way to an error
 
         return fault_of(found)
 

@@ -15,9 +15,9 @@ from nova.artifact.choose import choose_variant, explain_variant
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import VariantSpec
 from nova.artifact.tables import Tables, read_header
-from nova.dtypes import dtype
+from nova.core.dtypes import dtype
+from nova.core.log import enabled, log
 from nova.errors import ArtifactError
-from nova.log import enabled, log
 from nova.runtime.arrays import make_converter
 from nova.runtime.failures import make_reporter
 

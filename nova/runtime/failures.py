@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from nova import _native
 from nova.artifact.format import Artifact
 from nova.artifact.tables import Tables
+from nova.core.location import user_location
 from nova.errors import (
     NovaError,
     RunCancelled,
@@ -21,7 +22,6 @@ from nova.errors import (
     StalledError,
     TaskError,
 )
-from nova.graph.location import user_location
 
 _MOST_NAMED = 8
 _DROPPED = -2

@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from nova import _native
+from nova.core.location import user_location
 from nova.errors import NovaError, ResultTimeoutError, RunCancelled, SubmitError
-from nova.graph.location import user_location
 
 _watched: dict[Any, RunFuture] = {}
 _lock = threading.Lock()

@@ -16,25 +16,25 @@ import numpy as np
 from nova import _native, knobs
 from nova.artifact.format import Artifact
 from nova.artifact.tables import KernelSpec
+from nova.core.location import user_location
+from nova.core.log import enabled
+from nova.core.sealed import Sealed
+from nova.core.user_facing import unknown_keyword, user_facing_class
 from nova.errors import AttributeValueError, WeightsError
-from nova.graph.location import user_location
-from nova.log import enabled
 from nova.runtime import output_pool
-from nova.runtime.device_executor import values_on
 from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
+from nova.runtime.gpu_executor import values_on
 from nova.runtime.options import check_place
 from nova.runtime.saving import Saver, Weights
 from nova.runtime.signature import Signature, read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values
-from nova.sealed import Sealed
-from nova.user_facing import unknown_keyword, user_facing_class
 
 if TYPE_CHECKING:
-    from nova.runtime.simulate import Simulation
-    from nova.runtime.trace.costs import Speeds
+    from nova.tracing.costs import Speeds
+    from nova.tracing.schedule_sim import Simulation
 
 _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
 
@@ -211,7 +211,7 @@ class Model(Sealed):
         A seed other than 0 picks among the ready tasks at random. `speeds` are those of one core;
         the default ones are the same on every machine.
         """
-        from nova.runtime.simulate import simulate  # only when somebody asks
+        from nova.tracing.schedule_sim import simulate  # only when somebody asks
 
         if self.is_on_device:
             raise AttributeValueError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nova.core.location import user_location
 from nova.errors import AttributeValueError
-from nova.graph.location import user_location
 
 
 def check_place(outputs: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nova import _native, knobs
-from nova.user_facing import user_facing
+from nova.core.user_facing import user_facing
 
 _KEEP_SECONDS = 5.0
 _settled: list[int] = []

@@ -19,7 +19,7 @@ from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, save_artifact
 from nova.artifact.manifest import WeightsSpec
 from nova.artifact.seal import PrivateKey, add_signature
-from nova.artifact.trust import read_private_key
+from nova.artifact.sign import read_private_key
 from nova.errors import ArtifactError, AttributeValueError, TrustError, WeightsError
 from nova.frontends.safetensors import write_layout
 from nova.runtime.weights import (
@@ -27,9 +27,9 @@ from nova.runtime.weights import (
     ParamValues,
     bytes_of,
     choose_values,
-    find_beside,
+    find_sibling_file,
     lay_out_values,
-    name_beside,
+    name_sibling_file,
 )
 
 _KINDS = {"embedded": "embed", "external": "external"}
@@ -59,7 +59,7 @@ class Saver:
         if place.is_dir():
             raise ArtifactError("cannot write the file: it is a folder", where=str(place))
         # Looked for before anything is written: a kill leaves the old pair or the new one.
-        previous = find_beside(place)
+        previous = find_sibling_file(place)
         signer = self.signer if key is None else read_private_key(key)
         keeps = self._keeps_content(weights, params)
         is_signed = self.artifact.file.signature is not None
@@ -98,7 +98,7 @@ class Saver:
         values = choose_values(self.values.params, params, self.values.host())
         if kind == "embed":
             return self._embed(values), None
-        return self._save_beside(path, values, previous)
+        return self._save_sibling_file(path, values, previous)
 
     def _keeps_content(self, weights: str | None, params: Any) -> bool:
         """Whether what is saved is the file as it is."""
@@ -120,7 +120,7 @@ class Saver:
         indices = [i for i, spec in enumerate(args) if spec.role == "param"]
         return self.relink(dict(zip(indices, map(bytes_of, values), strict=True)))
 
-    def _save_beside(
+    def _save_sibling_file(
         self, path: Path, values: Sequence[np.ndarray], previous: Path | None
     ) -> tuple[bytes | memoryview, Path]:
         from nova.artifact.patch import replace_external
@@ -135,6 +135,6 @@ class Saver:
         patched = replace_external(artifact, spec)
         data = self.relink(spec) if patched is None else memoryview(patched)
         # First the weights: a program without them would be of no use. What was private stays so.
-        beside = name_beside(path, spec.sha256)
+        beside = name_sibling_file(path, spec.sha256)
         write_layout(beside, layout, like=previous or path)
         return data, beside

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from nova.artifact.manifest import Manifest, TensorSpec
-from nova.dtypes import TensorType, dtype
-from nova.records import record
+from nova.core.dtypes import TensorType, dtype
+from nova.core.records import record
 
 
 @record

@@ -10,10 +10,10 @@ from contextvars import ContextVar, Token
 from typing import Any
 
 from nova import _native
+from nova.core.location import user_location
+from nova.core.user_facing import user_facing_class
 from nova.errors import ResultTimeoutError
-from nova.graph.location import user_location
 from nova.runtime.futures import RunFuture
-from nova.user_facing import user_facing_class
 
 _current: ContextVar[NovaStream | None] = ContextVar("nova_stream", default=None)
 

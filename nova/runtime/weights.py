@@ -21,8 +21,8 @@ import numpy as np
 from nova.artifact.files import check_path, open_regular
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
-from nova.dlpack import as_numpy
-from nova.dtypes import dtype
+from nova.core.dlpack import as_numpy
+from nova.core.dtypes import dtype
 from nova.errors import ArtifactError, NovaError, WeightsError
 from nova.frontends.safetensors import Layout, lay_out, read_safetensors
 from nova.runtime.arrays import take_argument
@@ -124,7 +124,7 @@ def read_values(artifact: Artifact, path: Path | None, weights: str | Path | Non
     return no_values(manifest) if weights is None else _read_by_name(manifest, check_path(weights))
 
 
-def name_beside(path: Path, digest: str) -> Path:
+def name_sibling_file(path: Path, digest: str) -> Path:
     """The file with the external weights of the program at `path`.
 
     Its name has the hash of its content: a save never writes over the weights of the program that
@@ -135,26 +135,26 @@ def name_beside(path: Path, digest: str) -> Path:
 
 def _find_external(path: Path, digest: str) -> Path:
     """The file with the weights: beside the program, or beside what a link to the program names."""
-    found = name_beside(path, digest)
+    found = name_sibling_file(path, digest)
     if not found.exists() and path.is_symlink():
-        linked = name_beside(Path(os.path.realpath(path)), digest)
+        linked = name_sibling_file(Path(os.path.realpath(path)), digest)
         return linked if linked.exists() else found
     return found
 
 
-def find_beside(path: Path) -> Path | None:
+def find_sibling_file(path: Path) -> Path | None:
     """The file with the weights of the program that is at `path` now, None where it has none."""
     try:
-        if not any(_is_beside(path, name) for name in os.listdir(path.parent)):
+        if not any(_is_sibling_file(path, name) for name in os.listdir(path.parent)):
             return None  # the usual case, in which the program need not be read
         spec = load_artifact(path).manifest.weights
     except (OSError, ArtifactError):
         return None
-    found = name_beside(path, spec.sha256)
-    return found if _is_beside(path, found.name) and found.is_file() else None
+    found = name_sibling_file(path, spec.sha256)
+    return found if _is_sibling_file(path, found.name) and found.is_file() else None
 
 
-def _is_beside(path: Path, name: str) -> bool:
+def _is_sibling_file(path: Path, name: str) -> bool:
     pattern = f"{re.escape(path.stem)}-[0-9a-f]{{{_DIGITS}}}{re.escape(SUFFIX)}"
     return re.fullmatch(pattern, name) is not None
 

@@ -17,9 +17,9 @@ from typing import Any
 from nova.artifact.choose import explain_variant, find_device, find_variant
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import TensorSpec, VariantSpec
+from nova.artifact.sign import KEY_BYTES, check_trust, is_signed
 from nova.artifact.tables import Tables
-from nova.artifact.trust import KEY_BYTES, check_trust, is_signed
-from nova.dtypes import dtype
+from nova.core.dtypes import dtype
 from nova.errors import ArtifactError, TrustError
 
 # Compute capabilities of the GPUs that are around: which code would they take?

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from nova.errors import NovaError
-from nova.mlir.context import show_place
-from nova.mlir.diagnostics import Diagnostic
+from nova.ir.context import show_place
+from nova.ir.diagnostics import Diagnostic
 
 SEPARATOR = "// -----"
 _PLACE = re.compile(r"(.*?):(\d+)(?::(\d+))?")

@@ -3,7 +3,7 @@
 In: a file or stdin, and passes as `--pass-pipeline=...`, `--PASS[=options]` or `--PIPELINE`.
 Out: the module on stdout or in `-o FILE`; messages with source line and caret on stderr, exit 1.
 Called from the command line and, with a list of arguments, by the text tests. MLIR ends the process
-on some wrong texts, so the passes run in a child (`nova/codegen/sandbox.py`).
+on some wrong texts, so the passes run in a child (`nova/compiler/sandbox.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
-from nova.codegen.sandbox import run_sandboxed
-from nova.codegen.sandbox_child import report
+from nova.compiler.sandbox import run_sandboxed
+from nova.compiler.sandbox_child import report
 from nova.errors import NovaError, PipelineError
-from nova.mlir.bindings import ir
-from nova.mlir.context import decode_source, in_file, make_context, parse_text
-from nova.mlir.diagnostics import Diagnostic
-from nova.mlir.pretty import to_pretty
-from nova.mlir.resources import constants_of, take_constants, whole_text
+from nova.ir.bindings import ir
+from nova.ir.context import decode_source, in_file, make_context, parse_text
+from nova.ir.custom_syntax import to_pretty
+from nova.ir.diagnostics import Diagnostic
+from nova.ir.resources import constants_of, take_constants, whole_text
 from nova.passes.base import Pass, option_name, run_pipeline
-from nova.passes.pipeline_parser import parse_pipeline
+from nova.passes.pipeline_text import parse_pipeline
 from nova.passes.registry import PASS_MODULES, load_pass, named_pipelines
 from nova.tools.mlir_source import SEPARATOR, describe_error, render_diagnostic, split_input
 from nova.tools.start import add_version

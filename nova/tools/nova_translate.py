@@ -2,7 +2,7 @@
 
 In: a file or stdin with the nova dialect, StableHLO, TOSA or linalg, as text or bytecode. Out: the
 file, or the stage that `--emit` names; messages with source line and caret on stderr, exit 1. The
-work is done by `nova.translation`.
+work is done by `nova.api.translate`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import os
 import sys
 from pathlib import Path
 
-from nova.artifact.elf_runtime import why_no_runtime
-from nova.artifact.trust import read_private_key
-from nova.codegen.dump import write_stage
-from nova.codegen.stages import Recorder
+from nova.api.translate import EMITS, STARTS, Translation, translate
+from nova.api.translate.request import KERNELS_ONLY
+from nova.artifact.elf.runtime_object import why_no_runtime
+from nova.artifact.sign import read_private_key
+from nova.compiler.dump import write_stage
+from nova.compiler.stages import Recorder
+from nova.core.targets import host_arch, parse_target
 from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source
-from nova.targets import host_arch, parse_target
 from nova.tools.mlir_source import describe_error, render_diagnostic
 from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
-from nova.translation import EMITS, STARTS, Translation, translate
-from nova.translation.request import KERNELS_ONLY
 
 _BINARIES = ("obj", "so")
 

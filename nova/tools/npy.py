@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nova.artifact.files import write_atomically
-from nova.dtypes import bf16, dtype
+from nova.core.dtypes import bf16, dtype
 from nova.errors import ArrayFileError
 
 _RAW_BF16 = np.dtype("V2")

@@ -1,6 +1,7 @@
 """`docs/ops.md`: every row of the op table, and the promotion rules.
 
-In: the op table and `nova/dtypes.py`. Out: Markdown, for `gen_docs`. What types an op takes is not
+In: the op table and `nova/core/dtypes.py`. Out: Markdown, for `gen_docs`. What types an op takes
+is not
 written down anywhere but in the rows' rules, so the page asks them: each row is applied to
 placeholders of every element type.
 """
@@ -12,8 +13,8 @@ import sys
 from itertools import groupby
 from typing import Any
 
-from nova import dtypes
-from nova.dtypes import ALL, FLOATS, INTEGERS, DType, TensorType
+from nova.core import dtypes
+from nova.core.dtypes import ALL, FLOATS, INTEGERS, DType, TensorType
 from nova.errors import DTypeError, NovaError
 from nova.graph.build import apply
 from nova.graph.functions import FUNCTIONS

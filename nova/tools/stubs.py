@@ -98,7 +98,7 @@ def render_methods() -> str:
         "",
         "import numpy as np",
         "",
-        "from nova.dtypes import DType",
+        "from nova.core.dtypes import DType",
         "from nova.graph.tensor import Tensor",
         "",
         "class SupportsDLPack(Protocol):",
@@ -228,6 +228,6 @@ def _home(name: str) -> str:
     """The module that a name of the package is imported from."""
     value = getattr(_PACKAGE, name)
     module = getattr(value, "__module__", None) if callable(value) else None
-    module = module or "nova.dtypes"
+    module = module or "nova.core.dtypes"
     assert getattr(import_module(module), name) is value
     return str(module)

@@ -1,9 +1,10 @@
 """Tuning: schedules of a program's kernels are tried on this machine, within a time limit.
 
 `tune_settings` takes a module and the settings of a compile, and gives settings with the choices
-that were found. Called by `nova.compiler` and `nova.translation` when `tune=` asks for it. Kernels
+that were found. Called by `nova.api.compile` and `nova.api.translate` when `tune=` asks for it.
+Kernels
 are compiled and timed one by one (`trial.py`) on random arguments (`arguments.py`); `search.py`
-walks through the variants that `nova/schedules/variants.py` lists.
+walks through the variants that `nova/codegen/common/search_space.py` lists.
 """
 
 from __future__ import annotations

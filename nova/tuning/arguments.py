@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from nova.artifact.manifest import TensorSpec
-from nova.dtypes import dtype
-from nova.mlir.walk import every_op
+from nova.core.dtypes import dtype
+from nova.ir.walk import every_op
 
 _MOST_BYTES = 2 << 30
 _DIVISIONS = {

@@ -15,19 +15,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nova import knobs
-from nova.codegen.stages import MLIR_STAGES, copy_module, stages_between
+from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides, read_overrides
+from nova.codegen.common.search_space import list_variants, merge
+from nova.compiler.stages import MLIR_STAGES, copy_module, stages_between
+from nova.core.log import Progress, log, progress
+from nova.core.settings import Settings
+from nova.core.targets import parse_target
 from nova.errors import ScheduleError, TargetError
-from nova.log import Progress, log, progress
-from nova.mlir.bindings import ir
-from nova.mlir.walk import kernels, main_function
+from nova.ir.bindings import ir
+from nova.ir.walk import kernels, main_function
 from nova.passes.base import run_pipeline
-from nova.passes.choose_schedules import kernel_digest
-from nova.passes.pack_constants import constant_arguments
-from nova.passes.plan_tasks import kernel_ns
-from nova.schedules.choices import NO_CHOICES, Choices, read_choices
-from nova.schedules.variants import list_variants, merge
-from nova.settings import Settings
-from nova.targets import parse_target
+from nova.passes.cpu.choose_schedules import kernel_digest
+from nova.passes.cpu.pack_constants import constant_arguments
+from nova.passes.kernels.plan_tasks import kernel_ns
 from nova.tuning.trial import Trial
 
 _CLEARLY = 0.97
@@ -122,7 +122,7 @@ class _Search:
                 self.found.append(f"{candidate.digest}:{choices}")
         self.found.sort()
 
-    def _tune(self, candidate: _Candidate, end: float) -> Choices:
+    def _tune(self, candidate: _Candidate, end: float) -> ScheduleOverrides:
         """The best choices for one kernel until `end`; none where its own are as good."""
         name = f"@{candidate.kernel.name.value}"
         trial = Trial(candidate.kernel, self.settings, candidate.constants)
@@ -134,7 +134,7 @@ class _Search:
             candidate.kernel, target, self.settings.tile_work, knobs.get("threads")
         )
         # What somebody wrote on the kernel is where the search starts.
-        choices = read_choices(candidate.kernel)
+        choices = read_overrides(candidate.kernel)
         plain = best = trial.compile(choices) if decisions else None
         tried = 0
         for decision in decisions:

@@ -1,6 +1,7 @@
 """One kernel as a program of its own, compiled with given choices and timed.
 
-In: a kernel of a module at the stage `buffers`, and `Choices`. Out: seconds of a run, measured side
+In: a kernel of a module at the stage `buffers`, and `ScheduleOverrides`. Out: seconds of a run,
+measured side
 by side with those of another variant: on a machine that does other work as well, only times taken
 at the same time compare. Called by `search.py`.
 """
@@ -16,14 +17,14 @@ import numpy as np
 
 from nova import knobs
 from nova.artifact.format import read_artifact
-from nova.artifact.write import Contents, write_artifact
-from nova.codegen.compile import build_module
-from nova.codegen.signature import read_signature
-from nova.codegen.stages import Recorder
-from nova.mlir.bindings import func, ir, memref
+from nova.artifact.write import FileSpec, write_artifact
+from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides, write_overrides
+from nova.compiler.driver import build_module
+from nova.compiler.signature import read_signature
+from nova.compiler.stages import Recorder
+from nova.core.settings import Settings
+from nova.ir.bindings import func, ir, memref
 from nova.runtime.executor import Executable
-from nova.schedules.choices import NO_CHOICES, Choices, write_choices
-from nova.settings import Settings
 from nova.tuning.arguments import make_arguments, why_not_run
 
 _BATCH_NS = 1_000_000
@@ -49,14 +50,14 @@ class Trial:
         self.refused = why_not_run(kernel, self.specs)
         self._fresh: list[np.ndarray] = []
 
-    def compile(self, choices: Choices) -> Any:
+    def compile(self, choices: ScheduleOverrides) -> Any:
         """The kernel with these choices, ready to be called; ScheduleError for illegal ones."""
         with self.kernel.operation.context, ir.Location.unknown():
             module = _one_kernel(self.kernel, choices, self.constants)
         # What people see of a compile is the program they asked for.
         with knobs.override(dump=None, log=knobs.get("log") - {"compile", "load"}):
             built = build_module(module, [self.settings], Recorder(), after="buffers")
-            data = write_artifact(Contents(built.variants, tuple(self.specs), ()))
+            data = write_artifact(FileSpec(built.variants, tuple(self.specs), ()))
             return Executable(read_artifact(data)).program
 
     def compare(self, first: Any, second: Any) -> tuple[float, float]:
@@ -90,7 +91,7 @@ def _is_float(type_: Any) -> bool:
     return isinstance(type_.element_type, ir.F32Type | ir.F64Type)
 
 
-def _one_kernel(kernel: Any, choices: Choices, constants: frozenset[int]) -> ir.Module:
+def _one_kernel(kernel: Any, choices: ScheduleOverrides, constants: frozenset[int]) -> ir.Module:
     """A module at the stage `buffers` whose program is one call of the kernel."""
     module = ir.Module.create()
     i64 = ir.IntegerType.get_signless(64)
@@ -110,7 +111,7 @@ def _one_kernel(kernel: Any, choices: Choices, constants: frozenset[int]) -> ir.
             )
         copy = kernel.operation.clone()
         if choices.given:
-            write_choices(copy, choices)
+            write_overrides(copy, choices)
         workspace = ir.MemRefType.get([0], ir.IntegerType.get_signless(8))
         main = func.FuncOp("main", ([*given, workspace], []))
         for name, value in (("inputs", len(given)), ("outputs", 0), ("workspace", 0)):

@@ -10,7 +10,7 @@ import pytest
 import sums
 
 import nova
-from nova.targets import parse_target
+from nova.core.targets import parse_target
 
 
 def _runnable(name: str) -> bool:

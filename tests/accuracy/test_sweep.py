@@ -10,7 +10,7 @@ import pytest
 import sweep
 import table
 
-from nova.targets import parse_target
+from nova.core.targets import parse_target
 
 BOUND = 2.0
 

@@ -17,20 +17,20 @@ import pytest
 
 import nova
 from nova import errors
-from nova.artifact.locks import is_any_locked
-from nova.codegen import stages
-from nova.codegen.llvm import check_text
-from nova.compiler import cache_statistics
+from nova.api.compile import cache_statistics
+from nova.artifact.cache.locks import is_any_locked
+from nova.codegen.common.overrides import parse_overrides
+from nova.compiler import stages
+from nova.compiler.cpu.llvm import check_text
+from nova.gpusim import SimMemory, SimModule
 from nova.graph.build import apply
 from nova.graph.interpret import evaluate
-from nova.mlir import walk
-from nova.mlir.context import make_context, parse_module
+from nova.ir import walk
+from nova.ir.context import make_context, parse_module
 from nova.ops import Op
 from nova.ops.table import op
 from nova.passes.base import UpstreamPass, run_pipeline, run_verified_once
 from nova.plan import parse_plan
-from nova.runtime.sim import SimMemory, SimModule
-from nova.schedules.choices import parse_choices
 
 A = np.arange(6, dtype="f4").reshape(2, 3)
 READ_ONLY = A.copy()
@@ -141,7 +141,7 @@ MISTAKES = [
     (errors.PassError, lambda: bufferize(FAILING_MODULE), "one-shot-bufferize", ":2:8"),
     (errors.PipelineError, lambda: run_pipeline(parse(""), [UpstreamPass("csee")]), "csee", None),
     (errors.LoweringError, lambda: evaluate([mystery()]), "'mystery' has no numpy", "test_errors"),
-    (errors.ScheduleError, lambda: parse_choices("nr=2"), "a schedule has no 'nr'", None),
+    (errors.ScheduleError, lambda: parse_overrides("nr=2"), "a schedule has no 'nr'", None),
     (errors.WorkspaceError, lambda: cramped(), "max_workspace=.* is the least", "test_errors.py"),
     (errors.CodegenError, lambda: check_text("declare float @sinf(float)\n"), "sinf", None),
     (errors.PtxError, lambda: SimModule("int main;"), "no .target", None),
@@ -224,13 +224,13 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.CheckpointError, errors.TrainingError, errors.TrainingInterrupted}
     elsewhere |= {errors.ArgumentNameError, errors.ArrayFileError}
     elsewhere |= {errors.CacheKeyError, errors.CacheFolderError, errors.TraceError}
-    # In tests/api/test_jit_state.py and tests/training/test_step_state.py.
+    # In tests/api/test_jit_state.py and tests/train/test_step_state.py.
     elsewhere |= {errors.StateAssignedError, errors.SealedAttributeError}
     # In tests/api/test_submit.py.
     elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
     elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}
     elsewhere |= {errors.ArrayInUseError, errors.SubmitError}
-    # In tests/codegen/test_ptxas.py and test_sandbox.py, and tests/api/test_first_start.py.
+    # In tests/compiler/test_ptxas.py and test_sandbox.py, and tests/api/test_first_start.py.
     elsewhere |= {errors.PtxasError, errors.SandboxError, errors.CompileMemoryError}
     elsewhere |= {errors.MissingPackageError}
     # In tests/artifact/test_artifact_devices.py and tests/devices.

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import nova
+from nova.core.packages import COMPILER, compiler_missing, install_command
 from nova.errors import MissingPackageError, UnknownNameError
-from nova.packages import COMPILER, compiler_missing, install_command
 from nova.tools import nova as nova_tool
 from nova.tools import nova_opt, nova_translate
 

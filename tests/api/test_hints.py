@@ -10,7 +10,7 @@ import pytest
 
 import nova
 from nova import nn, optim
-from nova.compiled import Compiled
+from nova.api.compiled import Compiled
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,

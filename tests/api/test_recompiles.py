@@ -9,8 +9,8 @@ import pytest
 
 import nova
 from nova import knobs, nn, optim
-from nova.codegen import compile as driver
-from nova.compiler import clear_memory_cache
+from nova.api.compile import clear_memory_cache
+from nova.compiler import driver
 
 
 @pytest.fixture

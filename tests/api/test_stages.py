@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import nova
-from nova.codegen.compile import single_unit
-from nova.codegen.llvm import compile_objects
-from nova.codegen.stages import MLIR_STAGES, Recorder, run_stages, start_from_text
-from nova.compiler import clear_memory_cache
+from nova.api.compile import clear_memory_cache
+from nova.compiler.cpu.llvm import compile_objects
+from nova.compiler.driver import single_unit
+from nova.compiler.stages import MLIR_STAGES, Recorder, run_stages, start_from_text
+from nova.core.settings import Settings
+from nova.core.targets import parse_target
 from nova.errors import PipelineError, PlanSyntaxError
-from nova.mlir.pretty import to_pretty
+from nova.ir.custom_syntax import to_pretty
 from nova.plan import parse_plan
-from nova.settings import Settings
-from nova.targets import parse_target
 
 TEXTS = ["plan", "nova", "linalg", "kernels", "buffers", "loops", "llvm", "ll"]
 X, W = np.ones((8, 16), "f4"), np.ones((16, 10), "f4")

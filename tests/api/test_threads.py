@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import nova
-from nova.build_once import BuildOnce
-from nova.compiler import cache_statistics, clear_memory_cache
+from nova.api.compile import cache_statistics, clear_memory_cache
+from nova.core.single_flight import SingleFlight
 
 THREADS = 8
 
@@ -148,7 +148,7 @@ def test_knobs_of_each_thread(tmp_path):
 
 
 def test_build_once_forgets_the_least_recently_used():
-    kept: BuildOnce[int] = BuildOnce(2)
+    kept: SingleFlight[int] = SingleFlight(2)
     assert kept.get("a", lambda: 1) == (1, False)
     assert kept.get("b", lambda: 2) == (2, False)
     assert kept.get("a", lambda: 0) == (1, True)
@@ -160,7 +160,7 @@ def test_build_once_forgets_the_least_recently_used():
 
 
 def test_build_once_after_a_failure():
-    kept: BuildOnce[int] = BuildOnce(2)
+    kept: SingleFlight[int] = SingleFlight(2)
     attempts = []
 
     def build():

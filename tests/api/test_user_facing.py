@@ -9,9 +9,9 @@ import pytest
 
 import nova
 from nova import data, debug, nn, optim
+from nova.core.user_facing import user_facing
 from nova.errors import ArgumentCountError, NovaError, UnknownKeywordError
 from nova.nn import init
-from nova.user_facing import user_facing
 
 # Types that tell about results, or that only Nova makes.
 MADE_BY_NOVA = {"Compiled", "DType", "TensorType", "Tensor", "DeviceArray", "LoadReport"}

@@ -10,8 +10,8 @@ import pytest
 
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables
-from nova.artifact.write import Contents, Variant, write_artifact
-from nova.targets import parse_target
+from nova.artifact.write import FileSpec, Variant, write_artifact
+from nova.core.targets import parse_target
 
 # First object: vector constants, a jump table, calls inside and across objects, addresses of
 # functions and data, a table of pointers, a shared name that is local to both objects.
@@ -151,7 +151,7 @@ TABLES = Tables(
 
 
 @pytest.fixture(scope="session")
-def contents(objects: list[bytes]) -> Contents:
+def contents(objects: list[bytes]) -> FileSpec:
     """A file over the two kernels, with every kind of buffer."""
     variant = Variant(
         target=parse_target("x86_64"),
@@ -161,7 +161,7 @@ def contents(objects: list[bytes]) -> Contents:
         constants=CONSTANTS,
         options={"fast_math": "False", "threads": "2"},
     )
-    return Contents(
+    return FileSpec(
         variants=(variant,),
         args=(TensorSpec("X", (2, 4), "f32", "input"), TensorSpec("W", (8,), "f32", "param", True)),
         outputs=(
@@ -175,6 +175,6 @@ def contents(objects: list[bytes]) -> Contents:
 
 
 @pytest.fixture(scope="session")
-def artifact_bytes(contents: Contents) -> bytes:
+def artifact_bytes(contents: FileSpec) -> bytes:
     """A whole file of all of the above."""
     return write_artifact(contents)

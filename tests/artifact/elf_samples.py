@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nova.artifact import elf_defs as elf
-from nova.artifact.elf import Linked, Part, link_shared
+from nova.artifact.elf import defs as elf
+from nova.artifact.elf.shared_object import Linked, Part, link_shared
 
 
 @dataclass(frozen=True)

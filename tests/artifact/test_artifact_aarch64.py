@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import nova
-from nova.artifact import elf_defs as elf
-from nova.artifact.elf_runtime import runtime_object, why_no_runtime
+from nova.artifact.elf import defs as elf
+from nova.artifact.elf.runtime_object import runtime_object, why_no_runtime
 from nova.artifact.format import read_artifact
-from nova.codegen.compile import build
+from nova.compiler.driver import build
+from nova.core.settings import Settings
 from nova.plan import build_plan
-from nova.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from nova.artifact import cache as module
-from nova.artifact import entries, files
-from nova.artifact.cache import CacheStats, DiskCache, cache_key, default_folder, explain
+from nova.artifact import files
+from nova.artifact.cache import disk as module
+from nova.artifact.cache import entries
+from nova.artifact.cache.disk import CacheStats, DiskCache, cache_key, default_folder, explain
 from nova.artifact.files import write_atomically
 from nova.artifact.write import write_artifact
 from nova.errors import CacheWarning
@@ -320,7 +321,7 @@ def test_a_missing_folder_is_told_by_the_name_that_was_asked_for(tmp_path):
 WORKER = """
 import sys
 from pathlib import Path
-from nova.artifact.cache import DiskCache
+from nova.artifact.cache.disk import DiskCache
 import warnings
 warnings.simplefilter("error")
 folder, source, seed = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]

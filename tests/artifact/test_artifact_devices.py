@@ -11,7 +11,7 @@ import pytest
 import nova
 from nova.artifact import write
 from nova.artifact.choose import choose_device, explain_device, find_device
-from nova.artifact.device import DeviceImage, arch_number, check_image, choose_image
+from nova.artifact.device_image import DeviceImage, arch_number, check_image, choose_image
 from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.tables import (
     BUFFER,
@@ -26,12 +26,12 @@ from nova.artifact.tables import (
     pack_tables,
     unpack_tables,
 )
-from nova.artifact.write import Contents, Variant, write_artifact
-from nova.codegen.compile import build
+from nova.artifact.write import FileSpec, Variant, write_artifact
+from nova.compiler.driver import build
+from nova.core.settings import Settings
+from nova.core.targets import Target, parse_target
 from nova.errors import ArtifactError, CodegenError, DeviceArchitectureError
 from nova.plan import build_plan
-from nova.settings import Settings
-from nova.targets import Target, parse_target
 from nova.tools.nova import main
 
 PTX = """.version 8.0
@@ -56,12 +56,12 @@ def ptx(arch: str) -> DeviceImage:
 
 
 @pytest.fixture(scope="module")
-def host() -> Contents:
+def host() -> FileSpec:
     X = nova.tensor(x, name="X")
     return build(build_plan([X * 2], [X], []), Settings(target="x86_64"), {}).contents
 
 
-def device_variant(host: Contents, arch: str) -> Variant:
+def device_variant(host: FileSpec, arch: str) -> Variant:
     (variant,) = host.variants
     tables = variant.tables
     kernel = dataclasses.replace(
@@ -77,28 +77,28 @@ def device_variant(host: Contents, arch: str) -> Variant:
     )
 
 
-def with_devices(host: Contents, *arches: str, images: tuple[DeviceImage, ...] = ()) -> Contents:
+def with_devices(host: FileSpec, *arches: str, images: tuple[DeviceImage, ...] = ()) -> FileSpec:
     variants = (*(device_variant(host, arch) for arch in arches), *host.variants)
     return dataclasses.replace(
         host, variants=variants, devices=images or tuple(ptx(arch) for arch in arches)
     )
 
 
-def opened(contents: Contents) -> Artifact:
+def opened(contents: FileSpec) -> Artifact:
     return read_artifact(write_artifact(contents))
 
 
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def test_tables_keep_the_launch_of_a_device(host: Contents) -> None:
+def test_tables_keep_the_launch_of_a_device(host: FileSpec) -> None:
     tables = device_variant(host, "sm_80").tables
     assert unpack_tables(pack_tables(tables)) == tables
     assert pack_tables(tables)[:8] == b"NOVATBL4"
     assert tables.renamed(".x").kernels[0].symbol == "double_it"
 
 
-def test_tables_of_a_cpu_are_as_before(host: Contents) -> None:
+def test_tables_of_a_cpu_are_as_before(host: FileSpec) -> None:
     tables = host.variants[0].tables
     assert pack_tables(tables)[:8] == b"NOVATBL3"
     assert unpack_tables(pack_tables(tables)) == tables
@@ -115,7 +115,7 @@ WRONG_LAUNCHES = {
 
 
 @pytest.mark.parametrize("launch", WRONG_LAUNCHES.values(), ids=WRONG_LAUNCHES.keys())
-def test_a_launch_that_no_device_takes(host: Contents, launch: DeviceLaunch) -> None:
+def test_a_launch_that_no_device_takes(host: FileSpec, launch: DeviceLaunch) -> None:
     variant = device_variant(host, "sm_80")
     kernel = dataclasses.replace(variant.tables.kernels[0], device=launch)
     variant = dataclasses.replace(
@@ -126,7 +126,7 @@ def test_a_launch_that_no_device_takes(host: Contents, launch: DeviceLaunch) -> 
         opened(contents)
 
 
-def test_a_device_kernel_without_a_launch(host: Contents) -> None:
+def test_a_device_kernel_without_a_launch(host: FileSpec) -> None:
     (variant,) = host.variants
     kernel = dataclasses.replace(variant.tables.kernels[0], core="device", takes_scratch=False)
     tables = dataclasses.replace(variant.tables, kernels=(kernel,))
@@ -135,7 +135,7 @@ def test_a_device_kernel_without_a_launch(host: Contents) -> None:
         opened(dataclasses.replace(host, variants=(variant,)))
 
 
-def copying(host: Contents, kernel: KernelSpec, buffers: tuple[int, ...]) -> Contents:
+def copying(host: FileSpec, kernel: KernelSpec, buffers: tuple[int, ...]) -> FileSpec:
     """A device variant that only launches `kernel`, on `buffers`."""
     variant = device_variant(host, "sm_80")
     launches = (LaunchSpec(0, buffers),)
@@ -146,14 +146,14 @@ def copying(host: Contents, kernel: KernelSpec, buffers: tuple[int, ...]) -> Con
     return dataclasses.replace(host, variants=(variant,), devices=(ptx("sm_80"),))
 
 
-def test_a_copy_is_of_one_buffer(host: Contents) -> None:
+def test_a_copy_is_of_one_buffer(host: FileSpec) -> None:
     kernel = KernelSpec("copy", "", 1, "to_host", 0, 0, "")
     opened(copying(host, kernel, (0,)))
     with pytest.raises(ArtifactError, match="'tables-copy'"):
         opened(copying(host, kernel, (0, 0)))
 
 
-def test_a_copy_has_one_direction(host: Contents, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_has_one_direction(host: FileSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     def turned(tables: Tables) -> bytes:
         block = bytearray(pack_tables(tables))
         at = HEADER.size + BUFFER.size * len(tables.buffers)
@@ -169,13 +169,13 @@ def test_a_copy_has_one_direction(host: Contents, monkeypatch: pytest.MonkeyPatc
         opened(contents)
 
 
-def test_a_copy_is_no_code(host: Contents) -> None:
+def test_a_copy_is_no_code(host: FileSpec) -> None:
     kernel = KernelSpec("copy", "", 1, "to_device", 0, 0, "", reports=True)
     with pytest.raises(ArtifactError, match=r"'tables-device'.*is a copy"):
         opened(copying(host, kernel, (0,)))
 
 
-def looping(host: Contents, cores: str, bodies: dict[int, int], nbytes: int = 1) -> Contents:
+def looping(host: FileSpec, cores: str, bodies: dict[int, int], nbytes: int = 1) -> FileSpec:
     """A device variant with a launch for each letter: `d` a kernel, `c` a copy, `w` a loop.
 
     `bodies` has the number of launches of each loop, by the place of the letter. A launch before
@@ -203,7 +203,7 @@ def looping(host: Contents, cores: str, bodies: dict[int, int], nbytes: int = 1)
     return dataclasses.replace(host, variants=(variant,), devices=(ptx("sm_80"),))
 
 
-def test_loops_are_inside_of_each_other(host: Contents) -> None:
+def test_loops_are_inside_of_each_other(host: FileSpec) -> None:
     for cores, bodies in (
         ("wd", {0: 1}),
         ("dwddwd", {1: 2, 4: 1}),
@@ -229,7 +229,7 @@ def test_loops_are_inside_of_each_other(host: Contents) -> None:
     ],
 )
 def test_loops_that_are_wrong(
-    host: Contents, cores: str, bodies: dict[int, int], nbytes: int
+    host: FileSpec, cores: str, bodies: dict[int, int], nbytes: int
 ) -> None:
     with pytest.raises(ArtifactError, match="'tables-loop'"):
         opened(looping(host, cores, bodies, nbytes))
@@ -238,7 +238,7 @@ def test_loops_that_are_wrong(
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_a_file_for_both(host: Contents) -> None:
+def test_a_file_for_both(host: FileSpec) -> None:
     """CPU first, then devices, the newest first; the CPU's program is not touched by the others."""
     artifact = opened(with_devices(host, "sm_80", "sm_90a"))
     manifest = artifact.manifest
@@ -250,7 +250,7 @@ def test_a_file_for_both(host: Contents) -> None:
     assert artifact.file.choose() == 0
 
 
-def test_a_mixed_file_runs_on_the_cpu(host: Contents, tmp_path) -> None:
+def test_a_mixed_file_runs_on_the_cpu(host: FileSpec, tmp_path) -> None:
     path = tmp_path / "mixed.nova"
     path.write_bytes(write_artifact(with_devices(host, "sm_80", "sm_90a")))
     model = nova.load(path, device="cpu")
@@ -258,7 +258,7 @@ def test_a_mixed_file_runs_on_the_cpu(host: Contents, tmp_path) -> None:
     assert np.array_equal(model.run([x]), x * 2)
 
 
-def test_a_file_for_devices_alone(host: Contents) -> None:
+def test_a_file_for_devices_alone(host: FileSpec) -> None:
     contents = dataclasses.replace(
         host, variants=(device_variant(host, "sm_80"),), devices=(ptx("sm_80"),), host="aarch64"
     )
@@ -268,7 +268,7 @@ def test_a_file_for_devices_alone(host: Contents) -> None:
     assert write_artifact(contents) == write_artifact(contents)
 
 
-def test_a_variant_without_code(host: Contents) -> None:
+def test_a_variant_without_code(host: FileSpec) -> None:
     with pytest.raises(CodegenError, match="no device image is for sm_80"):
         write_artifact(with_devices(host, "sm_80", images=(ptx("sm_90a"),)))
 
@@ -341,7 +341,7 @@ def test_only_exact_code_is_passed_over() -> None:
     assert choose_image([DeviceImage("ptx", "gfx90a", b"")], 9, 0) is None
 
 
-def test_choice_in_a_file(host: Contents) -> None:
+def test_choice_in_a_file(host: FileSpec) -> None:
     artifact = opened(with_devices(host, "sm_80", "sm_90a"))
     choice = find_device(artifact, 9, 0)
     assert choice is not None
@@ -354,7 +354,7 @@ def test_choice_in_a_file(host: Contents) -> None:
     assert "compile it for cuda:sm_75" in str(e.value)
 
 
-def test_images_without_a_variant_are_not_chosen(host: Contents) -> None:
+def test_images_without_a_variant_are_not_chosen(host: FileSpec) -> None:
     contents = dataclasses.replace(host, devices=(DeviceImage("ptx", "sm_80", b"notes"),))
     assert find_device(opened(contents), 8, 0) is None
 
@@ -362,7 +362,7 @@ def test_images_without_a_variant_are_not_chosen(host: Contents) -> None:
 # --- inspect --------------------------------------------------------------------------------------
 
 
-def test_inspect_shows_device_code(host: Contents, tmp_path, capsys) -> None:
+def test_inspect_shows_device_code(host: FileSpec, tmp_path, capsys) -> None:
     path = tmp_path / "mixed.nova"
     path.write_bytes(write_artifact(with_devices(host, "sm_80", "sm_90a")))
     assert main(["inspect", str(path)]) == 0

@@ -21,13 +21,13 @@ import pytest
 
 import nova
 from nova.artifact import seal, texts
-from nova.artifact.elf import Part, link_shared
+from nova.artifact.elf.shared_object import Part, link_shared
 from nova.artifact.format import load_artifact, read_artifact, save_artifact
 from nova.artifact.manifest import WeightSpec, WeightsSpec, canonical_json, from_json
 from nova.artifact.tables import kernel_addresses, pack_tables
 from nova.artifact.write import DeviceImage, write_artifact
+from nova.core.targets import parse_target
 from nova.errors import ArtifactError, CodegenError
-from nova.targets import parse_target
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from elf_samples import link, make_object, relocations, section, segments
 
-from nova.artifact import elf_defs as elf
-from nova.artifact.elf import Part, link_shared
+from nova.artifact.elf import defs as elf
+from nova.artifact.elf.shared_object import Part, link_shared
 from nova.errors import CodegenError
 
 EXPORTS = ["add_ramp", "choose", "shared"]
@@ -266,8 +266,8 @@ def test_no_page_is_writable_and_executable(linked):
 def test_import_is_light():
     """Reading must not pull in the linker, MLIR or LLVM."""
     script = (
-        "import sys, nova.artifact.format, nova.artifact.cache\n"
-        "heavy = {'torch_mlir', 'llvmlite', 'platformdirs', 'nova.artifact.elf_link'}\n"
+        "import sys, nova.artifact.format, nova.artifact.cache.disk\n"
+        "heavy = {'torch_mlir', 'llvmlite', 'platformdirs', 'nova.artifact.elf.linker'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     root = Path(__file__).parents[2]

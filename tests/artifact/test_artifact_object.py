@@ -12,9 +12,9 @@ import pytest
 from memrefs import Entry
 
 import nova
-from nova.artifact.elf_runtime import why_no_runtime
+from nova.artifact.elf.runtime_object import why_no_runtime
+from nova.core.targets import host_arch, parse_target
 from nova.errors import PipelineError
-from nova.targets import host_arch, parse_target
 from nova.tools.nova_translate import main
 
 SOURCE = """

@@ -11,10 +11,10 @@ import ctypes
 import pytest
 from elf_samples import Symbol, link, make_object, relocations, section
 
-from nova.artifact.elf_aarch64 import AARCH64
-from nova.artifact.elf_machine import Goal
-from nova.artifact.elf_read import MACHINES
-from nova.artifact.elf_x86_64 import X86_64
+from nova.artifact.elf.aarch64 import AARCH64
+from nova.artifact.elf.machine import Goal
+from nova.artifact.elf.reader import MACHINES
+from nova.artifact.elf.x86_64 import X86_64
 from nova.errors import CodegenError
 
 TEXT = 6  # flags: loaded, executable

@@ -18,12 +18,13 @@ import pytest
 from elf_samples import link, relocations, section
 
 from nova import knobs
-from nova.artifact import elf_cross, elf_runtime
-from nova.artifact import elf_defs as elf
-from nova.artifact.elf import Part, link_shared
-from nova.artifact.elf_imports import IMPORTS, MARKERS
-from nova.artifact.elf_read import read_object
-from nova.codegen.entry import ENTRY, compile_entry, entry_text
+from nova.artifact.elf import cross_compile
+from nova.artifact.elf import defs as elf
+from nova.artifact.elf import runtime_object as elf_runtime
+from nova.artifact.elf.imports import IMPORTS, MARKERS
+from nova.artifact.elf.reader import read_object
+from nova.artifact.elf.shared_object import Part, link_shared
+from nova.compiler.cpu.entry import ENTRY, compile_entry, entry_text
 from nova.errors import CodegenError
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +98,7 @@ def find_emulator() -> str:
 
 def compile_small(arch: str, folder: Path, *flags: str) -> bytes:
     (folder / "small.c").write_text(SMALL)
-    command = [find_compiler(arch), *elf_cross.FLAGS, *elf_cross.ARCH_FLAGS[arch], *flags]
+    command = [find_compiler(arch), *cross_compile.FLAGS, *cross_compile.ARCH_FLAGS[arch], *flags]
     out = folder / "small.o"
     subprocess.run([*command, "-c", "-o", out, folder / "small.c"], check=True)
     return out.read_bytes()
@@ -193,9 +194,9 @@ def test_imports_and_markers_have_no_name_in_common():
 def test_flags_are_those_of_the_build():
     text = (ROOT / "native/CMakeLists.txt").read_text()
     flags = re.search(r"set\(EMBEDDED_FLAGS\s(.*?)\)", text, re.DOTALL)[1].split()
-    assert set(flags) <= set(elf_cross.FLAGS)
+    assert set(flags) <= set(cross_compile.FLAGS)
     for arch, more in re.findall(r'STREQUAL "(\w+)"\)\s+list\(APPEND EMBEDDED_FLAGS (.*?)\)', text):
-        assert tuple(more.split()) == elf_cross.ARCH_FLAGS[arch]
+        assert tuple(more.split()) == cross_compile.ARCH_FLAGS[arch]
 
 
 # --- the entry point ------------------------------------------------------------------------------
@@ -305,7 +306,7 @@ def run_on_aarch64(folder: Path, *words: str) -> str:
 def fresh(monkeypatch, tmp_path):
     """The search for a runtime, without what this process found before."""
     elf_runtime._find.cache_clear()
-    monkeypatch.setattr(elf_cross, "_cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(cross_compile, "_cache_folder", lambda: tmp_path / "cache")
     yield tmp_path
     elf_runtime._find.cache_clear()
 
@@ -334,8 +335,10 @@ def test_cross_compiled_runtime_is_kept(fresh, monkeypatch):
     assert elf_runtime.why_no_runtime("aarch64") == ""
     assert set(link([], [], NOTES, "aarch64", first).symbols) == set(VISIBLE)
     calls = []
-    run = elf_cross._run
-    monkeypatch.setattr(elf_cross, "_run", lambda command: calls.append(command) or run(command))
+    run = cross_compile._run
+    monkeypatch.setattr(
+        cross_compile, "_run", lambda command: calls.append(command) or run(command)
+    )
     elf_runtime._find.cache_clear()
     assert elf_runtime.runtime_object("aarch64") == first
     assert [command[-1] for command in calls] == ["--version"]
@@ -377,7 +380,7 @@ def test_compiler_that_fails_is_named(fresh, monkeypatch):
     sources.mkdir(parents=True)
     (sources / "small.c").write_text("this is no C")
     monkeypatch.setattr(elf_runtime, "_folder", lambda: fresh / "embedded")
-    monkeypatch.setattr(elf_cross, "_COMPILERS", ((compiler,),))
+    monkeypatch.setattr(cross_compile, "_COMPILERS", ((compiler,),))
     assert elf_runtime.runtime_object("x86_64") is None
     assert re.search(r"gcc: .*error", elf_runtime.why_no_runtime("x86_64"))
     # One whose code needs a library of its own is no better.

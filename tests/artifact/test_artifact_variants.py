@@ -10,13 +10,13 @@ import pytest
 import nova
 from nova import _native
 from nova.artifact.format import Artifact, read_artifact
-from nova.artifact.write import Contents, Variant, write_artifact
-from nova.codegen.compile import build
+from nova.artifact.write import FileSpec, Variant, write_artifact
+from nova.compiler.driver import build
+from nova.core.settings import Settings
+from nova.core.targets import parse_target
 from nova.errors import ArtifactError
 from nova.plan import build_plan
 from nova.runtime.executor import Executable
-from nova.settings import Settings
-from nova.targets import parse_target
 
 x = np.linspace(-2, 2, 12, dtype="f4").reshape(4, 3)
 w = np.linspace(0, 1, 6, dtype="f4").reshape(3, 2)
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def built() -> dict[str, Contents]:
+def built() -> dict[str, FileSpec]:
     X, W = nova.tensor(x, name="X"), nova.tensor(w, name="W")
     steps = np.arange(2, dtype="f4")
     plan = build_plan([nova.tanh(X @ W) * 2 + steps], [X], [W])
@@ -35,7 +35,7 @@ def built() -> dict[str, Contents]:
     return {name: build(plan, Settings(target=name), {}).contents for name in names}
 
 
-def file_of(contents: Contents, *variants: Variant) -> Artifact:
+def file_of(contents: FileSpec, *variants: Variant) -> Artifact:
     return read_artifact(write_artifact(dataclasses.replace(contents, variants=variants)))
 
 
@@ -47,7 +47,7 @@ def impossible(variant: Variant, name: str) -> Variant:
 
 
 @pytest.fixture(scope="module")
-def wanted(built: dict[str, Contents]) -> np.ndarray:
+def wanted(built: dict[str, FileSpec]) -> np.ndarray:
     return Executable(read_artifact(write_artifact(built["x86_64"]))).program.run([x], [w])
 
 

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 import nova
-from nova import compiled, loading
+from nova.api import compiled
+from nova.api import load as loading
 from nova.artifact.write import write_artifact
-from nova.codegen.compile import build
+from nova.compiler.driver import build
+from nova.core.settings import Settings
+from nova.core.targets import parse_target
 from nova.errors import ArtifactError, DeviceArchitectureError, DeviceError, RecompileWarning
 from nova.runtime.model import Model
-from nova.settings import Settings
-from nova.targets import parse_target
 
 ROOT = Path(__file__).parents[2]
 A = np.linspace(-1, 1, 6, dtype="f4").reshape(2, 3)

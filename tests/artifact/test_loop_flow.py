@@ -13,13 +13,13 @@ from itertools import product
 
 import pytest
 
-from nova.artifact.device import DeviceImage
+from nova.artifact.device_image import DeviceImage
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
-from nova.artifact.write import Contents, Variant, write_artifact
+from nova.artifact.write import FileSpec, Variant, write_artifact
+from nova.core.targets import parse_target
 from nova.errors import ArtifactError
-from nova.targets import parse_target
 
 PTX = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a) { ret; }\n"
 DEVICE = KernelSpec("k", "k", 1, "device", 0, 0, "", device=DeviceLaunch((1, 1, 1), (1, 1, 1)))
@@ -68,7 +68,7 @@ def refusal(steps: list[Step]) -> str | None:
     variant = Variant(parse_target("cuda:sm_80"), "sm_80", (), tables_of(steps), b"", {})
     arg, output = TensorSpec("x", (16,), "f32", "input"), TensorSpec("y", (16,), "f32", "output")
     image = DeviceImage("ptx", "sm_80", PTX)
-    contents = Contents(variants=(variant,), args=(arg,), outputs=(output,), devices=(image,))
+    contents = FileSpec(variants=(variant,), args=(arg,), outputs=(output,), devices=(image,))
     try:
         read_artifact(write_artifact(contents))
     except ArtifactError as error:

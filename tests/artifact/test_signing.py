@@ -12,17 +12,17 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 import nova
-from nova import loading
+from nova.api import load as loading
+from nova.api.compile import clear_memory_cache
 from nova.artifact.format import load_artifact
 from nova.artifact.seal import END, SIGNATURE_SIZE
-from nova.artifact.trust import (
+from nova.artifact.sign import (
     check_signature,
     is_signed,
     make_key_pair,
     read_public_keys,
     sign_artifact,
 )
-from nova.compiler import clear_memory_cache
 from nova.errors import ArtifactError, TrustError
 
 PEM = serialization.Encoding.PEM

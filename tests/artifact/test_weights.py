@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import nova
-from nova import compiled, nn, optim
-from nova.compiler import clear_memory_cache
+from nova import nn, optim
+from nova.api import compiled
+from nova.api.compile import clear_memory_cache
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
@@ -200,7 +201,7 @@ def test_a_large_file_is_not_copied_over_and_over(tmp_path: Path) -> None:
 # --- params that runs update ----------------------------------------------------------------------
 
 
-def make_step() -> tuple[nova.training.TrainStep, np.ndarray, np.ndarray]:
+def make_step() -> tuple[nova.train.step.TrainStep, np.ndarray, np.ndarray]:
     nn.manual_seed(0)
     rng = np.random.default_rng(0)
     x, y = rng.random((16, 3), np.float32), rng.random((16, 1), np.float32)

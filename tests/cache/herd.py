@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 
 import nova
-from nova.artifact.cache import DiskCache, cache_key
-from nova.artifact.write import Contents, write_artifact
-from nova.codegen import compile as codegen
-from nova.compiler import clear_memory_cache
-from nova.settings import Settings
+from nova.api.compile import clear_memory_cache
+from nova.artifact.cache.disk import DiskCache, cache_key
+from nova.artifact.write import FileSpec, write_artifact
+from nova.compiler import driver as codegen
+from nova.core.settings import Settings
 
 X = np.arange(6, dtype="f4").reshape(2, 3)
 
@@ -98,7 +98,7 @@ def store_files(folder: Path) -> Kind:
     return Kind(ask, programs=len(made), asked=12)
 
 
-def with_key(contents: Contents, parts: dict[str, str]) -> tuple[str, bytes]:
+def with_key(contents: FileSpec, parts: dict[str, str]) -> tuple[str, bytes]:
     """A file under a key of its own."""
     return cache_key(parts), write_artifact(dataclasses.replace(contents, key=parts, stages={}))
 

@@ -24,10 +24,10 @@ import numpy as np
 
 import nova
 from nova.artifact import files
-from nova.artifact.cache import DiskCache, cache_key
+from nova.artifact.cache.disk import DiskCache, cache_key
+from nova.artifact.cache.locks import is_any_locked
 from nova.artifact.files import is_temporary, write_atomically
 from nova.artifact.format import read_artifact
-from nova.artifact.locks import is_any_locked
 
 SOURCES = str(Path(files.__file__).parent)
 OLD, NEW = b"old" * 5000, b"new" * 6000

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import nova
-from nova.artifact import cache as cache_module
-from nova.artifact.cache import DiskCache
-from nova.artifact.locks import is_any_locked, try_lock, unlock
-from nova.build_once import BuildOnce
+from nova.artifact.cache import disk as cache_module
+from nova.artifact.cache.disk import DiskCache
+from nova.artifact.cache.locks import is_any_locked, try_lock, unlock
+from nova.core.single_flight import SingleFlight
 
 ROOT = Path(nova.__file__).parents[1]
 A, B = "a" * 64, "b" * 64
@@ -24,7 +24,7 @@ A, B = "a" * 64, "b" * 64
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from nova.artifact.locks import try_lock
+from nova.artifact.cache.locks import try_lock
 assert try_lock(Path(sys.argv[1]), sys.argv[2]) is not None
 if sys.argv[3] == "fork" and os.fork() == 0:
     print(os.getpid(), flush=True)  # lives on, and must not keep the lock
@@ -139,7 +139,7 @@ def test_folder_without_locks(tmp_path: Path, monkeypatch, capsys) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of later Pythons: that is it
 def test_fork_while_another_thread_builds() -> None:
     """The thread is not in the child: it builds for itself instead of waiting for ever."""
-    values: BuildOnce[int] = BuildOnce(4)
+    values: SingleFlight[int] = SingleFlight(4)
     inside, leave = threading.Event(), threading.Event()
 
     def slow() -> int:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nova.artifact.cache import DiskCache
+from nova.artifact.cache.disk import DiskCache
+from nova.artifact.cache.locks import is_any_locked
 from nova.artifact.files import is_temporary, remove_abandoned
-from nova.artifact.locks import is_any_locked
 
 HERE = Path(__file__).parent
 

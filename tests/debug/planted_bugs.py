@@ -15,18 +15,20 @@ from unittest.mock import patch
 import numpy as np
 
 import nova
-from nova.dtypes import f32, f64
-from nova.mlir import lowering
-from nova.mlir.bindings import arith
-from nova.mlir.dialect import create_op
-from nova.mlir.emit import emit_constant
-from nova.mlir.lowering import LinalgBuilder
-from nova.mlir.mathlib import hyperbolic
-from nova.mlir.scalar import Body
+from nova.codegen.cpu import schedule
+from nova.codegen.cpu.gemm import packed_gemm
+from nova.codegen.cpu.loops import LoopEmitter
+from nova.core.dtypes import f32, f64
+from nova.ir import linalg_builder
+from nova.ir.bindings import arith
+from nova.ir.dialect import create_op
+from nova.ir.emit import emit_constant
+from nova.ir.linalg_builder import LinalgBuilder
+from nova.ir.mathlib import hyperbolic
+from nova.ir.scalar import Body
 from nova.ops import OPS, indexing
-from nova.passes import canonicalize_nova, plan_workspace, workspace_layout
-from nova.schedules import contraction, cpu
-from nova.schedules.loops import LoopEmitter
+from nova.passes.kernels import plan_workspace, workspace_layout
+from nova.passes.tensor import canonicalize_nova
 
 RNG = np.random.default_rng(7)
 
@@ -101,14 +103,14 @@ def wrong_init() -> Any:
 
 
 def wrong_broadcast() -> Any:
-    right = lowering.broadcast_access
+    right = linalg_builder.broadcast_access
 
     def access(shape: Any, out_shape: Any) -> Any:
         if len(shape) == 1 and len(out_shape) == 2 and shape[0] == out_shape[0]:
             return lambda d: [d[0]]
         return right(shape, out_shape)
 
-    return patch.object(lowering, "broadcast_access", access)
+    return patch.object(linalg_builder, "broadcast_access", access)
 
 
 def wrong_clamp() -> Any:
@@ -177,26 +179,26 @@ def wrong_rounding() -> Any:
 
 
 def wrong_tile_bound() -> Any:
-    right = cpu.KernelSchedule._tile_ranges
+    right = schedule.KernelSchedule._tile_ranges
 
     def ranges(self: Any, tile: Any) -> Any:
         # The first point of every tile is left out.
         found = right(self, tile)
-        one = cpu.index(1)
+        one = schedule.index(1)
         return [None if r is None else (arith.addi(r[0], one), r[1]) for r in found]
 
-    return patch.object(cpu.KernelSchedule, "_tile_ranges", ranges)
+    return patch.object(schedule.KernelSchedule, "_tile_ranges", ranges)
 
 
 def wrong_accumulation() -> Any:
-    right = contraction.compare
+    right = packed_gemm.compare
 
     def compare(predicate: Any, x: Any, y: Any) -> Any:
         if predicate == arith.CmpIPredicate.eq and isinstance(y, int) and y == 0:
             return right(arith.CmpIPredicate.sge, x, y)  # every block of k overwrites
         return right(predicate, x, y)
 
-    return patch.object(contraction, "compare", compare)
+    return patch.object(packed_gemm, "compare", compare)
 
 
 def dropped_operand() -> Any:

@@ -13,7 +13,7 @@ import planted_bugs
 import pytest
 
 import nova
-from nova.compiler import clear_memory_cache
+from nova.api.compile import clear_memory_cache
 from nova.debug import check_plan, minimize
 from nova.debug.checked import CheckedProgram
 from nova.errors import ArgumentShapeError, CheckError, NonFiniteError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nova
-from nova.compiler import clear_memory_cache
+from nova.api.compile import clear_memory_cache
 from nova.debug import check_plan, minimize
 from nova.debug.checked import CheckedProgram
 from nova.errors import (
@@ -44,7 +44,7 @@ def test_off_costs_nothing() -> None:
 
 @pytest.mark.parametrize("type_", ["f8", "f4", "f2", "bf16"])
 def test_right_program_passes(type_: str) -> None:
-    x = X.astype(nova.dtypes.dtype("bf16").numpy if type_ == "bf16" else type_)
+    x = X.astype(nova.core.dtypes.dtype("bf16").numpy if type_ == "bf16" else type_)
     w, b = x.T.copy(), x[0, :6].copy()
     ids = np.array([0, 3, -1])
     with checked():

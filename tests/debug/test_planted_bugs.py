@@ -10,7 +10,7 @@ import pytest
 from planted_bugs import BUGS, Bug
 
 import nova
-from nova.compiler import clear_memory_cache
+from nova.api.compile import clear_memory_cache
 from nova.debug import minimize
 from nova.errors import CheckError
 

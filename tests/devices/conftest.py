@@ -12,7 +12,7 @@ import pytest
 from device_samples import FakeCuda
 
 from nova import _native
-from nova.artifact.elf_runtime import runtime_object
+from nova.artifact.elf.runtime_object import runtime_object
 
 
 @pytest.fixture(scope="session")

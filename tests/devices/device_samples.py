@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from nova import _native
-from nova.artifact.device import DeviceImage
+from nova.artifact.device_image import DeviceImage
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
-from nova.artifact.write import Contents, Variant, write_artifact
+from nova.artifact.write import FileSpec, Variant, write_artifact
+from nova.core.targets import parse_target
 from nova.errors import DriverMissingError
 from nova.runtime import devices
-from nova.runtime.device_executor import DeviceExecutable
+from nova.runtime.gpu_executor import DeviceExecutable
 from nova.runtime.model import Model
 from nova.runtime.weights import read_values
-from nova.targets import parse_target
 
 PTX = """.version 8.0
 .target sm_80
@@ -96,7 +96,7 @@ class FakeCuda:
         return devices.make_device(devices.open_cuda(self.path), ordinal)
 
 
-def model_of(contents: Contents, device: _native.Device) -> Model:
+def model_of(contents: FileSpec, device: _native.Device) -> Model:
     """The program of a file on a device."""
     artifact = read_artifact(write_artifact(contents))
     return Model(
@@ -108,9 +108,9 @@ def kernel(name: str, shape: DeviceLaunch = SHAPE) -> KernelSpec:
     return KernelSpec(name, name, 1, "device", 0, 0, "model.py:3", device=shape)
 
 
-def make_contents(tables: Tables, args: list[TensorSpec], outputs: list[TensorSpec]) -> Contents:
+def make_contents(tables: Tables, args: list[TensorSpec], outputs: list[TensorSpec]) -> FileSpec:
     variant = Variant(parse_target("cuda:sm_80"), "sm_80", (), tables, CONSTANTS, {})
-    return Contents(
+    return FileSpec(
         variants=(variant,),
         args=tuple(args),
         outputs=tuple(outputs),
@@ -121,7 +121,7 @@ def make_contents(tables: Tables, args: list[TensorSpec], outputs: list[TensorSp
 CONSTANTS = b"".join(i.to_bytes(4, "little") for i in range(SIZE))
 
 
-def chain_contents() -> Contents:
+def chain_contents() -> FileSpec:
     """y = 2 (2 x) + (2 x), by three launches and a workspace."""
     tables = Tables(
         buffers=(
@@ -143,7 +143,7 @@ def chain_contents() -> Contents:
     return make_contents(tables, args, [TensorSpec("y", (SIZE,), "f32", "output")])
 
 
-def step_contents() -> Contents:
+def step_contents() -> FileSpec:
     """w += x in place, y = 2 w: a step of training."""
     tables = Tables(
         buffers=(

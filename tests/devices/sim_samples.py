@@ -9,12 +9,12 @@ import pytest
 from device_samples import chain_contents
 
 from nova.artifact import write
-from nova.artifact.device import DeviceImage
+from nova.artifact.device_image import DeviceImage
 from nova.artifact.format import read_artifact
 from nova.artifact.tables import ARRAYS, DEVICE, HEADER, OLD_DEVICE_MAGIC, Tables, pack_tables
-from nova.artifact.write import Contents, write_artifact
-from nova.runtime.device_executor import DeviceExecutable
+from nova.artifact.write import FileSpec, write_artifact
 from nova.runtime.devices import open_device
+from nova.runtime.gpu_executor import DeviceExecutable
 from nova.runtime.model import Model
 
 # out[i] = in[i + first] for 96 threads: all in bounds when `first` is 0.
@@ -46,7 +46,7 @@ ADD = COPY.split("\n", 3)[3].replace(
 )
 
 
-def sim_contents(first: int = 0, add: int = 0) -> Contents:
+def sim_contents(first: int = 0, add: int = 0) -> FileSpec:
     """The chain of `device_samples`, with `add` that only doubles its first operand.
 
     The kernels read so many bytes behind where they should.
@@ -69,7 +69,7 @@ def _without_interfaces(tables: Tables) -> bytes:
     return HEADER.pack(OLD_DEVICE_MAGIC, HEADER.size + len(body), *others) + body
 
 
-def with_launch(contents: Contents, **changed: Any) -> Contents:
+def with_launch(contents: FileSpec, **changed: Any) -> FileSpec:
     """The same program with another first launch."""
     (variant,) = contents.variants
     first, *others = variant.tables.launches
@@ -77,7 +77,7 @@ def with_launch(contents: Contents, **changed: Any) -> Contents:
     return replace(contents, variants=(replace(variant, tables=tables),))
 
 
-def loaded_unchecked(contents: Contents) -> Model:
+def loaded_unchecked(contents: FileSpec) -> Model:
     """As from a file of an older Nova, whose launches nothing compares with their kernels."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(write, "pack_tables", _without_interfaces)
@@ -85,6 +85,6 @@ def loaded_unchecked(contents: Contents) -> Model:
         return loaded(contents)
 
 
-def loaded(contents: Contents) -> Model:
+def loaded(contents: FileSpec) -> Model:
     artifact = read_artifact(write_artifact(contents))
     return Model(DeviceExecutable(artifact, open_device("sim")), "file")

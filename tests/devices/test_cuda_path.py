@@ -22,11 +22,11 @@ from device_samples import (
 import nova
 from nova import _native, errors
 from nova._native import DeviceArray
-from nova.artifact.device import DeviceImage
+from nova.artifact.device_image import DeviceImage
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
-from nova.artifact.write import Contents
+from nova.artifact.write import FileSpec
 from nova.runtime import devices
 from nova.runtime.model import Model
 
@@ -40,7 +40,7 @@ def counts(model: Model) -> dict[str, int]:
     return dict(zip(names, model._executable.program.counts(), strict=True))
 
 
-def large_contents(count: int = 1) -> Contents:
+def large_contents(count: int = 1) -> FileSpec:
     """y = 2 x for an array of several MiB, by `count` launches that all do the same."""
     shape = DeviceLaunch((LARGE // 4 // 128, 1, 1), (128, 1, 1))
     tables = Tables(

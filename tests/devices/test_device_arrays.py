@@ -32,7 +32,7 @@ def model() -> nn.Module:
     return made
 
 
-def training(given: nn.Module, **options: str) -> nova.training.TrainStep:
+def training(given: nn.Module, **options: str) -> nova.train.step.TrainStep:
     return nova.train_step(
         given,
         lambda m, rows, wanted: nova.cross_entropy(m(rows), wanted),

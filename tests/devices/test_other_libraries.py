@@ -13,7 +13,7 @@ from nova import _native, errors
 from nova._native import DeviceArray
 from nova.artifact.format import read_artifact
 from nova.artifact.write import write_artifact
-from nova.runtime.device_executor import DeviceExecutable
+from nova.runtime.gpu_executor import DeviceExecutable
 from nova.runtime.model import Model
 
 x = np.arange(SIZE, dtype="f4")

@@ -15,7 +15,7 @@ from sim_samples import loaded, loaded_unchecked, sim_contents, with_launch
 import nova
 from nova import errors
 from nova._native import DeviceArray
-from nova.artifact.device import DeviceImage
+from nova.artifact.device_image import DeviceImage
 from nova.artifact.tables import DeviceLaunch
 from nova.artifact.write import write_artifact
 from nova.runtime.devices import open_device

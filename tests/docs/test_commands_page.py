@@ -12,7 +12,7 @@ import pytest
 from page_blocks import ROOT, read_blocks, run_python
 
 import nova
-from nova.compiler import clear_memory_cache
+from nova.api.compile import clear_memory_cache
 from nova.tools.nova import main, make_parser
 
 

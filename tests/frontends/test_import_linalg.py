@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import nova
-from nova.mlir.bindings import ir
-from nova.mlir.context import make_context
+from nova.ir.bindings import ir
+from nova.ir.context import make_context
 
 _RNG = np.random.default_rng(3)
 

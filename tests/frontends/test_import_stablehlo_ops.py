@@ -9,7 +9,7 @@ import pytest
 
 import nova
 from nova.frontends.source import parse_source, read_source
-from nova.mlir.bindings import ir, stablehlo
+from nova.ir.bindings import ir, stablehlo
 
 _NUMPY = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "i1": "?", "i8": "i1", "ui8": "u1"}
 

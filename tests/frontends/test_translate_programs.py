@@ -11,7 +11,8 @@ import torch
 
 import nova
 from nova import nn, optim
-from nova.compiled import Compiled
+from nova.api.compiled import Compiled
+from nova.core.targets import parse_target
 from nova.errors import (
     ArgumentNameError,
     OptionTypeError,
@@ -19,7 +20,6 @@ from nova.errors import (
     UnknownKeywordError,
     WeightsError,
 )
-from nova.targets import parse_target
 
 HOST = parse_target("cpu").arch
 X = np.linspace(-1, 1, 12, dtype="f4").reshape(4, 3)

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import nova
-from nova import loading
-from nova.artifact import elf_runtime
-from nova.artifact.trust import make_key_pair
-from nova.compiler import clear_memory_cache
+from nova.api import load as loading
+from nova.api.compile import clear_memory_cache
+from nova.artifact.elf import runtime_object
+from nova.artifact.sign import make_key_pair
+from nova.core.targets import parse_target
 from nova.errors import (
     ArgumentNameError,
     ArgumentShapeError,
@@ -26,7 +27,6 @@ from nova.errors import (
 )
 from nova.frontends.safetensors import write_safetensors
 from nova.runtime.model import Model
-from nova.targets import parse_target
 from nova.tools.nova import main as nova_main
 from nova.tools.nova_translate import main as translate_main
 
@@ -217,7 +217,7 @@ def test_the_tool_says_that_there_is_no_runtime(
     monkeypatch.chdir(tmp_path)
     Path("in.mlir").write_text(STABLEHLO)
     said = f"files for {FOREIGN} have no C entry points: no compiler"
-    monkeypatch.setattr(elf_runtime, "_find", lambda arch: (None, said))
+    monkeypatch.setattr(runtime_object, "_find", lambda arch: (None, said))
     assert translate_main(["in.mlir", "--target", FOREIGN, "-o", "out.nova"]) == 0
     assert capsys.readouterr().err == f"nova-translate: note: {said}\n"
     assert translate_main(["in.mlir", "--emit", "linalg", "-o", "out.mlir"]) == 0

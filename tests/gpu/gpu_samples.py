@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nova.artifact.device import DeviceImage
+from nova.artifact.device_image import DeviceImage
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
-from nova.artifact.write import Contents, Variant, write_artifact
-from nova.runtime.device_executor import DeviceExecutable
+from nova.artifact.write import FileSpec, Variant, write_artifact
+from nova.core.targets import parse_target
 from nova.runtime.devices import open_device
+from nova.runtime.gpu_executor import DeviceExecutable
 from nova.runtime.model import Model
-from nova.targets import parse_target
 
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 # Every thread has one element: its place is in %rd9, and what is to be done comes in between.
@@ -108,7 +108,7 @@ def make(
     outputs: list[TensorSpec],
     workspace: int = 0,
     text: str = PTX,
-) -> Contents:
+) -> FileSpec:
     """A file of kernels over arrays of `size` floats."""
     tables = Tables(
         buffers=tuple(BufferSpec(kind, value, 4 * size) for kind, value in buffers),
@@ -118,7 +118,7 @@ def make(
         work=100,
     )
     variant = Variant(parse_target("cuda:sm_80"), "sm_80", (), tables, b"", {})
-    return Contents(
+    return FileSpec(
         variants=(variant,),
         args=tuple(args),
         outputs=tuple(outputs),
@@ -130,7 +130,7 @@ def tensor(name: str, size: int, role: str, **more: object) -> TensorSpec:
     return replace(TensorSpec(name, (size,), "f32", role), **more)
 
 
-def chain(size: int) -> Contents:
+def chain(size: int) -> FileSpec:
     """y = 6 x: three launches, two buffers of workspace."""
     return make(
         ["scale", "add"],
@@ -143,7 +143,7 @@ def chain(size: int) -> Contents:
     )
 
 
-def training(size: int) -> Contents:
+def training(size: int) -> FileSpec:
     """w += x in place, y = 2 w."""
     return make(
         ["step", "scale"],
@@ -155,7 +155,7 @@ def training(size: int) -> Contents:
     )
 
 
-def looped(size: int) -> Contents:
+def looped(size: int) -> FileSpec:
     """w += x, as often as n says: a loop whose condition the device computes."""
     contents = make(
         ["step", "start", "next"],
@@ -186,7 +186,7 @@ def looped(size: int) -> Contents:
     return replace(contents, variants=(replace(variant, tables=tables),))
 
 
-def one(name: str, size: int, text: str = PTX, workspace: int = 0) -> Contents:
+def one(name: str, size: int, text: str = PTX, workspace: int = 0) -> FileSpec:
     """One launch of a kernel of two pointers."""
     return make(
         [name],
@@ -200,6 +200,6 @@ def one(name: str, size: int, text: str = PTX, workspace: int = 0) -> Contents:
     )
 
 
-def load(contents: Contents, device: str = "cuda") -> Model:
+def load(contents: FileSpec, device: str = "cuda") -> Model:
     artifact = read_artifact(write_artifact(contents))
     return Model(DeviceExecutable(artifact, open_device(device)), "file")

@@ -29,7 +29,7 @@ from sound_files import HYBRID
 from surgery import Surgery
 
 import nova
-from nova import loading
+from nova.api import load as loading
 from nova.artifact.format import Artifact, load_artifact, read_artifact
 from nova.artifact.tables import BUFFER, HEADER, KERNEL, UNLINKED
 from nova.errors import ArtifactError, DeviceArchitectureError, NovaError, PtxError

@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-from nova.codegen.llvm_text import compile_text
+from nova.compiler.cpu.llvm_text import compile_text
 from nova.errors import CodegenError
 
 WORD = re.compile(r'[%@!#]?[\w.$-]+|"[^"\n]*"|[^\s\w]')

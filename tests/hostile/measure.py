@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import nova
-from nova import loading
+from nova.api import load as loading
 from nova.artifact.format import load_artifact
 from nova.errors import ArtifactError
 

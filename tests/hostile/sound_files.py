@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 import nova
+from nova.artifact.sign import make_key_pair, sign_artifact
 from nova.artifact.tables import Tables, TaskSpec
-from nova.artifact.trust import make_key_pair, sign_artifact
-from nova.artifact.write import Contents, write_artifact
-from nova.codegen.compile import build
-from nova.settings import Settings
+from nova.artifact.write import FileSpec, write_artifact
+from nova.compiler.driver import build
+from nova.core.settings import Settings
 
 # Room in the manifest for what a test adds to it.
 FILLER = "filler"
@@ -43,7 +43,7 @@ def make_program() -> tuple[nova.Compiled, dict[str, np.ndarray]]:
     return nova.compile(outputs, inputs=[x], params=[w, b, count], updates=updates), arrays
 
 
-def make_contents() -> Contents:
+def make_contents() -> FileSpec:
     """What the file of the program is written from."""
     return build(make_program()[0].plan, Settings(), {}).contents
 
@@ -90,7 +90,7 @@ def write_hybrid_file(folder: Path) -> None:
     np.savez(folder / f"{HYBRID}.npz", input0=x, **outputs)
 
 
-def _full(contents: Contents, values: Mapping[int, memoryview]) -> Contents:
+def _full(contents: FileSpec, values: Mapping[int, memoryview]) -> FileSpec:
     """Two variants, of which the better one runs nowhere, and the values of all params."""
     (variant,) = contents.variants
     target = variant.target
@@ -105,7 +105,7 @@ def _full(contents: Contents, values: Mapping[int, memoryview]) -> Contents:
     )
 
 
-def _with_tasks(contents: Contents) -> Contents:
+def _with_tasks(contents: FileSpec) -> FileSpec:
     """Two tasks for launches that can be cut in two, each launch behind the one before it."""
     (variant,) = contents.variants
     return replace(

@@ -310,6 +310,6 @@ def arrays_of(signature: Any, seed: int) -> list[np.ndarray]:
     """Values for the arguments of a program."""
     rng = np.random.default_rng(seed)
     return [
-        (rng.normal(size=spec.shape) * 3).astype(nova.dtypes.dtype(spec.dtype).numpy)
+        (rng.normal(size=spec.shape) * 3).astype(nova.core.dtypes.dtype(spec.dtype).numpy)
         for spec in signature
     ]

@@ -18,7 +18,7 @@ from sound_files import FILLER, make_contents
 from surgery import END, MAGIC, RECORD, Surgery, canonical
 
 from nova.artifact.tables import KernelSpec
-from nova.artifact.write import Contents, write_artifact
+from nova.artifact.write import FileSpec, write_artifact
 
 ROOT = Path(__file__).parents[2]
 MEGABYTE = 1 << 20
@@ -28,17 +28,17 @@ MOST_SECONDS = 1.5
 
 
 @pytest.fixture(scope="session")
-def contents() -> Contents:
+def contents() -> FileSpec:
     return make_contents()
 
 
-Make = Callable[[Contents], bytes]
+Make = Callable[[FileSpec], bytes]
 
 
 def in_manifest(text: Callable[[dict[str, Any]], bytes]) -> Make:
     """A manifest of up to a megabyte."""
 
-    def make(contents: Contents) -> bytes:
+    def make(contents: FileSpec) -> bytes:
         file = Surgery(write_artifact(replace(contents, key={FILLER: "x" * MEGABYTE})))
         found = file.manifest
         found["key"] = {}
@@ -68,7 +68,7 @@ def with_features(found: dict[str, Any]) -> bytes:
     return canonical(found)
 
 
-def with_kernels(contents: Contents) -> bytes:
+def with_kernels(contents: FileSpec) -> bytes:
     """Thousands of kernels whose names are long, and the same."""
     (variant,) = contents.variants
     tables = variant.tables
@@ -78,14 +78,14 @@ def with_kernels(contents: Contents) -> bytes:
     return write_artifact(replace(contents, variants=(replace(variant, tables=many),)))
 
 
-def with_launches(contents: Contents) -> bytes:
+def with_launches(contents: FileSpec) -> bytes:
     (variant,) = contents.variants
     launches = variant.tables.launches + variant.tables.launches[-1:] * 20_000
     tables = replace(variant.tables, launches=launches)
     return write_artifact(replace(contents, variants=(replace(variant, tables=tables),)))
 
 
-def with_records(contents: Contents) -> bytes:
+def with_records(contents: FileSpec) -> bytes:
     """A hash for every byte of the first part of the file."""
     sealed = write_artifact(replace(contents, stages={}, source=""))
     body = bytes(Surgery(sealed).data)
@@ -102,7 +102,7 @@ def with_records(contents: Contents) -> bytes:
 def with_stages(text: bytes) -> Make:
     """Texts of a megabyte after compression."""
 
-    def make(contents: Contents) -> bytes:
+    def make(contents: FileSpec) -> bytes:
         noise = {"noise": os.urandom(MEGABYTE).decode("latin-1")}
         file = Surgery(write_artifact(replace(contents, stages=noise)))
         file.set_stages(zlib.compress(text, 9).ljust(MEGABYTE, b"\0"))
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[str, Make]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_cost(name: str, contents: Contents, sound: Path, tmp_path: Path) -> None:
+def test_cost(name: str, contents: FileSpec, sound: Path, tmp_path: Path) -> None:
     outcome, make = CASES[name]
     path = tmp_path / "hostile.nova"
     path.write_bytes(make(contents))

@@ -11,7 +11,7 @@ import pytest
 from hostile_rows import ROWS, STAGES, Row
 
 import nova
-from nova import loading
+from nova.api import load as loading
 from nova.artifact.format import load_artifact
 from nova.errors import ArtifactError
 

@@ -18,8 +18,8 @@ import pytest
 from llvm_texts import mutate_text
 
 import nova
-from nova.codegen import llvm_text
-from nova.codegen.sandbox import run_sandboxed
+from nova.compiler.cpu import llvm_text
+from nova.compiler.sandbox import run_sandboxed
 from nova.errors import CodegenError, SandboxError
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def program() -> nova.Compiled:
 
 
 def compile_foreign(text: str, target: str, emit: str) -> bytes:
-    name = "nova.codegen.llvm_text:compile_text"
+    name = "nova.compiler.cpu.llvm_text:compile_text"
     code: bytes = run_sandboxed(name, text, target, emit, stage="obj")
     return code
 

@@ -11,8 +11,8 @@ from text_mutations import damage
 
 import nova
 from nova.errors import NovaError, PlanSyntaxError, PtxError
+from nova.gpusim.module import SimModule
 from nova.plan import parse_plan, print_plan
-from nova.runtime.sim.module import SimModule
 
 BY_HAND = """.version 7.0
 .target sm_80

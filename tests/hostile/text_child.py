@@ -23,8 +23,8 @@ from stage_texts import EMITS, Seed, arrays_of, mutate, read_seeds
 import nova
 from nova.debug.oracle import arg_value, step_value
 from nova.errors import NovaError, SandboxError
+from nova.gpusim.image import decode_image
 from nova.plan import Plan, parse_plan
-from nova.runtime.sim_image import decode_image
 
 SECONDS = 60
 TEXT_SECONDS = 20

@@ -12,7 +12,7 @@ from memrefs import Entry, Error, describe
 from processors import needs
 
 import nova
-from nova.dtypes import ALL, DType
+from nova.core.dtypes import ALL, DType
 
 SHAPES = [(), (3,), (2, 3), (2, 1, 3), (2, 3, 1, 2), (2, 1, 2, 3, 2), (0, 2)]
 

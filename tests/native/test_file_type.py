@@ -23,9 +23,9 @@ from tiny_file import AARCH64, Block, build, canonical, manifest
 
 from nova import _native, knobs
 from nova.artifact.tables import unpack_tables
+from nova.core.cpu_features import FLAGS
+from nova.core.targets import parse_target
 from nova.errors import KnobError
-from nova.features import FLAGS
-from nova.targets import parse_target
 
 READER = ("copy", "elf", "dynamic", "file", "json", "manifest", "seal", "tables")
 QUOTED = re.compile(

@@ -167,7 +167,7 @@ def pairs(dtype: str) -> Iterator[Pair]:
                 parameter += 0.1 * torch.randn_like(parameter)
         ours = case.ours(dtype)
         ours.load_state_dict(theirs.state_dict())
-        numpy_type = nova.dtypes.dtype(dtype).numpy
+        numpy_type = nova.core.dtypes.dtype(dtype).numpy
         inputs = [rng.standard_normal(s).astype(numpy_type) for s in case.shapes]
         pair = Pair(case, ours, theirs, inputs)
         with torch.no_grad():

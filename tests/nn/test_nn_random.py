@@ -10,7 +10,7 @@ import torch
 
 import nova
 from nova import nn
-from nova.compiler import cache_statistics
+from nova.api.compile import cache_statistics
 from nova.errors import DTypeError, ShapeError
 from nova.graph.gradients import gradients
 
@@ -43,7 +43,7 @@ def test_initial_values_are_torchs(ours, theirs, bound, dtype):
         module.named_parameters(), wanted.named_parameters(), strict=True
     ):
         assert name == other and parameter.shape == tuple(value.shape)
-        assert parameter.dtype is nova.dtypes.dtype(dtype)
+        assert parameter.dtype is nova.core.dtypes.dtype(dtype)
         got, theirs_values = spread(parameter.data), spread(value.detach().numpy())
         size = np.abs(theirs_values).max()
         # A few hundred biases are spread less evenly than thousands of weights.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.dtypes import ALL, DType, dtype
+from nova.core.dtypes import ALL, DType, dtype
 from nova.graph import FUNCTIONS, Tensor
 from nova.graph.tensor import placeholder
 from nova.ops import OPS

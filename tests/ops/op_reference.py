@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from op_cases import Built, Case, Sample, varies
 
-from nova.dtypes import DType, bf16, dtype, f16, f32, f64
+from nova.core.dtypes import DType, bf16, dtype, f16, f32, f64
 
 # Result type -> (relative error, error relative to the largest element, at least 1). One unit in
 # the last place of f16 is 2**-11 to 2**-10 of the number, of bf16 2**-8 to 2**-7.

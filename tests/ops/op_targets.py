@@ -16,10 +16,10 @@ from op_reference import check
 from op_samples import SAMPLES
 from processors import runs_here
 
-from nova.codegen.compile import build as compile_plan
-from nova.dtypes import DType, f32
+from nova.compiler.driver import build as compile_plan
+from nova.core.dtypes import DType, f32
+from nova.core.settings import Settings
 from nova.plan import build_plan
-from nova.settings import Settings
 
 TARGETS = (
     *("x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "haswell", "skylake-avx512"),

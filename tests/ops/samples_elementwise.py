@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as tf
 from op_cases import Case, Sample, case
 
-from nova.dtypes import ALL, bool_, f32, f64
+from nova.core.dtypes import ALL, bool_, f32, f64
 
 SHAPES = ((67,), (5, 13), (), (1,), (0,), (3, 0, 2), (2, 3, 65))
 LARGE = (67, 331)

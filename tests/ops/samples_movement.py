@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as tf
 from op_cases import Sample, case, index
 
-from nova.dtypes import bf16 as bf16_
-from nova.dtypes import bool_ as bool_type
-from nova.dtypes import f16, f32, f64, i8, i32, i64, u8
+from nova.core.dtypes import bf16 as bf16_
+from nova.core.dtypes import bool_ as bool_type
+from nova.core.dtypes import f16, f32, f64, i8, i32, i64, u8
 
 LARGE = (67, 331)
 

@@ -11,7 +11,7 @@ from op_cases import Case, Draw, Sample, case, index, seed
 from op_philox import box_muller, uniforms
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nova.dtypes import FLOATS
+from nova.core.dtypes import FLOATS
 
 LARGE = (67, 331)
 

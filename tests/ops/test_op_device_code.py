@@ -14,14 +14,14 @@ from op_cases import build
 from op_samples import SAMPLES
 from test_op_gradient import DIFFERENTIABLE, weighted
 
-from nova.codegen.compile import build_module
-from nova.codegen.ptxas import find_ptxas
-from nova.codegen.stages import Recorder, start_from_plan
-from nova.dtypes import f32, f64
+from nova.compiler.driver import build_module
+from nova.compiler.gpu.ptxas import find_ptxas
+from nova.compiler.stages import Recorder, start_from_plan
+from nova.core.dtypes import f32, f64
+from nova.core.settings import Settings
+from nova.gpusim import SimModule
 from nova.graph import Tensor
 from nova.plan import build_plan
-from nova.runtime.sim import SimModule
-from nova.settings import Settings
 
 ARCHITECTURES = ("sm_80", "sm_90a")
 TOGETHER = 8

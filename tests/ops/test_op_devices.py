@@ -17,7 +17,7 @@ from op_samples import SAMPLES
 from test_op_forward import builds
 from test_op_gradient import DIFFERENTIABLE, check_torch, weighted
 
-from nova.dtypes import DType, f32, f64
+from nova.core.dtypes import DType, f32, f64
 
 # Cases whose gradients every test run looks at; the others are for `make nightly`.
 FEW = 4

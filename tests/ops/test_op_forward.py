@@ -12,7 +12,7 @@ from op_programs import interpret, run_all
 from op_reference import check, reference
 from op_samples import SAMPLES
 
-from nova.dtypes import f32, f64
+from nova.core.dtypes import f32, f64
 
 
 def builds(name: str, sample: Sample) -> list[Built]:

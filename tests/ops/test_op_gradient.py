@@ -17,7 +17,7 @@ from op_reference import check, torch_gradients
 from op_samples import SAMPLES
 
 import nova
-from nova.dtypes import DType, f32, f64
+from nova.core.dtypes import DType, f32, f64
 from nova.graph import Tensor
 from nova.graph.gradients import gradients
 from nova.graph.tensor import placeholder

@@ -12,7 +12,7 @@ from op_reference import check
 from op_samples import SAMPLES
 
 import nova
-from nova.dtypes import f64
+from nova.core.dtypes import f64
 from nova.graph.gradients import gradients
 from nova.graph.tensor import placeholder
 from nova.ops import OPS

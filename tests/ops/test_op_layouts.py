@@ -10,7 +10,7 @@ from op_cases import Case, build
 from op_programs import compile_all, run
 from op_samples import SAMPLES
 
-from nova.dtypes import f32
+from nova.core.dtypes import f32
 
 
 def transposed(a: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nova
-from nova.dtypes import ALL, DType, bool_, f32, f64, i8, i32, i64, promote, u8
+from nova.core.dtypes import ALL, DType, bool_, f32, f64, i8, i32, i64, promote, u8
 from nova.errors import DTypeError
 from nova.graph.tensor import placeholder
 
@@ -24,7 +24,7 @@ TORCH = {
     "u8": torch.uint8,
     "bool": torch.bool,
 }
-NOVA = {kind: nova.dtypes.dtype(name) for name, kind in TORCH.items()}
+NOVA = {kind: nova.core.dtypes.dtype(name) for name, kind in TORCH.items()}
 # torch would answer with a type that Nova does not have.
 OWN = {frozenset({i8, u8}): i32}
 

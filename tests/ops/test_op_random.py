@@ -8,7 +8,7 @@ from op_philox import philox, uniforms
 from processors import runnable
 
 import nova
-from nova.dtypes import f32, i64
+from nova.core.dtypes import f32, i64
 from nova.graph.tensor import placeholder
 from nova.ops.randomness import philox_numpy
 

@@ -6,7 +6,7 @@ import pytest
 from op_cases import build
 from op_samples import SAMPLES
 
-from nova.dtypes import f32
+from nova.core.dtypes import f32
 from nova.graph.gradients import expand_composite
 from nova.graph.order import topological
 from nova.ops import OPS

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from op_reference import check
 
 import nova
-from nova.dtypes import f64
+from nova.core.dtypes import f64
 from nova.graph.gradients import gradients
 from nova.graph.tensor import placeholder
 

@@ -17,7 +17,7 @@ from op_programs import interpret, run_all
 from op_reference import TOLERANCE, reference
 from op_samples import SAMPLES
 
-from nova.dtypes import ALL, FLOATS, INTEGERS, DType, bool_, dtype, i8
+from nova.core.dtypes import ALL, FLOATS, INTEGERS, DType, bool_, dtype, i8
 from nova.ops import OPS
 
 # Attributes for the rows that need some.

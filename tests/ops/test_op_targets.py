@@ -23,13 +23,13 @@ from op_samples import SAMPLES
 from op_targets import TARGETS, check_target, every_case, sampled
 from processors import runs_here
 
-from nova.artifact.elf_runtime import runtime_object
-from nova.codegen.compile import build as compile_plan
-from nova.dtypes import bf16, bool_, f16, i64
+from nova.artifact.elf.runtime_object import runtime_object
+from nova.compiler.driver import build as compile_plan
+from nova.core.dtypes import bf16, bool_, f16, i64
+from nova.core.settings import Settings
 from nova.graph import FUNCTIONS
 from nova.graph.tensor import placeholder
 from nova.plan import build_plan
-from nova.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 TOGETHER = 60
@@ -52,7 +52,7 @@ PAIR_TARGETS = ("x86_64", "x86_64-v3", "znver4", "sapphirerapids", "neoverse-n1"
 @pytest.fixture
 def without_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files for other architectures get no C runtime here: it would be compiled first."""
-    for module in ("nova.codegen.host", "nova.codegen.compile"):
+    for module in ("nova.compiler.cpu.backend", "nova.compiler.driver"):
         monkeypatch.setattr(
             f"{module}.runtime_object",
             lambda arch: runtime_object(arch) if arch == os.uname().machine else None,

@@ -15,18 +15,18 @@ import numpy as np
 from native_code import address_of, load_objects
 
 from nova.artifact.tables import Tables
-from nova.codegen.compile import single_unit
-from nova.codegen.llvm import compile_objects
-from nova.codegen.stages import Recorder, run_stages
-from nova.codegen.tables import read_tables
-from nova.mlir.bindings import ir
-from nova.mlir.context import make_context
-from nova.mlir.emit import emit_module
-from nova.mlir.walk import kernels
+from nova.codegen.common.footprint import Footprint, load_footprint
+from nova.compiler.cpu.llvm import compile_objects
+from nova.compiler.driver import single_unit
+from nova.compiler.stages import Recorder, run_stages
+from nova.compiler.tables import read_tables
+from nova.core.settings import Settings
+from nova.core.targets import parse_target
+from nova.ir.bindings import ir
+from nova.ir.context import make_context
+from nova.ir.emit import emit_module
+from nova.ir.walk import kernels
 from nova.plan import Plan
-from nova.schedules.footprint import Footprint, load_footprint
-from nova.settings import Settings
-from nova.targets import parse_target
 
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 Spans = list[tuple[tuple[str, int], int, int]]
@@ -51,8 +51,8 @@ class Loaded:
         footprint = self.footprints[record.kernel]
         found: tuple[Spans, Spans] = ([], [])
         for spans, arguments in zip(found, (footprint.reads, footprint.writes), strict=True):
-            for hulls, number in zip(arguments, record.buffers, strict=False):
-                bounds = footprint.touched(hulls, (begin, end)) if begin < end else None
+            for byte_ranges, number in zip(arguments, record.buffers, strict=False):
+                bounds = footprint.touched(byte_ranges, (begin, end)) if begin < end else None
                 if bounds is None:
                     continue
                 space, offset = space_of(self.tables.buffers[number])

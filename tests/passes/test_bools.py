@@ -20,7 +20,7 @@ def test_constant_bools(shape: tuple[int, ...]) -> None:
 
 
 def test_large_constant_bools_are_not_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nova.passes import bools
+    from nova.passes.kernels import bools
 
     calls = []
     monkeypatch.setattr(bools, "_byte", lambda byte=bools._byte: (calls.append(1), byte())[1])

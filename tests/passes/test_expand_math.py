@@ -15,11 +15,11 @@ import pytest
 import torch
 from native_code import address_of, load_objects
 
-from nova.codegen.normalise import normalise
+from nova.compiler.cpu.llvm_compat import normalise
 from nova.errors import LoweringError
-from nova.mlir.bindings import ir, llvm, passmanager
-from nova.mlir.mathlib import EXPANSIONS
-from nova.passes.expand_math import ExpandMath
+from nova.ir.bindings import ir, llvm, passmanager
+from nova.ir.mathlib import EXPANSIONS
+from nova.passes.math.expand_math import ExpandMath
 
 INF, NAN = np.inf, np.nan
 LOWERING = (

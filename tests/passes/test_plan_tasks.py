@@ -23,12 +23,12 @@ from test_plan_workspace import Graph, graphs
 import nova
 from nova import nn
 from nova.artifact.tables import TaskSpec
-from nova.codegen.memory_order import ByteOrder
-from nova.codegen.stages import start_from_text
+from nova.compiler.memory_dependencies import MemoryDependencies
+from nova.compiler.stages import start_from_text
+from nova.core.settings import Settings
 from nova.graph.gradients import gradients
-from nova.passes.plan_tasks import cut_tiles
+from nova.passes.kernels.plan_tasks import cut_tiles
 from nova.plan import Plan, build_plan
-from nova.settings import Settings
 
 # Tiles of a few elements and a task for each, so that small programs have many.
 FINE = Settings(serial_work=0, tile_work=256, task_ns=1)
@@ -178,10 +178,10 @@ def test_random_programs(graph: Graph, serial_work: int, generous: int | None) -
     plan = build_plan(graph.outputs, graph.inputs, graph.params, graph.updates)
     arrays = [t.data for t in [*graph.inputs, *graph.params]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nova.codegen.tasks._WORTH_SHARING_NS", 0)
+        patch.setattr("nova.compiler.task_graph._WORTH_SHARING_NS", 0)
         if generous == 0:  # as much sharing as possible: the most orders to keep
-            patch.setattr("nova.passes.workspace_layout._GENEROUS", 1.0)
-            patch.setattr("nova.passes.workspace_layout._WINDOWS", ())
+            patch.setattr("nova.passes.kernels.workspace_layout._GENEROUS", 1.0)
+            patch.setattr("nova.passes.kernels.workspace_layout._WINDOWS", ())
         check_all(load_plan(plan, replace(FINE, serial_work=serial_work)), arrays)
 
 
@@ -238,7 +238,7 @@ PLANS = {"mlp": mlp_plan, "attention": attention_plan, "embedding": embedding_pl
 
 @pytest.fixture(autouse=True)
 def _every_program_has_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nova.codegen.tasks._WORTH_SHARING_NS", 0)
+    monkeypatch.setattr("nova.compiler.task_graph._WORTH_SHARING_NS", 0)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -334,7 +334,7 @@ def test_a_program_for_one_core_has_no_tasks(monkeypatch: pytest.MonkeyPatch) ->
     x = nova.tensor(np.zeros((64, 64), np.float32), name="x")
     chain = build_plan([nova.tanh(x)], [x])
     assert load_plan(chain, Settings()).tables.tasks == ()  # one tile: nothing to share
-    monkeypatch.setattr("nova.codegen.tasks._WORTH_SHARING_NS", 1e9)
+    monkeypatch.setattr("nova.compiler.task_graph._WORTH_SHARING_NS", 1e9)
     assert load_plan(chain, FINE).tables.tasks == ()  # not worth it
 
 
@@ -353,7 +353,7 @@ def test_cuts_cover_all_tiles(counts: tuple[int, ...], cost: float) -> None:
 def test_byte_order_against_every_single_byte() -> None:
     """The interval map against arrays that know the last writers and readers of each byte."""
     rng = random.Random(7)
-    order = ByteOrder()
+    order = MemoryDependencies()
     writers = [set[int]() for _ in range(80)]
     readers = [set[int]() for _ in range(80)]
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 import nova
 from nova.artifact.tables import Tables
-from nova.codegen.tables import read_tables
+from nova.compiler.tables import read_tables
 from nova.graph.interpret import evaluate
-from nova.mlir.bindings import ir
-from nova.mlir.context import make_context
-from nova.mlir.emit import emit_module
-from nova.mlir.walk import find_function
+from nova.ir.bindings import ir
+from nova.ir.context import make_context
+from nova.ir.emit import emit_module
+from nova.ir.walk import find_function
 from nova.passes.base import run_pipeline
-from nova.passes.form_kernels import FormKernels
+from nova.passes.kernels.form_kernels import FormKernels
 from nova.passes.pipelines import buffers_to_loops, kernels_to_buffers, nova_to_linalg
 from nova.plan import build_plan
 

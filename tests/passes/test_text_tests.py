@@ -35,7 +35,7 @@ def test_every_pass_is_in_the_registry() -> None:
     """A pass that nobody registered cannot be run or tested with nova-opt."""
     folder = Path(__file__).parents[2] / "nova" / "passes"
     named = {
-        path.stem for path in folder.glob("*.py") if 'name: ClassVar[str] = "' in path.read_text()
+        path.stem for path in folder.rglob("*.py") if 'name: ClassVar[str] = "' in path.read_text()
     }
     named.discard("base")  # upstream's passes
     assert named == {module.rpartition(".")[2] for module in PASS_MODULES.values()}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from nova.errors import PassError
-from nova.mlir.bindings import ir
-from nova.mlir.context import make_context, parse_module
+from nova.ir.bindings import ir
+from nova.ir.context import make_context, parse_module
 from nova.passes.base import Pass, UpstreamPass, run_pipeline, run_verified_once
 
 TEXT = """

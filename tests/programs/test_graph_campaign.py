@@ -16,9 +16,9 @@ import pytest
 from graph_strategies import make_program, seeded
 
 import nova
+from nova.core.targets import parse_target
 from nova.errors import TargetError
 from nova.graph.interpret import evaluate
-from nova.targets import parse_target
 
 GRAPHS = int(os.environ.get("CAMPAIGN_GRAPHS", "200"))
 CHUNK = 20

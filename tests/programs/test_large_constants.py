@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import nova
-from nova.codegen.stages import MLIR_STAGES, start_from_text
-from nova.compiled import Compiled
-from nova.constants import LEAST, Constants, expand_text, find_bytes
-from nova.mlir.bindings import ir
-from nova.mlir.context import make_context, parse_module
-from nova.mlir.resources import constants_of, take_constants
-from nova.mlir.types import dense_bytes
-from nova.mlir.walk import find_ops
+from nova.api.compiled import Compiled
+from nova.compiler.stages import MLIR_STAGES, start_from_text
+from nova.core.constants import LEAST, Constants, expand_text, find_bytes
+from nova.ir.bindings import ir
+from nova.ir.context import make_context, parse_module
+from nova.ir.resources import constants_of, take_constants
+from nova.ir.types import dense_bytes
+from nova.ir.walk import find_ops
 from nova.plan import parse_plan
 
 SHAPE = (160, 200)  # beyond LEAST in every type but those of one byte
@@ -201,7 +201,7 @@ def test_a_constant_costs_a_few_times_its_size() -> None:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_compiles_give_their_memory_back() -> None:
     found = measure("""
-        from nova.compiler import clear_memory_cache
+        from nova.api.compile import clear_memory_cache
 
         x = np.ones((7, 5), np.float32)
         X = nova.tensor(x, name="X")

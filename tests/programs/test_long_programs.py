@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nova
-from nova.compiled import Compiled
+from nova.api.compiled import Compiled
 
 _BODY = re.compile(r"func\.func private @kernel_\d+.*?\n  \}", re.DOTALL)
 _WORK = re.compile(r"= (?:arith|math)\.(?!constant)")

@@ -22,7 +22,7 @@ import test_models
 
 import nova
 from nova import nn, optim
-from nova.dtypes import f32
+from nova.core.dtypes import f32
 from nova.frontends.safetensors import write_safetensors
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ for path in sorted(Path(sys.argv[1]).glob("*.nova")):
             if not same or mine.tobytes() != right.tobytes():
                 print(f"{path.stem}: {what} {i} differs")
     print(f"ran {path.stem}")
-assert not {"nova.mlir", "nova.passes", "torch_mlir", "llvmlite"} & set(sys.modules)
+assert not {"nova.ir", "nova.passes", "torch_mlir", "llvmlite"} & set(sys.modules)
 """
 
 

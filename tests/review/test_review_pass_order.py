@@ -8,7 +8,7 @@ import pytest
 
 import nova
 from nova.errors import PassError
-from nova.mlir.context import make_context
+from nova.ir.context import make_context
 from nova.passes.base import Pass, run_pipeline
 from nova.passes.registry import PASS_MODULES
 from nova.tools.nova_opt import main
@@ -64,13 +64,13 @@ def test_every_pass_on_every_module(step, modules, tmp_path, capsys):
     ("stage", "step", "said"),
     [
         ("kernels", "lower-kernels", "buffers without results are expected"),
-        ("kernels", "strip-host", "buffers without results are expected"),
+        ("kernels", "drop-host-code", "buffers without results are expected"),
         ("kernels", "form-kernels", "is a kernel already"),
         ("kernels", "plan-workspace", "no buffer"),
         ("buffers", "plan-workspace", "has a workspace already"),
         ("loops", "lower-kernels", "is lowered already"),
         ("llvm", "export-kernels", "is exported already"),
-        ("llvm", "share-kernels", "no function @main"),
+        ("llvm", "dedup-kernels", "no function @main"),
         ("two blocks", "form-kernels", "one block"),
         ("update of another type", "plan-workspace", "values of other types"),
     ],
@@ -93,7 +93,7 @@ class _Broken(Pass):
 
 
 def test_a_mistake_in_a_pass_keeps_its_cause():
-    from nova.mlir.bindings import ir
+    from nova.ir.bindings import ir
 
     module = ir.Module.parse("module {}", make_context())
     with pytest.raises(PassError, match="pass `broken` does not handle this module") as caught:

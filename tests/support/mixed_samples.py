@@ -16,7 +16,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from nova.artifact.device import DeviceImage
+from nova.artifact.device_image import DeviceImage
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import (
     BufferSpec,
@@ -26,9 +26,9 @@ from nova.artifact.tables import (
     Tables,
     TaskSpec,
 )
-from nova.artifact.write import Contents, Variant
-from nova.codegen.mixed_tasks import join_tasks
-from nova.targets import parse_target
+from nova.artifact.write import FileSpec, Variant
+from nova.compiler.hybrid.task_graph import join_tasks
+from nova.core.targets import parse_target
 
 SIZE = 96
 NBYTES = 4 * SIZE
@@ -159,7 +159,7 @@ def cut(launch: int, pieces: int, after: tuple[int, ...]) -> list[TaskSpec]:
     ]
 
 
-def mixed_contents(host: bytes, ptx: str = "", first: str = "refuse_negative") -> Contents:
+def mixed_contents(host: bytes, ptx: str = "", first: str = "refuse_negative") -> FileSpec:
     """The file; `ptx` is another than the usual one, `first` the first kernel of the host."""
     workspace = tuple(BufferSpec("workspace", 384 * n, NBYTES) for n in range(6))
     buffers = (BufferSpec("arg", 0, NBYTES), BufferSpec("output", 0, NBYTES), *workspace)
@@ -189,7 +189,7 @@ def mixed_contents(host: bytes, ptx: str = "", first: str = "refuse_negative") -
         buffers, kernels, launches, 384 * 6, 1000, join_tasks(tasks, (5, 6), len(launches))
     )
     variant = Variant(parse_target("cuda:sm_80"), "sm_80", (host,), tables, b"", {})
-    return Contents(
+    return FileSpec(
         variants=(variant,),
         args=(TensorSpec("x", (SIZE,), "f32", "input"),),
         outputs=(TensorSpec("y", (SIZE,), "f32", "output"),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova.targets import parse_target
+from nova.core.targets import parse_target
 
 
 def runs_here(target: str) -> bool:

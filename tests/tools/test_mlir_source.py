@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nova.errors import LoweringError, MLIRSyntaxError
-from nova.mlir.context import LINE_WINDOW, MAX_NESTING, decode_source
-from nova.mlir.diagnostics import Diagnostic
+from nova.ir.context import LINE_WINDOW, MAX_NESTING, decode_source
+from nova.ir.diagnostics import Diagnostic
 from nova.tools import nova_opt
 from nova.tools.mlir_source import describe_error, render_diagnostic, split_input
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nova
-from nova.compiler import clear_memory_cache
+from nova.api.compile import clear_memory_cache
 from nova.tools.nova import main
 
 A = np.arange(6, dtype="f4").reshape(2, 3)

@@ -14,9 +14,9 @@ import pytest
 
 import nova
 from nova.artifact.tables import TaskSpec
-from nova.artifact.write import Contents, DeviceImage, write_artifact
-from nova.codegen.compile import build
-from nova.settings import Settings
+from nova.artifact.write import DeviceImage, FileSpec, write_artifact
+from nova.compiler.driver import build
+from nova.core.settings import Settings
 from nova.tools.nova import main
 from nova.tools.report import Table, format_age, format_bytes, format_seconds, print_tables
 
@@ -113,7 +113,7 @@ def test_nothing_is_executed(
     assert "signature" in inspect(model, capsys)
 
 
-def contents_of(target: str) -> Contents:
+def contents_of(target: str) -> FileSpec:
     """What the file of a program with one kernel and a param is made of."""
     X, W = nova.tensor(np.ones((4, 4), "f4"), name="X"), nova.tensor(np.ones(4, "f4"), name="W")
     plan = nova.compile(X + W, inputs=[X], params=[W], target="x86_64").plan
@@ -147,7 +147,7 @@ def test_several_variants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_code_for_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign = "aarch64" if nova.targets.parse_target("cpu").arch == "x86_64" else "x86_64"
+    foreign = "aarch64" if nova.core.targets.parse_target("cpu").arch == "x86_64" else "x86_64"
     path = tmp_path / "foreign.nova"
     path.write_bytes(write_artifact(contents_of(foreign)))
     found = json.loads(inspect(path, capsys, "--json"))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import nova
-from nova.codegen.compile import build
-from nova.dtypes import bf16
+from nova.compiler.driver import build
+from nova.core.dtypes import bf16
+from nova.core.settings import Settings
+from nova.core.targets import parse_target
 from nova.frontends.safetensors import write_safetensors
-from nova.settings import Settings
-from nova.targets import parse_target
 from nova.tools.nova import main
 from nova.tools.npy import draw_array, file_names, read_npy, summarize_array, write_npy
 
@@ -158,7 +158,7 @@ def test_files_that_hold_no_array(model: str, capsys: pytest.CaptureFixture[str]
 def test_every_type_goes_through_a_file(tmp_path: Path, name: str) -> None:
     tensor = {"dtype": name, "shape": [50, 4]}
     array = draw_array(tensor, np.random.default_rng(0))
-    assert array.dtype == nova.dtypes.dtype(name).numpy and array.shape == (50, 4)
+    assert array.dtype == nova.core.dtypes.dtype(name).numpy and array.shape == (50, 4)
     assert len(np.unique(array.astype("f8"))) > (1 if name == "bool" else 9)
     write_npy(tmp_path / "a.npy", array)
     again = read_npy(tmp_path / "a.npy", tensor)

@@ -207,11 +207,11 @@ def test_the_input_is_no_output(source: Path, capfd: pytest.CaptureFixture[str])
 
 def test_several_targets_share_the_first_stages() -> None:
     """Stages that depend on the target are there for each of them."""
-    from nova.codegen.compile import build_module
-    from nova.codegen.stages import Recorder
+    from nova.compiler.driver import build_module
+    from nova.compiler.stages import Recorder
+    from nova.core.settings import Settings
     from nova.frontends.program import import_program
     from nova.frontends.source import read_source
-    from nova.settings import Settings
 
     imported = import_program(read_source(PROGRAM))
     recorder = Recorder()

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 import pytest
 
 from nova.errors import LoweringError, PassError, PipelineError
-from nova.mlir.bindings import ir
-from nova.mlir.diagnostics import Diagnostic
+from nova.ir.bindings import ir
+from nova.ir.diagnostics import Diagnostic
 from nova.passes import registry
 from nova.passes.base import Pass, UpstreamPass, run_pipeline
-from nova.passes.pipeline_parser import parse_pipeline
+from nova.passes.pipeline_text import parse_pipeline
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,9 @@ def rename_twice(first: str = "one", *, second: str = "two") -> list[Pass]:
 def sample_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {step.name: __name__ for step in (Rename, Break, Refuse, Complain)}
     monkeypatch.setattr("nova.passes.registry.PASS_MODULES", rows)
-    monkeypatch.setattr("nova.passes.pipeline_parser.PASS_MODULES", rows)
     pipelines = {"test-rename-twice": rename_twice}
     monkeypatch.setattr(registry, "named_pipelines", lambda: pipelines)
-    monkeypatch.setattr("nova.passes.pipeline_parser.named_pipelines", lambda: pipelines)
+    monkeypatch.setattr("nova.passes.pipeline_text.named_pipelines", lambda: pipelines)
 
 
 @pytest.fixture

@@ -6,14 +6,15 @@ import dataclasses
 
 import pytest
 
-from nova.mlir.bindings import ir
+from nova.ir.bindings import ir
 from nova.passes import registry
-from nova.passes.pipeline_parser import parse_pipeline
+from nova.passes.pipeline_text import parse_pipeline
 
 
 @pytest.mark.parametrize("name", registry.PASS_MODULES)
 def test_row(name: str) -> None:
-    assert registry.PASS_MODULES[name] == "nova.passes." + name.replace("-", "_")
+    package, _, module = registry.PASS_MODULES[name].rpartition(".")
+    assert package.startswith("nova.passes.") and module == name.replace("-", "_")
     step = registry.load_pass(name)
     assert dataclasses.is_dataclass(step)
     assert step.summary() and not step.summary().startswith(f"{step.__name__}("), "no docstring"
@@ -26,3 +27,11 @@ def test_pipelines_are_documented_and_build() -> None:
         assert (make.__doc__ or "").strip(), f"pipeline {name} has no docstring"
         with ir.Context() as context:
             assert parse_pipeline(name, context) == make()
+
+
+@pytest.mark.parametrize("old", registry.ALIASES)
+def test_old_names_of_passes_still_work(old: str) -> None:
+    new = registry.ALIASES[old]
+    assert old not in registry.PASS_MODULES and registry.load_pass(old) is registry.load_pass(new)
+    with ir.Context() as context:
+        assert parse_pipeline(old, context) == parse_pipeline(new, context)

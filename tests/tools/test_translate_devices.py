@@ -35,7 +35,7 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole() -> nova.translation.Translation:
+def whole() -> nova.api.translate.Translation:
     return nova.translate(PROGRAM, targets="cuda:sm_80")
 
 
@@ -64,7 +64,7 @@ def test_every_architecture_gets_its_code(source: Path) -> None:
         assert f".target {arch}\n" in ptx
 
 
-def test_the_stages_of_a_device(whole: nova.translation.Translation) -> None:
+def test_the_stages_of_a_device(whole: nova.api.translate.Translation) -> None:
     assert list(whole.stages) == STAGES
     assert list(whole.metrics) == [*STAGES, "artifact"]
     artifact = read_artifact(whole.data)
@@ -75,7 +75,7 @@ def test_the_stages_of_a_device(whole: nova.translation.Translation) -> None:
 
 
 @pytest.mark.parametrize("stage", ["linalg", "kernels", "buffers", "device", "outlined"])
-def test_starting_from_a_stage(whole: nova.translation.Translation, stage: str) -> None:
+def test_starting_from_a_stage(whole: nova.api.translate.Translation, stage: str) -> None:
     later = nova.translate(whole.stages[stage], targets="cuda:sm_80", start_from=stage)
     assert later.stages["ptx"] == whole.stages["ptx"]
     a, b = read_artifact(whole.data), read_artifact(later.data)
@@ -89,7 +89,7 @@ def test_starting_from_a_stage(whole: nova.translation.Translation, stage: str) 
 
 
 @pytest.mark.parametrize("stage", ["nvvm", "ll"])
-def test_starting_from_kernels(whole: nova.translation.Translation, stage: str) -> None:
+def test_starting_from_kernels(whole: nova.api.translate.Translation, stage: str) -> None:
     text = whole.stages[stage]
     later = nova.translate(text, targets="cuda:sm_80", start_from=stage, emit="ptx")
     assert later.data.decode() == whole.stages["ptx"]
@@ -98,7 +98,7 @@ def test_starting_from_kernels(whole: nova.translation.Translation, stage: str) 
     assert "outlined or before, or emit ptx" in str(caught.value)
 
 
-def test_the_same_program_gives_the_same_bytes(whole: nova.translation.Translation) -> None:
+def test_the_same_program_gives_the_same_bytes(whole: nova.api.translate.Translation) -> None:
     assert nova.translate(PROGRAM, targets="cuda:sm_80").data == whole.data
 
 

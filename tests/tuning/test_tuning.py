@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 import nova
+from nova.api.compile import clear_memory_cache
+from nova.api.translate import translate
 from nova.artifact.manifest import TensorSpec
-from nova.codegen.stages import start_from_text
-from nova.compiler import clear_memory_cache
+from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides
+from nova.codegen.common.search_space import list_variants, merge
+from nova.codegen.cpu.gemm import blocking
+from nova.compiler.stages import start_from_text
+from nova.core.settings import Settings
+from nova.core.targets import parse_target
 from nova.errors import KnobError, PipelineError, TargetError
-from nova.mlir.walk import kernels
-from nova.passes.pack_constants import constant_arguments
-from nova.schedules import tiling
-from nova.schedules.choices import NO_CHOICES, Choices
-from nova.schedules.variants import list_variants, merge
-from nova.settings import Settings
-from nova.targets import parse_target
+from nova.ir.walk import kernels
+from nova.passes.cpu.pack_constants import constant_arguments
 from nova.tools.nova import main as inspect
-from nova.translation import translate
 from nova.tuning import search
 from nova.tuning.arguments import make_arguments, why_not_run
 from nova.tuning.trial import Trial
@@ -42,23 +42,23 @@ def own_cache(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def bad_default(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Products are computed element by element, so that there is something to find."""
-    monkeypatch.setattr(tiling, "_register_tile", lambda *_: (1, 1))
-    tiling.choose_tiling.cache_clear()
+    monkeypatch.setattr(blocking, "_register_tile", lambda *_: (1, 1))
+    blocking.choose_tiling.cache_clear()
     yield
-    tiling.choose_tiling.cache_clear()
+    blocking.choose_tiling.cache_clear()
 
 
-def product(tune: float | None) -> nova.compiler.Compiled:
+def product(tune: float | None) -> nova.api.compile.Compiled:
     x = nova.tensor(X, name="x")
     return nova.compile(nova.relu(x @ x), inputs=[x], tune=tune)
 
 
-def check(program: nova.compiler.Compiled) -> None:
+def check(program: nova.api.compile.Compiled) -> None:
     wanted = np.maximum(X.astype("f8") @ X, 0)
     np.testing.assert_allclose(program(X), wanted, rtol=1e-4, atol=1e-3)
 
 
-def schedules(program: nova.compiler.Compiled) -> str:
+def schedules(program: nova.api.compile.Compiled) -> str:
     return program.artifact.manifest.variants[0].options["schedules"]
 
 
@@ -245,7 +245,7 @@ def test_timing_tells_a_slow_variant() -> None:
     x = nova.tensor(X, name="x")
     _module, kernel = one_kernel(x @ x, x)
     trial = Trial(kernel, Settings())
-    slow, fast = trial.compile(Choices(mr=1, nv=1)), trial.compile(NO_CHOICES)
+    slow, fast = trial.compile(ScheduleOverrides(mr=1, nv=1)), trial.compile(NO_CHOICES)
     old, new = trial.compare(slow, fast)
     assert 0 < new < 0.9 * old
 
@@ -277,5 +277,9 @@ def test_what_cannot_be_run_is_not_tuned() -> None:
 
 
 def test_choices_merge() -> None:
-    assert merge(Choices(mr=4, nv=2), Choices(kc=64)) == Choices(mr=4, nv=2, kc=64)
-    assert merge(Choices(mr=4, nv=2), Choices(mr=6, nv=1)) == Choices(mr=6, nv=1)
+    assert merge(ScheduleOverrides(mr=4, nv=2), ScheduleOverrides(kc=64)) == ScheduleOverrides(
+        mr=4, nv=2, kc=64
+    )
+    assert merge(ScheduleOverrides(mr=4, nv=2), ScheduleOverrides(mr=6, nv=1)) == ScheduleOverrides(
+        mr=6, nv=1
+    )

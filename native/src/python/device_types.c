@@ -107,7 +107,7 @@ static PyMethodDef driver_methods[] = {
     {"cuda", driver_cuda, METH_VARARGS | METH_CLASS,
      "cuda(path=None, /)\n--\n\nThe CUDA driver of this machine; OSError(status, text) without one."},
     {"sim", driver_sim, METH_NOARGS | METH_CLASS,
-     "sim()\n--\n\nSimulated GPUs, which take what nova.runtime.sim_image makes of PTX."},
+     "sim()\n--\n\nSimulated GPUs, which take what nova.gpusim.image makes of PTX."},
     {"last_fault", (PyCFunction)driver_last_fault, METH_VARARGS,
      "last_fault(ordinal=0, /)\n--\n\n(kernel, line, nearest operand, record) of a simulated "
      "GPU's last fault, or None."},

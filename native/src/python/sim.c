@@ -1,6 +1,6 @@
 /* sim_run() and sim_lanes(): the simulated GPU of native/src/sim.
  *
- * Called by nova/runtime/sim/ with the records that its decoder makes; their sizes are checked here, what is in
+ * Called by nova/gpusim/ with the records that its decoder makes; their sizes are checked here, what is in
  * them is the decoder's to get right. */
 #include "native.h"
 

@@ -1,6 +1,6 @@
 /* simulate(): plays a task graph on virtual cores, without running anything.
  *
- * Called by nova/runtime/simulate.py with the records of tables.h; the graph is checked here. */
+ * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked here. */
 #include "native.h"
 
 #include "nova/scheduler.h"

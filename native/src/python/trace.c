@@ -1,6 +1,6 @@
 /* Runs that somebody watches: traced ones, and those in the order of a simulation.
  *
- * nova/runtime/trace/collect.py says with trace_into() where the records of runs go. Program.order is
+ * nova/tracing/collect.py says with trace_into() where the records of runs go. Program.order is
  * set once by nova/runtime/executor.py for run_mode="sim". Both take the path of tasks, also for
  * programs that otherwise run inline. */
 #include "native.h"

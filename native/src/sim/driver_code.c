@@ -1,10 +1,10 @@
-/* Code for the simulator: kernels as nova/runtime/sim_image.py has decoded them. */
+/* Code for the simulator: kernels as nova/gpusim/image.py has decoded them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/driver_state.h"
 
-/* As nova/runtime/sim_image.py packs it: this header, a row for each kernel, and what they point to. */
+/* As nova/gpusim/image.py packs it: this header, a row for each kernel, and what they point to. */
 typedef struct {
     char magic[8];
     uint64_t count, text, text_size;

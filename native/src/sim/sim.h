@@ -1,6 +1,6 @@
 /* The simulated GPU: executes decoded PTX, a warp of 32 lanes at a time, and reports what a program may not do.
  *
- * nova/runtime/sim/ decodes PTX text into the records below. A launch runs its blocks one after the other, the warps of a
+ * nova/gpusim/ decodes PTX text into the records below. A launch runs its blocks one after the other, the warps of a
  * block in turns between barriers, in an order that depends on nothing: two runs give the same bits. */
 #ifndef NOVA_SIM_H
 #define NOVA_SIM_H

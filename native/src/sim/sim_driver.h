@@ -1,6 +1,6 @@
 /* The simulated GPU as a driver; only in the extension module, not in the runtime that files carry.
  *
- * It takes code that nova/runtime/sim_image.py has made of PTX. */
+ * It takes code that nova/gpusim/image.py has made of PTX. */
 #ifndef NOVA_SIM_DRIVER_H
 #define NOVA_SIM_DRIVER_H
 

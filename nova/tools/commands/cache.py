@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nova import knobs
-from nova.artifact.cache import CacheEntry, DiskCache, default_folder
+from nova.artifact.cache.disk import CacheEntry, DiskCache, default_folder
+from nova.artifact.cache.explain import Recipe, compare_recipes, find_nearest, recipe_of
 from nova.artifact.format import Artifact
-from nova.artifact.misses import Recipe, compare_recipes, find_nearest, recipe_of
 from nova.errors import ArtifactError, CacheFolderError, CacheKeyError
 from nova.tools.commands import inspect
 from nova.tools.describe import describe, describe_variants, signature_text

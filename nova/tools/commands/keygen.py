@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from nova.artifact.trust import make_key_pair, read_public_keys
+from nova.artifact.sign import make_key_pair, read_public_keys
 from nova.tools.report import Table, print_json, print_tables
 
 

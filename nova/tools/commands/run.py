@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from nova.api.load import load
 from nova.errors import OutputError, SignatureError
-from nova.loading import load
 from nova.runtime.devices import check_device_name
 from nova.tools.arguments import add_array_arguments, gather_arrays, parse_count
 from nova.tools.describe import describe_signature, describe_variants

@@ -10,7 +10,7 @@ import argparse
 from typing import Any
 
 from nova.artifact.format import load_artifact, read_artifact, save_artifact
-from nova.artifact.trust import sign_artifact
+from nova.artifact.sign import sign_artifact
 from nova.tools.describe import describe_signer
 from nova.tools.report import print_json
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from nova import knobs
+from nova.api.load import load
 from nova.errors import AttributeValueError, SignatureError
-from nova.loading import load
 from nova.runtime.devices import check_device_name
-from nova.runtime.trace.collect import Trace, check_place, save_runs
-from nova.runtime.trace.run import Run, replay
-from nova.runtime.trace.summary import summarize
 from nova.tools.arguments import add_array_arguments, gather_arrays, parse_count
 from nova.tools.report import print_json, printable
+from nova.tracing.collect import Trace, check_place, save_runs
+from nova.tracing.run import Run, replay
+from nova.tracing.summary import summarize
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -37,7 +37,7 @@ llvm.func @part(%x: i64) attributes {nova.shared} {
   llvm.return
 }
 
-// Buffers that place-scratch has placed lie in memory that the entry point takes.
+// Buffers that allocate-scratch has placed lie in memory that the entry point takes.
 // CHECK-LABEL: llvm.func @scratch(
 // CHECK-SAME: %[[BUF:.*]]: !llvm.ptr, %[[BEGIN:.*]]: i64, %[[END:.*]]: i64, %[[SCRATCH:.*]]: !llvm.ptr)
 // CHECK: %[[X:.*]] = llvm.load

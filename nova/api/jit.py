@@ -1,0 +1,454 @@
+"""`@nova.jit`: a Python function of arrays, traced and compiled for the shapes it is called with.
+
+The function is run once per signature with placeholder tensors; the graph it builds is compiled and
+kept. Tensors and arrays that it closes over are run-time arguments of the program, read at each
+call; modes, numbers and other Python values that it closes over select the program (docs/jit.md).
+A call first tries the program used last, whose native argument check is the cheapest guard there
+is; only when that refuses is the signature worked out in Python.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial, update_wrapper
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nova import knobs
+from nova.api.compile import carrying, check_run_mode, check_target, compile_plan
+from nova.api.compiled import Compiled
+from nova.core.dlpack import as_numpy
+from nova.core.dtypes import TensorType, dtype
+from nova.core.location import user_location
+from nova.core.log import log
+from nova.core.pytree import TreeDef, flatten, unflatten
+from nova.core.records import record
+from nova.core.sealed import Sealed
+from nova.core.single_flight import SingleFlight
+from nova.core.user_facing import user_facing, user_facing_class
+from nova.errors import (
+    ArgumentDTypeError,
+    ArgumentTypeError,
+    DeviceError,
+    DTypeError,
+    GraphError,
+    NovaError,
+    SignatureError,
+    StateAssignedError,
+)
+from nova.graph.build import settled
+from nova.graph.capture import capturing, current_capture, generation
+from nova.graph.lifting import BoundProgram, Captured
+from nova.graph.state import Roots, Snapshot, find_roots
+from nova.graph.tensor import Tensor, on_device, tensor
+from nova.plan import build_plan
+from nova.runtime.device_arrays import DeviceArray, place_of, type_on_device
+
+if TYPE_CHECKING:
+    from nova.runtime.futures import RunFuture
+
+_NUMBERS = (bool, int, float)
+
+
+class CacheInfo(NamedTuple):
+    """Like functools: calls that found their program, calls that compiled, programs held, how many
+    may be (knob `jit_programs`), and how many have gone because of that."""
+
+    hits: int
+    misses: int
+    size: int
+    bound: int
+    evictions: int
+
+
+@record
+class _Options:
+    """How the programs of a function are compiled and run, as `nova.compile` takes it."""
+
+    target: str | None
+    run_mode: str
+    sim_cores: int
+    sim_seed: int
+    tune: float | None
+
+
+class _Key(NamedTuple):
+    """What a program is for: nesting and types of the arguments, their device, and state."""
+
+    structure: TreeDef
+    leaves: tuple[tuple[TensorType, bool], ...]
+    place: str | None
+    values: tuple[Any, ...]
+
+
+@record
+class _Entry:
+    """A compiled signature; `plain` if arguments and results need no unpacking.
+
+    `key` is its key with the state that was known after the trace, `state` the state itself.
+    """
+
+    compiled: Compiled
+    result: TreeDef
+    plain: bool
+    key: _Key
+    state: Snapshot
+    captured: Captured
+
+
+@user_facing_class
+class JitFunction(Sealed):
+    """A function compiled per signature. Called with Tensors it builds graph, like any function."""
+
+    __name__: str
+    has_no_state = True  # of its own: `nova.graph.state` looks at the function inside
+
+    def __init__(self, function: Callable[..., Any], options: _Options):
+        if not callable(function):
+            raise ArgumentTypeError(
+                f"jit of a {type(function).__name__}, which is not a function",
+                where=str(user_location()),
+                hint="decorate a function of arrays, or pass one: nova.jit(f)",
+            )
+        # Attributes of a function go along; those of a module are its state.
+        updated = ("__dict__",) if isinstance(function, FunctionType) else ()
+        update_wrapper(self, function, updated=updated)
+        check_run_mode(options.run_mode)
+        target = options.target
+        if target is not None:
+            check_target(target)
+        self._function = function
+        self._name = getattr(function, "__name__", type(function).__name__)
+        self._options = options
+        self._entries: SingleFlight[_Entry] = SingleFlight(knobs.get("jit_programs"))
+        self._first: SingleFlight[bool] = SingleFlight(1)
+        self._lock = threading.Lock()
+        self._roots: Roots | None = None
+        # The program used last, where it is plain.
+        self._last_program: Any = None
+        self._last_key: _Key | None = None
+        self._hits = 0
+        self._misses = 0
+        self._why = "never called"
+        self._seal()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As an attribute of a class: the function with `self` bound, compiled for each object."""
+        if instance is None:
+            return self
+        # Its own name for each class: that of a base may be called through super().
+        name = f"jit of {getattr(self, '__qualname__', self._name)}"
+        try:
+            made = vars(instance).get(name)
+            if not isinstance(made, _JitMethod):
+                made = _JitMethod(self._function.__get__(instance, owner), self._options)
+                is_class = isinstance(instance, type)  # below @classmethod
+                (partial(setattr, instance) if is_class else vars(instance).__setitem__)(name, made)
+            return made
+        except TypeError:
+            raise GraphError(
+                f"{type(instance).__name__} has __slots__ and no __dict__, which would keep the "
+                "programs of a jitted method",
+                where=str(user_location()),
+                hint="add '__dict__' to its __slots__",
+            ) from None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        program = self._last_program
+        if program is not None and not kwargs and current_capture() is None:
+            try:
+                result = program(*args)
+            except SignatureError:
+                pass
+            else:
+                self._hits += 1
+                return result
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves, structure = flatten((args, kwargs), sort_keys=True)
+        if any(isinstance(leaf, Tensor) for leaf in leaves):
+            return self._function(*args, **kwargs)
+        if current_capture() is not None:  # its results would be constants of the trace
+            leaves = [leaf if type(leaf) in _NUMBERS else tensor(leaf) for leaf in leaves]
+            args, kwargs = unflatten(structure, leaves)
+            return self._function(*args, **kwargs)
+        entry, arrays = self._entry(leaves, structure)
+        results = entry.compiled._program(*arrays, *entry.captured.read())
+        listed = list(results) if isinstance(results, tuple) else [results]
+        return unflatten(entry.result, listed)
+
+    def __reduce__(self) -> Any:
+        return getattr(self, "__qualname__", self._name)  # pickled by name, as functions are
+
+    def lower(self, *args: Any, **kwargs: Any) -> Compiled:
+        """The program for these arguments, compiled but not run.
+
+        Its params are the tensors and arrays that the function closes over; it carries them.
+        """
+        leaves, structure = flatten((args, kwargs), sort_keys=True)
+        entry = self._entry(leaves, structure)[0]
+        arrays = entry.captured.read()
+        return carrying(entry.compiled, arrays) if arrays else entry.compiled
+
+    def _entry(self, leaves: list[Any], structure: TreeDef) -> tuple[_Entry, list[Any]]:
+        names = structure.names()
+        arrays = [_leaf_array(*pair) for pair in zip(leaves, names, strict=True)]
+        # A Python number is no f64 array: the number takes the type of what it stands beside.
+        numbers = [type(leaf) in _NUMBERS for leaf in leaves]
+        types = tuple(zip(map(array_type, arrays), numbers, strict=True))
+        place = None
+        if self._options.target is None:
+            place = _common_place(names, arrays, numbers)
+        if self._roots is None:
+            self._roots = find_roots(self._function)
+        if len(self._first):
+            return self._find(structure, types, place), arrays
+        # Names that a trace assigns look like state until the first one has ended.
+        entries: list[_Entry] = []
+
+        def find_first() -> bool:
+            entries.append(self._find(structure, types, place))
+            return True
+
+        self._first.get("first", find_first)
+        return entries[0] if entries else self._find(structure, types, place), arrays
+
+    def _find(
+        self,
+        structure: TreeDef,
+        types: tuple[tuple[TensorType, bool], ...],
+        place: str | None,
+    ) -> _Entry:
+        """The program for a signature and the state of now; it is what later calls try first."""
+        assert self._roots is not None
+        while True:
+            seen = generation[0]
+            state = self._roots.snapshot()
+            key = _Key(structure, types, place, state.values)
+            entry, found = self._entries.get(key, partial(self._compile, key))
+            if entry.key != key:
+                self._entries.move(key, entry.key)
+            if not found or entry.state.is_same(state):
+                break
+            # The same values, but other tensors or arrays than those of the trace.
+            self._entries.discard(key, entry)
+        with self._lock:
+            self._hits += found
+            self._last_program = self._quick(entry, seen)
+            self._last_key = entry.key
+        return entry
+
+    def _quick(self, entry: _Entry, seen: int) -> Any:
+        """What a call tries first: the native program, or one that looks at the state before."""
+        if not entry.plain or entry.captured.draws:
+            return None
+        roots = self._roots
+        program = entry.compiled._program
+        if not roots and not entry.captured.count and entry.key.place is None:
+            return program
+        assert roots is not None
+        kind = None if entry.key.place is None else DeviceArray
+        return BoundProgram(program, entry.captured, roots, entry.state, seen, kind)
+
+    def _compile(self, key: _Key) -> _Entry:
+        structure, leaves = key.structure, key.leaves
+        with self._lock:
+            self._misses += 1
+            self._why = self._explain(key)
+        log("compile", f"{self._name}: {self._why}")
+        placeholders = [
+            Tensor(type_, name=name, weak=number)
+            for (type_, number), name in zip(leaves, structure.names(), strict=True)
+        ]
+        args, kwargs = unflatten(structure, placeholders)
+        assert self._roots is not None
+        before, fields = self._roots.each(), self._roots.fields()
+        with on_device(""), capturing() as capture:  # the key does not say where it is called from
+            outputs, result = flatten(self._function(*args, **kwargs))
+            outputs = [_as_tensor(value, i, self._function) for i, value in enumerate(outputs)]
+        with self._lock:
+            _check_fields(fields, self._roots.fields())
+            roots = self._roots.without_changed(before)
+            roots = self._roots = roots.extended(capture.holders.values(), capture.read.values())
+        state = roots.snapshot()
+        captured = Captured.of(outputs, placeholders, capture)
+        plan = build_plan(outputs, placeholders, captured.tensors)
+        options = self._options
+        compiled = compile_plan(
+            plan,
+            target=options.target,
+            tune=options.tune,
+            name=self._name,
+            run_mode=options.run_mode,
+            device=key.place,
+        )
+        if options.run_mode == "sim" and not compiled.is_on_device:
+            compiled = compiled.simulated(options.sim_cores, options.sim_seed)
+        plain = (
+            structure.is_flat_arguments()
+            and result.is_array_or_tuple()
+            # The native check takes Python numbers for any 0-d array; here they are told apart.
+            and all(type_.shape for type_, _ in leaves)
+        )
+        return _Entry(compiled, result, plain, key._replace(values=state.values), state, captured)
+
+    # --- seeing inside --------------------------------------------------------------------------
+
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses, and how many programs are held, may be held, and have gone."""
+        entries = self._entries
+        return CacheInfo(self._hits, self._misses, len(entries), entries.bound, entries.evictions)
+
+    def submit(self, *args: Any, **kwargs: Any) -> RunFuture:
+        """Start a run for these arguments: a future of what a call would return."""
+        leaves, structure = flatten((args, kwargs), sort_keys=True)
+        entry, arrays = self._entry(leaves, structure)
+        future = entry.compiled.submit(*arrays, *entry.captured.read())
+        future._finish = lambda results: unflatten(
+            entry.result, list(results) if isinstance(results, tuple) else [results]
+        )
+        return future
+
+    def explain(self) -> str:
+        """Why the latest compile happened."""
+        return self._why
+
+    def _explain(self, key: _Key) -> str:
+        if self._last_key is None:
+            return "first call"
+        old_structure, old, old_place, old_values = self._last_key
+        new_structure, new, new_place, new_values = key
+        if old_structure != new_structure:
+            return f"the arguments are nested differently: {old_structure} became {new_structure}"
+        names = new_structure.names()
+        changes = [
+            f"{name}: {_text(*before)} became {_text(*after)}"
+            for name, before, after in zip(names, old, new, strict=True)
+            if before != after
+        ]
+        if old_place != new_place:
+            changes.append(f"the arrays are on {new_place or 'the host'}")
+        if not changes and old_values != new_values:
+            changes.append("state that the function uses changed: a mode, a number or an attribute")
+        return "; ".join(changes) or (
+            "its program was dropped: too many signatures, or other tensors are used"
+        )
+
+    def _rejit(self, function: Callable[..., Any]) -> JitFunction:
+        """`function`, a transform of this one's function, compiled with the same options."""
+        return JitFunction(function, self._options)
+
+
+class _JitMethod(JitFunction):
+    """A jitted function with `self` bound: kept by the object, whose copies make their own."""
+
+    def __reduce__(self) -> Any:
+        return _Forgotten, ()
+
+
+class _Forgotten:
+    """What a copy of an object has instead of a jitted method that was not used yet."""
+
+    has_no_state = True
+
+
+@user_facing
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    target: str | None = None,
+    run_mode: str = "native",
+    sim_cores: int = 64,
+    sim_seed: int = 0,
+    tune: float | None = None,
+) -> Any:
+    """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work.
+
+    `tune` seconds of each compile may go into trying schedules (docs/tuning.md).
+    """
+    options = _Options(target, run_mode, sim_cores, sim_seed, tune)
+    if function is None:
+        return lambda f: JitFunction(f, options)
+    return JitFunction(function, options)
+
+
+def _check_fields(before: dict[str, Snapshot], after: dict[str, Snapshot]) -> None:
+    """StateAssignedError for attributes that a trace has changed."""
+    for name in {**before, **after}:
+        if name in before and name in after and before[name].is_same(after[name]):
+            continue
+        raise StateAssignedError(
+            f"{name} changed while a function that uses it was traced: the change would happen "
+            "once and not in every run",
+            where=str(user_location()),
+            hint="return the new value from the function and assign it outside",
+        )
+
+
+def _common_place(
+    names: Sequence[str], arrays: Sequence[Any], numbers: Sequence[bool]
+) -> str | None:
+    """The device that all arrays are on, None for the host; numbers go along anywhere."""
+    places = {
+        name: place_of(array)
+        for name, array, number in zip(names, arrays, numbers, strict=True)
+        if not number
+    }
+    if len(set(places.values())) > 1:
+        listed = ", ".join(f"{name!r} on {place or 'the host'}" for name, place in places.items())
+        raise DeviceError(
+            f"the arguments are in different places: {listed}",
+            where=str(user_location()),
+            hint="move them to one with nova.to_device(array, ...) or .numpy()",
+        )
+    return next(iter(places.values()), None)
+
+
+def _leaf_array(leaf: Any, name: str) -> Any:
+    """An argument as an array; one that is on a device stays there."""
+    try:
+        if type_on_device(leaf) is not None:
+            return leaf
+        if type(leaf) in _NUMBERS:
+            # Floats at full precision: they take the type of what they stand beside.
+            return np.asarray(leaf, {bool: np.bool_, int: np.int64, float: np.float64}[type(leaf)])
+        array = as_numpy(leaf, f"argument {name!r}")
+        dtype(array.dtype.newbyteorder("="))
+        return array
+    except OverflowError:
+        raise ArgumentDTypeError(
+            f"argument {name!r} is {leaf}, which is no i64", where=str(user_location())
+        ) from None
+    except NovaError as error:
+        raise error.located(
+            str(user_location()), f"argument {name!r}: " if isinstance(error, DTypeError) else ""
+        ) from None
+
+
+def array_type(array: Any) -> TensorType:
+    """The type of an array, on the host or on a device."""
+    shape, kind = type_on_device(array) or (array.shape, array.dtype)
+    return TensorType(tuple(shape), dtype(kind.newbyteorder("=")))
+
+
+def _as_tensor(value: Any, position: int, function: Callable[..., Any]) -> Tensor:
+    if isinstance(value, Tensor):
+        return settled(value)
+    if type(value) in _NUMBERS or isinstance(value, np.ndarray | np.generic):
+        return tensor(value)
+    code = getattr(function, "__code__", None)
+    raise GraphError(
+        f"result {position} of the function is a {type(value).__name__}, not a tensor",
+        where=f"{code.co_filename}:{code.co_firstlineno}" if code else str(user_location()),
+        hint="return tensors, or tuples, lists and dicts of them",
+    )
+
+
+def _text(type_: TensorType, number: bool) -> str:
+    if not number:
+        return str(type_)
+    return {"bool": "a bool", "i64": "an int", "f64": "a float"}[type_.dtype.name]

@@ -1,0 +1,121 @@
+"""`nova.translate`: a program in MLIR, or a compiled one, to a file for one or several targets.
+
+In: a path, text, bytes (text or bytecode) or a `Compiled`; the targets; values of weights; where to
+start and where to stop (`request.py`). Out: a `Translation` (`result.py`): the bytes of the file or
+of the stage asked for, the text of every stage on the way, and what each took. `session.py` does
+the
+work. This is the library behind the tool `nova-translate`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nova.api.compiled import Compiled
+from nova.api.translate.program import source_of
+from nova.api.translate.request import (
+    EMITS,
+    SCHEDULED,
+    STARTS,
+    check_assembler,
+    check_order,
+    check_types,
+    checked_stage,
+    settings_of,
+)
+from nova.api.translate.result import Translation
+from nova.api.translate.session import Request, finish, travel, travel_sandboxed
+from nova.compiler.stages import SHARED_STAGES, Recorder
+from nova.core.log import progress
+from nova.core.user_facing import user_facing
+from nova.errors import PipelineError
+from nova.frontends.safetensors import read_safetensors
+from nova.frontends.source import Source, read_source
+from nova.runtime.weights import fit_names
+
+__all__ = ["EMITS", "STARTS", "Translation", "translate"]
+
+
+@user_facing
+def translate(
+    source: str | os.PathLike[str] | bytes | Source | Compiled,
+    *,
+    targets: str | Sequence[str] = ("cpu",),
+    entry: str = "main",
+    weights: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    start_from: str | None = None,
+    emit: str | None = None,
+    fast_math: bool | None = None,
+    tune: float | None = None,
+    cubin: bool | None = None,
+    recorder: Recorder | None = None,
+) -> Translation:
+    """Compile a program for one or several targets, to one file.
+
+    `source` is what `nova.compile` or `nova.load` gave, a training step (the program that it used
+    last), or MLIR (nova, StableHLO, TOSA or linalg;
+    text, bytecode, or the path of it). `targets` are the machines that get their code in the file:
+    CPUs of one architecture (`x86_64`, `x86_64-v3`, ...) and GPUs (`cuda:sm_80`, `cuda:sm_90a`,
+    ...). Values of params that a program carries stay with it: `save(path, weights="embed")` puts
+    them into the file. `weights` are values of arguments by name, such as `model.state_dict()`, or
+    a safetensors file of them: those arguments become params, and the file has the values inside.
+    `entry` is the function of MLIR to start from. `start_from`
+    says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
+    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/devices.md).
+    `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
+    `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
+    has more.
+    """
+    if not isinstance(source, Compiled):
+        # A training step stands for the program that it used last.
+        source = getattr(source, "compiled", source)
+    options = {
+        "source": source,
+        "targets": targets,
+        "entry": entry,
+        "weights": weights,
+        "start_from": start_from,
+        "emit": emit,
+        "fast_math": fast_math,
+        "cubin": cubin,
+        "recorder": recorder,
+    }
+    check_types(options)
+    names = [targets] if isinstance(targets, str) else list(targets)
+    settings = settings_of(names, fast_math, tune, cubin)
+    emit = checked_stage(emit or "so", EMITS, "emit")
+    start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
+    carried = None
+    if isinstance(source, Compiled):
+        given, start = source_of(source, start)
+        carried = source.carried
+    else:
+        given = source if isinstance(source, Source) else read_source(source)
+    check_order(start, emit, settings)
+    check_assembler(settings, emit)
+    if start in SCHEDULED or emit in SHARED_STAGES:
+        if tune:
+            which = f"{start} has them already" if start in SCHEDULED else f"{emit} has none yet"
+            raise PipelineError(f"tune is given to choose schedules, and {which}")
+        settings = [replace(own, tune=0.0) for own in settings]
+    values = weights if weights is None or isinstance(weights, Mapping) else _read_values(weights)
+    if values is not None and emit != "so":
+        raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
+    if values and carried is not None:
+        values = fit_names(values, [spec.name for spec in carried.params])
+    request = Request(given, settings, emit, start, entry, tuple(values or ()))
+    kept = recorder or Recorder()
+    with progress("translating") as bar:
+        bar.advance(start or "import")
+        # A program that Nova has compiled from a graph is not a text from outside.
+        own = isinstance(source, Compiled) and not source.is_foreign
+        arrival = (travel if own else travel_sandboxed)(request, kept, bar)
+        return finish(arrival, request, kept, values or {}, carried)
+
+
+def _read_values(path: str | os.PathLike[str]) -> dict[str, Any]:
+    return dict(read_safetensors(Path(path)))

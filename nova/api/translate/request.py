@@ -1,0 +1,136 @@
+"""What a translation is asked for: targets, where to start, where to stop.
+
+`nova.translate` gives its arguments to the functions of this file, which refuse what makes no
+sense before any work is done; `session.py` reads the tables of stages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from reprlib import repr
+from typing import Any
+
+from nova.api.compiled import Compiled
+from nova.compiler.stages import DEVICE_STAGES, MLIR_STAGES, SHARED_STAGES, Recorder
+from nova.core.location import user_location
+from nova.core.settings import Settings, current_settings
+from nova.core.targets import parse_target
+from nova.errors import OptionTypeError, PipelineError, TargetError
+from nova.frontends.source import Source
+
+_NONE = type(None)
+# What each argument of `translate` may be, and how that is said.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "source": (
+        (str, os.PathLike, bytes, bytearray, memoryview, Source, Compiled),
+        "MLIR (text, bytes or a path), what nova.compile or nova.load gave, or a training step",
+    ),
+    "targets": ((str, list, tuple, dict, set, frozenset), "names such as 'cpu' or ['x86_64-v3']"),
+    "entry": ((str,), "the name of a function"),
+    "weights": ((str, os.PathLike, Mapping, _NONE), "a dict of arrays by name, or a path"),
+    "start_from": ((str, _NONE), "the name of a stage"),
+    "emit": ((str, _NONE), "the name of a stage"),
+    "fast_math": ((bool, _NONE), "True, False or None"),
+    "cubin": ((bool, _NONE), "True, False or None"),
+    "recorder": ((Recorder, _NONE), "a Recorder"),
+}
+
+# What can be asked for, in the order of the two roads; the file itself is `so`.
+HOST_EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
+DEVICE_EMITS = (*DEVICE_STAGES, "ll", "ptx", "so")
+EMITS = tuple(dict.fromkeys((*HOST_EMITS[:-1], *DEVICE_EMITS)))
+STARTS = tuple(stage for stage in EMITS if stage not in ("asm", "obj", "ptx", "so"))
+# In the text of these stages, the schedules have been chosen.
+SCHEDULED = ("loops", "llvm", "ll", "device", "outlined", "nvvm")
+# The text of these has kernels only.
+KERNELS_ONLY = ("llvm", "nvvm", "ll")
+
+
+def check_types(options: Mapping[str, Any]) -> None:
+    """Refuse arguments of `translate` that are not what they should be."""
+    for name, value in options.items():
+        kinds, wanted = _TYPES[name]
+        has_names = name in ("targets", "weights") and not isinstance(value, str | os.PathLike)
+        if not isinstance(value, kinds) or (has_names and not _are_names(value)):
+            raise OptionTypeError(
+                f"translate(): {name} is {repr(value)}, of type {type(value).__name__}",
+                where=str(user_location()),
+                hint=f"it takes {wanted}",
+            )
+
+
+def _are_names(values: Any) -> bool:
+    return values is None or all(isinstance(name, str) for name in values)
+
+
+def settings_of(
+    targets: Sequence[str], fast_math: bool | None, tune: float | None, cubin: bool | None
+) -> list[Settings]:
+    if not targets:
+        raise TargetError("no target to compile for", hint="targets=('cpu',) is this machine")
+    if len(set(targets)) < len(targets):
+        raise TargetError(f"a target is given twice: {', '.join(targets)}")
+    known = {name: parse_target(name) for name in targets}
+    archs = {name: target.arch for name, target in known.items() if not target.is_device}
+    if len(set(archs.values())) > 1:
+        listed = ", ".join(f"{name} is {arch}" for name, arch in archs.items())
+        raise TargetError(
+            f"the targets of one file are of one architecture: {listed}",
+            hint="translate once for each architecture",
+        )
+    if cubin and not any(target.is_device for target in known.values()):
+        raise TargetError(
+            f"cubins are code for devices, and there is none for {', '.join(targets)}",
+            hint="give a target such as cuda:sm_90a",
+        )
+    found = [current_settings(name, fast_math, tune=tune, cubin=cubin) for name in targets]
+    return [replace(own, tune=own.tune / len(targets)) for own in found]
+
+
+def check_assembler(settings: Sequence[Settings], emit: str) -> None:
+    """PtxasError where cubins go into the file and nothing here makes them."""
+    if emit in ("so", "obj") and any(
+        s.cubin and parse_target(s.target).is_device for s in settings
+    ):
+        from nova.compiler.gpu.ptxas import require_ptxas  # only for who asks for it
+
+        require_ptxas()
+
+
+def checked_stage(word: str, known: Sequence[str], what: str) -> str:
+    if word not in known:
+        from difflib import get_close_matches  # only on the way to an error
+
+        close = get_close_matches(word, known, 1)
+        raise PipelineError(
+            f"{what}: no stage {word!r}",
+            hint=(f"did you mean {close[0]!r}? " if close else "") + f"one of {', '.join(known)}",
+        )
+    return word
+
+
+def check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> None:
+    for own in settings:
+        device = parse_target(own.target).is_device
+        stages = DEVICE_EMITS if device else HOST_EMITS
+        for what, stage in (("start from", start), ("emit", emit)):
+            if stage is not None and stage not in stages:
+                raise PipelineError(
+                    f"{what} {stage}: that is no stage on the way to {own.target}",
+                    hint=f"its stages are {', '.join(stages)}",
+                )
+        if start is not None and stages.index(emit) < stages.index(start):
+            raise PipelineError(f"{emit} comes before {start}, where the translation starts")
+        if start in KERNELS_ONLY and emit == "so":
+            before, code = ("outlined", "ptx") if device else ("loops", "asm or obj")
+            raise PipelineError(
+                f"the stage {start} has kernels only: what runs when is no longer in it",
+                hint=f"start from {before} or before, or emit {code}",
+            )
+    if len(settings) > 1 and emit not in (*SHARED_STAGES, "so"):
+        raise PipelineError(
+            f"{emit} is different for each target, and {len(settings)} are given",
+            hint="give one target",
+        )

@@ -1,0 +1,124 @@
+"""What a translation gave: a file or the bytes of a stage, and what there was on the way.
+
+Made by `session.py`, given to whoever called `nova.translate`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nova.artifact.format import Artifact, read_artifact, save_artifact
+from nova.artifact.seal import PrivateKey, add_signature
+from nova.artifact.sign import read_private_key
+from nova.artifact.write import FileSpec, write_artifact
+from nova.compiler.signature import ProgramSignature
+from nova.compiler.stages import Recorder
+from nova.core.location import user_location
+from nova.errors import NovaError, PipelineError
+from nova.runtime.gpu_executor import load_anywhere
+from nova.runtime.model import Model
+from nova.runtime.saving import Saver, Weights
+from nova.runtime.weights import ParamValues, read_values
+
+
+@dataclass(frozen=True, repr=False)
+class Translation:
+    """What a translation gave.
+
+    `data` is the file, or the bytes of what `emit` asked for. `stages` has the text of every stage
+    that was gone through, `metrics` its seconds and bytes. `values` are those of the params that a
+    translated program carried and that are not in the file; `contents` is what the file is made of,
+    `signer` the key of `sign`.
+    """
+
+    data: bytes
+    emit: str
+    signature: ProgramSignature | None
+    recorder: Recorder
+    values: ParamValues | None = None
+    contents: FileSpec | None = None
+    signer: PrivateKey | None = None
+
+    @property
+    def stages(self) -> Mapping[str, str]:
+        return self.recorder.texts
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        return self.recorder.metrics
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        weights: str | None = None,
+        *,
+        params: Mapping[str, Any] | Sequence[Any] | None = None,
+        key: str | Path | None = None,
+        drop_signature: bool = False,
+    ) -> None:
+        """Write `data` to a file, which appears whole or not at all.
+
+        `weights`, `params`, `key` and `drop_signature` are those of `Model.save`:
+        `weights="embed"` puts the values into the file that the translated program carries, or
+        `params`, by name or in order. After `sign` that file is signed with the same key.
+        """
+        try:
+            if self.emit != "so":
+                if weights is not None or params is not None or key is not None:
+                    self._require_file("to keep weights or a signature")
+                save_artifact(path, self.data)
+                return
+            Saver(self._artifact, self._carried, self._relink, self.signer).save(
+                Path(path), weights, params, key, drop_signature
+            )
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
+
+    def sign(self, key: str | os.PathLike[str]) -> Translation:
+        """The same translation, its file signed with the private key in the file `key`."""
+        self._require_file("to sign")
+        signer = read_private_key(Path(key))
+        return replace(self, data=add_signature(self.data, signer), signer=signer)
+
+    def load(self) -> Model:
+        """The program, ready to be run on this machine, with the weights it was given."""
+        self._require_file("to run")
+        return self._model
+
+    @cached_property
+    def _artifact(self) -> Artifact:
+        return read_artifact(self.data)
+
+    @cached_property
+    def _carried(self) -> ParamValues:
+        return self.values or read_values(self._artifact, None, None)
+
+    @cached_property
+    def _model(self) -> Model:
+        return Model(load_anywhere(self._artifact), "compiled", values=self._carried)
+
+    def _relink(self, weights: Weights) -> bytes:
+        assert self.contents is not None  # a file was made of something
+        return write_artifact(replace(self.contents, weights=weights))
+
+    def __repr__(self) -> str:
+        """What it is and how big, in one line."""
+        if self.emit != "so":
+            return f"<Translation to {self.emit}, {len(self.data)} bytes>"
+        manifest = self._artifact.manifest
+        targets = ", ".join(variant.target for variant in manifest.variants)
+        count = sum(spec.role == "param" for spec in manifest.args)
+        params = f", {count} params" if count else ""
+        return f"<Translation to a file for {targets}{params}, {len(self.data)} bytes>"
+
+    def _require_file(self, what: str) -> None:
+        if self.emit != "so":
+            raise PipelineError(
+                f"the translation stopped at {self.emit}: there is no program {what}",
+                hint="translate without emit",
+            )

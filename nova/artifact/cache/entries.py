@@ -1,0 +1,91 @@
+"""The files of the disk cache: names, order of use, and reading one without trusting it.
+
+Called by `DiskCache`. A key gives a path and a path an `Artifact`, or an ArtifactError that names
+the failed check.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from nova.artifact.cache.key import cache_key
+from nova.artifact.check import fail
+from nova.artifact.format import Artifact, read_artifact
+from nova.core.records import record
+
+_SUFFIX = ".nova"
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+@record
+class CacheEntry:
+    """One file of the cache; `used` is the time of the last hit or of the write, in ns."""
+
+    key: str
+    path: Path
+    nbytes: int
+    used: int
+
+
+def entry_path(folder: Path, key: str) -> Path:
+    """Where the entry of a key is, or would be."""
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"a cache key is 64 hexadecimal digits, not {key!r}")
+    return folder / (key + _SUFFIX)
+
+
+def scan_folder(folder: Path) -> list[CacheEntry]:
+    """The entries, the least recently used first."""
+    found = []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as items:
+        for item in items:
+            key = item.name.removesuffix(_SUFFIX)
+            if item.name.endswith(_SUFFIX) and _KEY.fullmatch(key):
+                with suppress(FileNotFoundError):
+                    info = item.stat(follow_symlinks=False)
+                    found.append(CacheEntry(key, Path(item.path), info.st_size, info.st_mtime_ns))
+    return sorted(found, key=lambda entry: (entry.used, entry.key))
+
+
+def open_entry(path: Path, key: str) -> Artifact:
+    """Read and check one entry, which must be a file of this user and hold its own key."""
+    with open(path, "rb", opener=_open_here) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            fail("entry-owner", "not a plain file of this user")
+        data = file.read()
+    artifact = read_artifact(data)
+    if cache_key(artifact.manifest.key) != key:
+        fail("entry-key", "the file holds the artifact of another key")
+    return artifact
+
+
+def _open_here(path: str, flags: int) -> int:
+    """No link is followed, and a pipe does not block: the checks after it see what is there."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            fail("entry-owner", "a symbolic link")
+        raise
+
+
+def mark_used(path: Path) -> None:
+    """Mark as used now. Explicit, because the file system's own clock ticks in milliseconds."""
+    now = time.time_ns()
+    os.utime(path, ns=(now, now))
+
+
+def remove_file(path: Path) -> bool:
+    """Remove a file; whether it was there and could be."""
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True

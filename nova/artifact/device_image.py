@@ -1,0 +1,90 @@
+"""Code for devices, as files hold it: images of PTX or cubin for one architecture each.
+
+The compile driver makes `DeviceImage`s; `write_artifact` has each checked before it is embedded,
+and `choose_image` says which of those in a file a device takes. Needs no GPU and no CUDA.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from nova import _native
+from nova.core.records import record
+from nova.errors import CodegenError
+
+_ARCH = re.compile(r"sm_([0-9]{2,3})[af]?")
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
+_EXTERN = re.compile(r"\.extern\s+\.func[^;]*?([\w$.]+)\s*\(")
+_ENTRY = re.compile(r"\.entry\s+([\w$.]+)")
+_CUBIN = b"\x7fELF"
+
+
+@record
+class DeviceImage:
+    """Code for a device: `kind` is "ptx" or "cubin", `arch` such as "sm_90a"."""
+
+    kind: str
+    arch: str
+    data: bytes
+
+
+class Image(Protocol):
+    """What a choice looks at: a `DeviceImage`, or the row of a manifest."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def arch(self) -> str: ...
+
+
+def arch_number(arch: str) -> int:
+    """90 for "sm_90a"; CodegenError for what names no architecture."""
+    found = _ARCH.fullmatch(arch)
+    if found is None:
+        raise CodegenError(
+            f"{arch!r} is no device architecture", hint="they are written sm_80, sm_90a, ..."
+        )
+    return int(found[1])
+
+
+def choose_image(images: Sequence[Image], major: int, minor: int) -> int | None:
+    """Which image a device of compute capability major.minor runs; None when it runs none.
+
+    A cubin for exactly this device, else the PTX of the newest architecture that it can translate:
+    code for `sm_90a` runs on 9.0 alone, that for `sm_80` on 8.0 and everything newer.
+    """
+    rows = [(image.kind, image.arch) for image in images]
+    return _native.choose_image(rows, major, minor)
+
+
+def check_calls(ptx: str, arch: str) -> None:
+    """Refuse PTX that calls what is not in it.
+
+    A function that LLVM does not know becomes `.extern .func`, which no driver can resolve.
+    """
+    if extern := _EXTERN.search(_COMMENTS.sub(" ", ptx)):
+        raise CodegenError(
+            f"the PTX for {arch} calls {extern[1]}, which nothing defines",
+            hint="an intrinsic that LLVM does not know becomes such a call",
+        )
+
+
+def check_image(image: DeviceImage, symbols: Iterable[str]) -> None:
+    """Refuse code that cannot be loaded: for another architecture, incomplete, or not code."""
+    arch_number(image.arch)
+    if image.kind == "cubin":
+        if not image.data.startswith(_CUBIN):
+            raise CodegenError(f"the cubin for {image.arch} is no ELF file")
+        return
+    text = _COMMENTS.sub(" ", image.data.decode("ascii", "replace"))
+    target = _TARGET.search(text)
+    if target is None or target[1] != image.arch:
+        found = "none" if target is None else target[1]
+        raise CodegenError(f"the PTX for {image.arch} names the target {found}")
+    check_calls(text, image.arch)
+    missing = sorted(set(symbols) - set(_ENTRY.findall(text)))
+    if missing:
+        raise CodegenError(f"the PTX for {image.arch} has no entry {', '.join(missing)}")

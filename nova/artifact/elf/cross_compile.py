@@ -1,0 +1,132 @@
+"""Compiles the C runtime of files for another architecture, with whatever compiler can.
+
+In: the sources that come with the package. Out: one relocatable object, which is kept in the user's
+cache folder. Called by `elf_runtime`, when a file for another architecture is written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from nova import knobs
+from nova.artifact.cache.disk import cache_folder
+from nova.artifact.elf.shared_object import link_shared
+from nova.artifact.files import write_atomically
+from nova.core.log import log
+from nova.errors import CodegenError
+
+FLAGS = (
+    "-std=c11",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-builtin-bcmp",
+    "-fno-unwind-tables",
+    "-fno-exceptions",
+    "-fno-ident",
+    "-fno-jump-tables",
+    "-fno-stack-protector",
+    "-U_FORTIFY_SOURCE",
+)
+# Atomics in line: gcc's default calls functions of libgcc, which no file contains.
+ARCH_FLAGS = {
+    "x86_64": ("-fcf-protection=none",),
+    "aarch64": ("-mno-outline-atomics", "-mbranch-protection=none"),
+}
+_COMPILERS = (
+    ("{arch}-linux-gnu-gcc", "-nostdlib"),
+    ("clang", "--target={arch}-linux-gnu", "-nostdlib", "-fuse-ld=lld"),
+    ("zig", "cc", "-target", "{arch}-linux-gnu", "-g0"),  # without a library: without its headers
+)
+_TIMEOUT_SECONDS = 300
+_DIGEST_SIZE = 32
+
+
+def compile_runtime(arch: str, sources: Path) -> tuple[bytes | None, str]:
+    """The object of the first compiler that can make it, or None and what was wrong with all."""
+    reasons = []
+    for command in _compilers(arch):
+        data, reason = _compile(command, arch, sources)
+        if data is not None:
+            return data, ""
+        reasons.append(f"{command[0]}: {reason}")
+    wanted = ", ".join(" ".join(words).format(arch=arch) for words in _COMPILERS)
+    return None, "; ".join(reasons) or f"no cross compiler was found ({wanted})"
+
+
+def _compilers(arch: str) -> Iterator[list[str]]:
+    for words in _COMPILERS:
+        command = [word.format(arch=arch) for word in words]
+        path = shutil.which(command[0])
+        if path is not None:
+            yield [path, *command[1:]]
+
+
+def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | None, str]:
+    """The object from the cache folder or from the compiler, or the reason why there is none."""
+    flags = [*FLAGS, *ARCH_FLAGS[arch]]
+    code, version = _run([*command, "--version"])
+    if code:
+        return None, version
+    key = sha256("\0".join([*command, *flags, version]).encode())
+    for path in sorted(p for p in sources.rglob("*") if p.is_file()):
+        key.update(f"{path.relative_to(sources)}\0".encode() + sha256(path.read_bytes()).digest())
+    folder = _cache_folder()
+    kept = folder / f"runtime-{arch}-{key.hexdigest()[:32]}.o" if folder else None
+    data = _read_kept(kept) if kept else None
+    if data is not None:
+        return data, ""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "runtime.o"
+        log("compile", f"compiling the C runtime for {arch} with {command[0]}")
+        inputs = [str(path) for path in sorted(sources.glob("*.c"))]
+        include = ["-I", str(sources / "include")]
+        code, text = _run([*command, "-r", *flags, *include, "-o", str(out), *inputs])
+        if code:
+            return None, text
+        data = out.read_bytes()
+    try:
+        link_shared([], [], {}, arch=arch, runtime=data)
+    except CodegenError as error:  # it calls a library of its compiler
+        return None, error.what
+    if kept:
+        # A folder that cannot be written costs a compile in every process, nothing else.
+        with suppress(OSError):
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(kept, sha256(data).digest() + data, mode=0o600, sync=False)
+    return data, ""
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Exit code, and the first lines of what the command said."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    return done.returncode, " ".join((done.stderr or done.stdout).split("\n")[:3]).strip()
+
+
+def _cache_folder() -> Path | None:
+    """Where objects are kept; None when the user wants no cache, or has no folder for it."""
+    return cache_folder() if knobs.get("cache") else None
+
+
+def _read_kept(path: Path) -> bytes | None:
+    """A kept object that is whole, in a folder that nobody else can write to."""
+    with suppress(OSError):
+        status = path.parent.stat()
+        if status.st_uid == os.getuid() and not status.st_mode & 0o022:
+            data = path.read_bytes()
+            if sha256(data[_DIGEST_SIZE:]).digest() == data[:_DIGEST_SIZE]:
+                return data[_DIGEST_SIZE:]
+    return None

@@ -1,0 +1,55 @@
+"""The C runtime that goes into files: one relocatable object an architecture.
+
+`runtime_object` is called by the compile driver, and gives what `link_shared` takes. That of this
+machine comes with the package, beside the native module; for another architecture `elf_cross`
+compiles the sources that come with it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from nova import _native
+from nova.core.log import log
+
+
+def runtime_object(arch: str) -> bytes | None:
+    """The object, or None where there is none: `why_no_runtime` tells, as does `NOVA_LOG`."""
+    data, reason = _find(arch)
+    if data is None:
+        log("compile", reason)
+    return data
+
+
+def why_no_runtime(arch: str) -> str:
+    """Why files for `arch` get no C entry points; "" when they do."""
+    return _find(arch)[1]
+
+
+@cache
+def runtime_key(arch: str) -> str:
+    """What identifies the object in cache keys; "none" where there is none."""
+    data, _ = _find(arch)
+    return "none" if data is None else sha256(data).hexdigest()[:16]
+
+
+def _folder() -> Path:
+    return Path(_native.__file__).parent / "embedded"
+
+
+@cache
+def _find(arch: str) -> tuple[bytes | None, str]:
+    folder = _folder()
+    with suppress(FileNotFoundError):
+        return (folder / f"runtime-{arch}.o").read_bytes(), ""
+    sources = folder / "src"
+    if any(sources.glob("*.c")):
+        from nova.artifact.elf.cross_compile import compile_runtime
+
+        data, reason = compile_runtime(arch, sources)
+    else:
+        data, reason = None, "the package came without a runtime and its sources"
+    return data, f"files for {arch} have no C entry points: {reason}" if data is None else ""

@@ -1,0 +1,69 @@
+"""Linking in one function: `link_shared` makes the shared object that a `.nova` file is.
+
+Called by `artifact.format.write_artifact`. The linker behind it (`elf_link`) is imported only when
+something is linked, so that loading a finished file stays quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nova.core.records import record
+
+Buffer = bytes | bytearray | memoryview
+Note = Buffer | Sequence[Buffer]
+"""The bytes of a section, whole or in pieces; each byte is copied once, into the result."""
+
+
+@record
+class Part:
+    """One relocatable object of a link.
+
+    `suffix` is put behind every global name that it defines ("k0" becomes "k0.x86_64-v4"); the
+    objects with the same suffix see each other's names without it.
+    """
+
+    data: bytes
+    suffix: str = ""
+
+
+@record
+class Linked:
+    """A shared object; `data` belongs to the caller, who fills in the tables and adds the seal.
+
+    `symbols` are the exported names and their virtual addresses, `sections` the (file offset, size)
+    of every section. The address of a loaded section equals its file offset.
+    """
+
+    data: bytearray
+    symbols: dict[str, int]
+    sections: dict[str, tuple[int, int]]
+
+
+def prepare_link(runtime: bytes | None) -> None:
+    """Do what every link with this runtime needs, for whoever has time before the objects are
+    there: the linker is loaded and the runtime read."""
+    from nova.artifact.elf.linker import read_runtime
+
+    if runtime is not None:
+        read_runtime(runtime)
+
+
+def link_shared(
+    parts: Sequence[Part],
+    exports: Sequence[str],
+    notes: Mapping[str, Note],
+    *,
+    arch: str = "x86_64",
+    runtime: bytes | None = None,
+) -> Linked:
+    """Link `parts` for `arch` into a shared object; the same inputs give the same bytes.
+
+    `exports` (with their suffixes) become dynamic symbols. `notes` become sections: those of
+    docs/nova-format.md that a program reads are loaded, the others are not; empty ones are left
+    out. `runtime` is the object of `elf_runtime.runtime_object`: it alone may import functions of
+    the C library, and its visible functions are exported too.
+    """
+    from nova.artifact.elf.linker import link
+
+    return link(parts, exports, notes, arch, runtime)

@@ -1,0 +1,105 @@
+"""The words that schedules write code with: index arithmetic, loops, branches, constants, types.
+
+In: `int`s for what is known now and `index` values for what is known when the kernel runs; out: ops
+at the current insertion point, as few as what is known allows. The matrix product's files use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from nova.ir.bindings import arith, ir, scf
+
+BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i32": 32}
+
+Index: TypeAlias = "ir.Value | int"
+"""An index that is known now (int) or when the kernel runs (an `index` value)."""
+
+
+def index(value: Index) -> ir.Value:
+    """`value` as an `index` SSA value."""
+    if isinstance(value, int):
+        return arith.constant(ir.IndexType.get(), value)
+    return value
+
+
+def add(left: Index, right: Index) -> Index:
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    if isinstance(left, int):
+        left, right = right, left
+    return left if right == 0 else arith.addi(index(left), index(right))
+
+
+def sub(left: Index, right: Index) -> Index:
+    if isinstance(right, int):
+        return add(left, -right)
+    return arith.subi(index(left), index(right))
+
+
+def mul(left: Index, right: Index) -> Index:
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    if isinstance(left, int):
+        left, right = right, left
+    if isinstance(right, int) and right in (0, 1):
+        return left if right else 0
+    return arith.muli(index(left), index(right))
+
+
+def minimum(left: Index, right: Index) -> Index:
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    return arith.minsi(index(left), index(right))
+
+
+def compare(predicate: arith.CmpIPredicate, left: Index, right: Index) -> ir.Value:
+    return arith.cmpi(predicate, index(left), index(right))
+
+
+@contextmanager
+def loop(lower: Index, upper: Index, step: int) -> Iterator[ir.Value]:
+    """A loop without carried values; the body is emitted inside the `with`."""
+    op = scf.ForOp(index(lower), index(upper), index(step))
+    with ir.InsertionPoint(op.body):
+        yield op.induction_variable
+        scf.YieldOp([])
+
+
+def branch(condition: ir.Value | bool, then: Callable[[], None], other: Callable[[], None]) -> None:
+    """Emit one side when the condition is known, both under an `scf.if` when it is not."""
+    if isinstance(condition, bool):
+        (then if condition else other)()
+        return
+    op = scf.IfOp(condition, has_else=True)
+    for block, body in ((op.then_block, then), (op.else_block, other)):
+        with ir.InsertionPoint(block):
+            body()
+            scf.YieldOp([])
+
+
+def element_type(name: str) -> ir.Type:
+    if name == "i32":
+        return ir.IntegerType.get_signless(32)
+    return {
+        "f64": ir.F64Type.get,
+        "f32": ir.F32Type.get,
+        "f16": ir.F16Type.get,
+        "bf16": ir.BF16Type.get,
+    }[name]()
+
+
+def vector_type(name: str, lanes: int) -> ir.VectorType:
+    return ir.VectorType.get([lanes], element_type(name))
+
+
+def splat(type_: ir.Type, value: float | int) -> ir.Value:
+    """A constant of a scalar or vector type."""
+    element = type_.element_type if isinstance(type_, ir.VectorType) else type_
+    kind = ir.IntegerAttr if isinstance(element, ir.IntegerType) else ir.FloatAttr
+    attr = kind.get(element, value)
+    if isinstance(type_, ir.VectorType):
+        attr = ir.DenseElementsAttr.get_splat(type_, attr)
+    return arith.constant(type_, attr)

@@ -1,0 +1,133 @@
+"""Loops that carry sums, cut into blocks so that rounding errors do not grow with the length.
+
+In: the turns of a reduction and its body. Out: scf loops at the insertion point. A float sum of
+more than `MOST` turns is a cascade: the sum of each block of `MOST` turns begins at zero and is
+added to the sum of the level above, which has blocks of `MOST` blocks, and so on. A sum of n terms
+then is at most MOST * (levels) roundings away from exact, where one accumulator has n. The blocks
+depend on the number of turns alone: a result has the same bits however the work is shared out.
+
+All schedules take their reductions from here: vectors and scalars on a CPU, threads on a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.index_math import index
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.cpu.vectorize import find_combiners
+from nova.core.records import record
+from nova.ir.bindings import arith, ir, scf
+
+MOST = 64
+"""Turns of a block, and blocks of a block of the next level."""
+
+LONG = 256
+"""Turns of a block of scalars: LLVM makes vectors of it, several of which are one turn."""
+
+Body = Callable[[Any, list[Any]], list[Any]]
+"""The carried values after one turn, from its counter and the values before."""
+
+
+@record
+class Cascade:
+    """How carried values are put together: `names` are the ops that combine the outputs.
+
+    Values are in groups of one for each output, as `names`; there may be several groups. A block
+    has `most` turns.
+    """
+
+    names: tuple[str, ...]
+    most: int = MOST
+
+    def turns(
+        self,
+        count: int,
+        step: int,
+        values: Sequence[Any],
+        body: Body,
+        *,
+        first: Any = None,
+        per_turn: int = 1,
+    ) -> list[Any]:
+        """A loop over 0, step, ... below `count`, `first` further on if that is given.
+
+        `per_turn` says how many terms a turn adds one by one.
+        """
+        spans: list[int] = []
+        span = step * max(1, self.most // per_turn)
+        while self.is_sum and span < count:
+            spans.append(span)
+            span *= MOST
+        return self._level(spans, (0, count), count, step, list(values), body, first)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether roundings add up: extremes and integers have none."""
+        return "arith.addf" in self.names
+
+    def is_long(self, turns: int) -> bool:
+        """Whether so many turns are better a sum of their own."""
+        return self.is_sum and turns >= self.most
+
+    def fresh(self, values: Sequence[Any]) -> list[Any]:
+        """What sums like `values` begin with."""
+        return [identity(self._name(i), value.type) for i, value in enumerate(values)]
+
+    def combined(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        """Two lists of carried values as one."""
+        pairs = zip(left, right, strict=True)
+        return [combiner(self._name(i))(a, b) for i, (a, b) in enumerate(pairs)]
+
+    def _name(self, number: int) -> str:
+        return self.names[number % len(self.names)]
+
+    def _level(
+        self,
+        spans: list[int],
+        bounds: tuple[Any, Any],
+        count: int,
+        step: int,
+        values: list[Any],
+        body: Body,
+        first: Any,
+    ) -> list[Any]:
+        """The loops of one level and those inside, for the positions in `bounds`."""
+        low, high = bounds
+        if not spans:
+            if first is not None:
+                low = first if isinstance(low, int) else arith.addi(low, first)
+            return carried(low, high, step, values, body)
+        *inner, span = spans
+
+        def block(begin: Any, total: list[Any]) -> list[Any]:
+            end = arith.addi(begin, index(span))
+            if count % span:
+                end = arith.minui(end, index(count))
+            part = self.fresh(total)
+            part = self._level(inner, (begin, end), count, step, part, body, first)
+            return self.combined(total, part)
+
+        return carried(low, high, span, values, block)
+
+
+SUMS = Cascade(("arith.addf",), LONG)
+"""Of products, whose blocks are longer: their tiles leave no registers for sums of blocks."""
+
+
+def cascade_of(nest: LoopNest, most: int = MOST) -> Cascade:
+    """The cascade of a nest; one without blocks where its body does not just combine."""
+    return Cascade(find_combiners(nest) or (), most)
+
+
+def carried(low: Any, high: Any, step: int, values: list[Any], body: Body) -> list[Any]:
+    """A loop that carries `values`, over numbers or what is known later; one turn is no loop."""
+    if isinstance(low, int) and isinstance(high, int) and high - low == step:
+        return body(index(low), values)
+    begin, end = (index(n) if isinstance(n, int) else n for n in (low, high))
+    op = scf.ForOp(begin, end, index(step), values)
+    with ir.InsertionPoint(op.body):
+        scf.YieldOp(body(op.induction_variable, list(op.inner_iter_args)))
+    return list(op.results)

@@ -1,0 +1,36 @@
+"""How partial results of a reduction are put together: by the op that the body combines with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nova.codegen.cpu.vector_body import fast_math_flags, is_fast_math
+from nova.codegen.cpu.vectorize import COMBINERS
+from nova.ir.bindings import arith, ir
+
+
+def combiner(name: str) -> Callable[[Any, Any], Any]:
+    """The op called `name` on two values."""
+
+    def combine(left: Any, right: Any) -> Any:
+        attributes = {"fastmath": fast_math_flags(name)} if is_fast_math(name) else {}
+        return ir.Operation.create(name, [left.type], [left, right], attributes).results[0]
+
+    return combine
+
+
+def identity(name: str, kind: Any) -> Any:
+    """The value that changes nothing when it is combined by the op called `name`.
+
+    `kind` is the type of a scalar or of a vector.
+    """
+    value = COMBINERS[name]
+    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    if isinstance(element, ir.IntegerType):
+        attr: Any = ir.IntegerAttr.get(element, int(value))
+    else:
+        attr = ir.FloatAttr.get(element, float(value))
+    if isinstance(kind, ir.VectorType):
+        attr = ir.DenseElementsAttr.get_splat(kind, attr)
+    return arith.ConstantOp(kind, attr).result

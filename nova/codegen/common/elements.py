@@ -1,0 +1,99 @@
+"""The elements of a structured op: loading them, applying the body to them, storing the results.
+
+In: a nest and the flat buffers behind its operands. Out: code at the insertion point, for one
+element of each operand. The scalar loops of the CPU and the threads of a device are made of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova.codegen.common.index_math import at
+from nova.codegen.common.loop_nest import LoopNest
+from nova.ir.bindings import arith, ir, memref
+from nova.ir.clone import clone_into
+
+_REORDERED = {"arith.addf", "arith.mulf"}
+
+
+class Elements:
+    """Element by element access to one nest.
+
+    `captured` gives the values to use for those from outside that the body uses. With `reorder`,
+    LLVM may add in another order.
+    """
+
+    def __init__(
+        self,
+        nest: LoopNest,
+        buffers: Sequence[Any],
+        captured: Mapping[Any, Any],
+        *,
+        reorder: bool = True,
+    ):
+        self.flags = "reassoc,contract" if reorder else "contract"
+        self.nest = nest
+        self.buffers = buffers
+        self.captured = captured
+        self.generic = nest.generic
+
+    def load_inputs(self, bases: Sequence[Any]) -> list[Any]:
+        """The inputs at `bases`; None for those that the body does not use."""
+        arguments = self.generic.block.arguments
+        return [
+            self.load(i, bases[i]) if any(True for _ in arguments[i].uses) else None
+            for i in range(self.generic.num_inputs)
+        ]
+
+    def load_outputs(self, bases: Sequence[Any]) -> list[Any]:
+        """What the outputs hold at `bases`."""
+        count = self.generic.num_inputs
+        return [self.load(i, bases[i]) for i in range(count, count + self.generic.num_outputs)]
+
+    def load_all(self, bases: Sequence[Any]) -> list[Any]:
+        """The inputs, and the outputs where the body reads them."""
+        outputs = self.load_outputs(bases) if self.generic.uses_output else []
+        return [*self.load_inputs(bases), *outputs]
+
+    def load(self, operand: int, base: Any) -> Any:
+        """One element of an operand; a scalar operand as it is."""
+        buffer = self.buffers[operand]
+        if not isinstance(buffer.type, ir.MemRefType):
+            return buffer
+        return self.unpacked(operand, memref.load(buffer, [at(base)]))
+
+    def unpacked(self, operand: int, value: Any) -> Any:
+        """An element as the body wants it: a bool is a byte in memory and an i1 in registers."""
+        wanted = self.generic.block.arguments[operand].type
+        return value if value.type == wanted else arith.trunci(wanted, value)
+
+    def packed(self, operand: int, value: Any) -> Any:
+        """An element as memory has it."""
+        kind = self.buffers[operand].type.element_type
+        return value if value.type == kind else arith.extui(kind, value)
+
+    def store(self, values: Sequence[Any], bases: Sequence[Any]) -> None:
+        """The results to the outputs at `bases`."""
+        for k, value in enumerate(values):
+            operand = self.generic.num_inputs + k
+            element = self.packed(operand, value)
+            memref.store(element, self.buffers[operand], [at(bases[operand])])
+
+    def apply(self, elements: Sequence[Any], ivs: Mapping[int, Any]) -> list[Any]:
+        """The body on elements; `ivs` are the counters of the linalg loops that it asks for."""
+        block = self.generic.block
+        mapping = dict(self.captured)
+        mapping |= {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}
+        reduction = not all(loop.parallel for loop in self.nest.loops)
+        for op in block.operations:
+            op = op.operation
+            if op.name == "linalg.yield":
+                return [mapping.get(v, v) for v in op.operands]
+            if op.name == "linalg.index":
+                mapping[op.results[0]] = ivs[int(op.attributes["dim"].value)]
+                continue
+            new = clone_into(op, mapping)
+            if reduction and op.name in _REORDERED:
+                new.attributes["fastmath"] = ir.Attribute.parse(f"#arith.fastmath<{self.flags}>")
+        raise AssertionError("a linalg body ends with a yield")

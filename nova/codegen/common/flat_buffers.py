@@ -1,0 +1,30 @@
+"""Buffers as one dimension, which is how schedules address them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nova.ir.bindings import ir, memref
+from nova.ir.buffers import buffer_root
+
+
+def flatten(value: Any) -> Any:
+    """A buffer as one dimension; numbers as they are."""
+    if not isinstance(value.type, ir.MemRefType):
+        return value
+    size = prod(value.type.shape)
+    flat = ir.MemRefType.get([size], value.type.element_type)
+    return memref.ReinterpretCastOp(
+        flat, value, [], [], [], static_offsets=[0], static_sizes=[size], static_strides=[1]
+    ).result
+
+
+def flatten_root(value: Any, made: dict[Any, Any]) -> Any:
+    """The flat form of the buffer behind `value`, from `made`, which gains it; numbers stay."""
+    if not isinstance(value.type, ir.MemRefType):
+        return value
+    root = buffer_root(value)
+    if root not in made:
+        made[root] = flatten(root)
+    return made[root]

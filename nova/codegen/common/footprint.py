@@ -1,0 +1,247 @@
+"""Which bytes of its arguments the tiles of a kernel touch.
+
+The schedule of a kernel calls `find_footprint`, and `lower-kernels` keeps the answer as attributes;
+the task graph reads them back and asks which bytes a range of tiles reads and writes. An access is
+kept as its hull: at the grid point p an op touches bytes within [low, high) + strides . p. That is
+exact for rows, and too much for columns, which is safe: it only orders more tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+
+from nova.codegen.common.loop_nest import LoopNest
+from nova.core.records import record
+from nova.errors import LoweringError
+from nova.ir.bindings import ir
+from nova.ir.buffers import VIEWS, buffer_root, nbytes
+from nova.ir.diagnostics import place_of
+from nova.ir.linalg_generic import is_generic_op
+
+Bounds = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
+_HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}
+
+
+@record
+class ByteRange:
+    """Bytes [low, high), moved by `strides` with the point of the grid."""
+
+    low: int
+    high: int
+    strides: tuple[int, ...]
+
+    def __mul__(self, factor: int) -> ByteRange:
+        strides = tuple(s * factor for s in self.strides)
+        return ByteRange(self.low * factor, self.high * factor, strides)
+
+
+@record
+class Footprint:
+    """A kernel's grid and tile, and the hulls that it reads and writes of each argument."""
+
+    grid: tuple[int, ...]
+    tile: tuple[int, ...]
+    reads: tuple[tuple[ByteRange, ...], ...]
+    writes: tuple[tuple[ByteRange, ...], ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Tiles along each dimension of the grid; the last one is the fastest."""
+        return tuple(ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True))
+
+    def touched(self, byte_ranges: Sequence[ByteRange], cuts: Sequence[int]) -> Bounds | None:
+        """The bytes [low, high) that tiles [cuts[i], cuts[i+1]) touch; None for no bytes at all."""
+        if not byte_ranges or len(cuts) < 2:
+            return None
+        lows, highs = zip(*(self._bounds_of_tiles(hull) for hull in byte_ranges), strict=True)
+        low = np.minimum.reduce(lows)[: cuts[-1]]
+        high = np.maximum.reduce(highs)[: cuts[-1]]
+        starts = np.asarray(cuts[:-1])
+        return np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+
+    def _bounds_of_tiles(self, hull: ByteRange) -> Bounds:
+        counts = self.counts
+        tiles = np.arange(prod(counts))
+        low = np.full(tiles.shape, hull.low)
+        high = np.full(tiles.shape, hull.high)
+        for i, stride in enumerate(hull.strides):
+            first = tiles // prod(counts[i + 1 :]) % counts[i] * self.tile[i]
+            last = np.minimum(first + self.tile[i], self.grid[i]) - 1
+            low += stride * (first if stride >= 0 else last)
+            high += stride * (last if stride >= 0 else first)
+        return low, high
+
+
+def find_footprint(
+    kernel: Any,
+    ops: Sequence[Any],
+    nests: Mapping[Any, LoopNest],
+    grid: tuple[int, ...],
+    tile: tuple[int, ...],
+) -> Footprint:
+    """The footprint of a kernel whose `ops` run as `nests` where they have one."""
+    arguments = list(kernel.entry_block.arguments)
+    position = {a: i for i, a in enumerate(arguments) if isinstance(a.type, ir.MemRefType)}
+    finder = _Finder(position, grid, tile)
+    for op in ops:
+        if op in nests:
+            finder.add_loop_nest(nests[op])
+        finder.add_unstructured([op] if op not in nests else _inner(op))
+    return Footprint(
+        grid,
+        tile,
+        tuple(_merged(finder.reads.get(i, ())) for i in range(len(arguments))),
+        tuple(_merged(finder.writes.get(i, ())) for i in range(len(arguments))),
+    )
+
+
+class _Finder:
+    def __init__(self, position: dict[Any, int], grid: tuple[int, ...], tile: tuple[int, ...]):
+        self.position = position
+        self.grid, self.tile = grid, tile
+        self.reads: dict[int, list[ByteRange]] = {}
+        self.writes: dict[int, list[ByteRange]] = {}
+
+    def add_loop_nest(self, nest: LoopNest) -> None:
+        generic = nest.generic
+        for number, value in enumerate(generic.op.operands):
+            argument = self._argument(value)
+            if argument is None:
+                continue
+            written = number >= generic.num_inputs
+            if written:
+                self._check_disjoint(nest, number)
+            elif not any(True for _ in generic.block.arguments[number].uses):
+                continue  # it only gives its shape
+            hull = _byte_range(nest, number, len(self.grid))
+            if hull is not None:
+                self._add(argument, hull, value, written)
+
+    def _check_disjoint(self, nest: LoopNest, operand: int) -> None:
+        """Tiles run at the same time: each must have its own elements of what they write."""
+        for i, loop in enumerate(nest.loops[: len(self.grid)]):
+            if loop.size != self.grid[i] or (
+                self.tile[i] < loop.size and not loop.strides[operand]
+            ):
+                raise LoweringError(
+                    f"tiles of a kernel over {list(self.grid)} would write the same elements",
+                    where=place_of(nest.generic.op.location),
+                )
+
+    def add_unstructured(self, ops: Iterable[Any]) -> None:
+        """Ops at computed places, alone or in the body of others: all of a buffer is touched."""
+        for op in ops:
+            name = op.name
+            for number, value in enumerate(op.operands):
+                argument = self._argument(value)
+                if argument is None or name in _HARMLESS:
+                    continue
+                reads = name == "memref.load" or (
+                    is_generic_op(op) and number < len(op.operands) - _outputs(op)
+                )
+                self._touch_all(argument, value, writes=not reads)
+            self.add_unstructured(_inner(op))
+
+    def _touch_all(self, argument: int, value: Any, writes: bool) -> None:
+        size = prod(buffer_root(value).type.shape)
+        if writes and prod(ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True)) > 1:
+            raise LoweringError("tiles of a kernel would write at computed places")
+        if size:
+            self._add(argument, ByteRange(0, size, (0,) * len(self.grid)), value, writes)
+
+    def _add(self, argument: int, elements: ByteRange, value: Any, writes: bool) -> None:
+        type_ = buffer_root(value).type
+        hull = elements * (nbytes(type_) // prod(type_.shape))
+        (self.writes if writes else self.reads).setdefault(argument, []).append(hull)
+
+    def _argument(self, value: Any) -> int | None:
+        return self.position.get(buffer_root(value)) if _is_buffer(value) else None
+
+
+def _byte_range(nest: LoopNest, operand: int, grid_rank: int) -> ByteRange | None:
+    """What one point of the grid touches through an operand; None where a loop has no turns."""
+    if any(loop.size == 0 for loop in nest.loops):
+        return None
+    inner = [(loop.size - 1) * loop.strides[operand] for loop in nest.loops[grid_rank:]]
+    return ByteRange(
+        nest.offsets[operand] + sum(s for s in inner if s < 0),
+        nest.offsets[operand] + sum(s for s in inner if s > 0) + 1,
+        tuple(loop.strides[operand] for loop in nest.loops[:grid_rank]),
+    )
+
+
+def _merged(byte_ranges: Iterable[ByteRange]) -> tuple[ByteRange, ...]:
+    """One hull for each way of moving."""
+    joined: dict[tuple[int, ...], ByteRange] = {}
+    for hull in byte_ranges:
+        other = joined.get(hull.strides, hull)
+        joined[hull.strides] = ByteRange(
+            min(hull.low, other.low), max(hull.high, other.high), hull.strides
+        )
+    return tuple(joined.values())
+
+
+def _inner(op: Any) -> list[Any]:
+    return [
+        inner.operation
+        for region in op.regions
+        for block in region.blocks
+        for inner in block.operations
+    ]
+
+
+def _outputs(op: Any) -> int:
+    return int(list(op.attributes["operandSegmentSizes"])[1])
+
+
+def _is_buffer(value: Any) -> bool:
+    return isinstance(value.type, ir.MemRefType)
+
+
+# --- attributes of a kernel -----------------------------------------------------------------------
+
+
+def store_footprint(kernel: Any, footprint: Footprint) -> None:
+    """Keep a footprint as attributes; a hull is an array of low, high and the strides."""
+    attributes = kernel.attributes
+    attributes["nova.loops"] = ir.DenseI64ArrayAttr.get(list(footprint.grid))
+    attributes["nova.tile"] = ir.DenseI64ArrayAttr.get(list(footprint.tile))
+    for name, touched in (("nova.reads", footprint.reads), ("nova.writes", footprint.writes)):
+        attributes[name] = ir.ArrayAttr.get(
+            [
+                ir.ArrayAttr.get(
+                    [ir.DenseI64ArrayAttr.get([h.low, h.high, *h.strides]) for h in byte_ranges]
+                )
+                for byte_ranges in touched
+            ]
+        )
+
+
+def load_footprint(kernel: Any) -> Footprint:
+    """The footprint that `store_footprint` kept."""
+    attributes = kernel.attributes
+    if "nova.writes" not in attributes:
+        raise LoweringError(
+            f"@{kernel.name.value} does not say what its tiles touch",
+            where=place_of(kernel.location),
+            hint="run lower-kernels first",
+        )
+
+    def byte_ranges(name: str) -> tuple[tuple[ByteRange, ...], ...]:
+        return tuple(
+            tuple(
+                ByteRange(low, high, tuple(strides)) for low, high, *strides in map(list, argument)
+            )
+            for argument in attributes[name]
+        )
+
+    return Footprint(
+        tuple(attributes["nova.loops"]),
+        tuple(attributes["nova.tile"]),
+        byte_ranges("nova.reads"),
+        byte_ranges("nova.writes"),
+    )

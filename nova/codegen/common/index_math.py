@@ -1,0 +1,53 @@
+"""Index arithmetic of loop nests: constants, and how an access moves along a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nova.codegen.common.loop_nest import Loop
+from nova.ir.bindings import arith, ir
+
+Range = tuple[Any, Any]
+"""The iterations of a loop that a tile runs: first, and one behind the last."""
+
+
+def index(value: int) -> Any:
+    """An index constant."""
+    type_ = ir.IndexType.get()
+    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
+
+
+def advance(bases: Sequence[Any], iv: Any, loop: Loop) -> list[Any]:
+    """Where each operand's access is in iteration `iv` of `loop`; None is position 0."""
+    return [_moved(base, iv, stride) for base, stride in zip(bases, loop.strides, strict=True)]
+
+
+def at(base: Any) -> Any:
+    """A position as a value."""
+    return index(0) if base is None else base
+
+
+def shifted(base: Any, by: int) -> Any:
+    """A position some elements later."""
+    if by == 0:
+        return at(base)
+    return index(by) if base is None else arith.addi(base, index(by))
+
+
+def _moved(base: Any, iv: Any, stride: int) -> Any:
+    if stride == 0:
+        return base
+    step = iv if stride == 1 else arith.muli(iv, index(stride))
+    return step if base is None else arith.addi(base, step)
+
+
+def distance(low: Any, high: Any) -> int | None:
+    """high - low, where the range was made as `low + constant`."""
+    op = high.owner if isinstance(high, ir.OpResult) else None
+    if op is None or op.operation.name != "arith.addi" or op.operation.operands[0] != low:
+        return None
+    step = op.operation.operands[1]
+    if not isinstance(step, ir.OpResult) or step.owner.operation.name != "arith.constant":
+        return None
+    return int(step.owner.operation.attributes["value"].value)

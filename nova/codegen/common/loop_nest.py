@@ -1,0 +1,131 @@
+"""A structured op of a kernel as a loop nest over flat buffers.
+
+Every buffer that a kernel sees is contiguous, so each access is one linear function of the loops:
+an element stride per loop and an offset. On that form it is easy to merge loops that walk memory
+together, to choose the innermost loop, and to recognise contractions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from nova.core.records import record
+from nova.ir.linalg_generic import GenericOp, shape_of
+
+
+@record
+class Loop:
+    """One loop: its extent, kind, strides in every operand, and the linalg loops it stands for."""
+
+    size: int
+    parallel: bool
+    strides: tuple[int, ...]
+    dims: tuple[int, ...]
+
+
+@record
+class LoopNest:
+    """The loops of one op, parallel ones first and in the order of the output's dimensions."""
+
+    generic: GenericOp
+    loops: tuple[Loop, ...]
+    offsets: tuple[int, ...]
+    indexed: frozenset[int]
+
+    @property
+    def points(self) -> int:
+        """How often the body runs for all of the op."""
+        return prod(loop.size for loop in self.loops)
+
+    def mergeable(self, i: int) -> bool:
+        """Whether loops i and i+1 walk every operand as one loop would."""
+        a, b = self.loops[i], self.loops[i + 1]
+        if a.parallel != b.parallel or self.indexed & {*a.dims, *b.dims}:
+            return False
+        return all(s == t * b.size for s, t in zip(a.strides, b.strides, strict=True))
+
+    def merged(self, i: int) -> LoopNest:
+        a, b = self.loops[i], self.loops[i + 1]
+        loop = Loop(a.size * b.size, a.parallel, b.strides, a.dims + b.dims)
+        return replace(self, loops=(*self.loops[:i], loop, *self.loops[i + 2 :]))
+
+
+def make_loop_nest(op: Any) -> LoopNest:
+    """The loop nest of a linalg.generic on buffers."""
+    generic = GenericOp(op)
+    linear = [
+        access.linear(shape_of(value))
+        for value, access in zip(op.operands, generic.accesses, strict=True)
+    ]
+    count = len(generic.iterators)
+    order = [d for d in generic.out_dims if generic.iterators[d] == "parallel"]
+    order += [d for d in range(count) if d not in order and generic.iterators[d] == "parallel"]
+    order += [d for d in range(count) if generic.iterators[d] == "reduction"]
+    loops = tuple(
+        Loop(
+            generic.sizes[d],
+            generic.iterators[d] == "parallel",
+            tuple(strides[d] if strides else 0 for strides, _ in linear),
+            (d,),
+        )
+        for d in order
+    )
+    return LoopNest(generic, loops, tuple(offset for _, offset in linear), _indexed(generic))
+
+
+def _indexed(generic: GenericOp) -> frozenset[int]:
+    """The linalg loops whose index the body asks for; all of them where it stands for more."""
+    if generic.is_whole:
+        return frozenset(range(len(generic.iterators)))
+    return frozenset(
+        int(op.operation.attributes["dim"].value)
+        for op in generic.block.operations
+        if op.operation.name == "linalg.index"
+    )
+
+
+def merge_grid(
+    nests: list[LoopNest], grid: tuple[int, ...]
+) -> tuple[list[LoopNest], tuple[int, ...]]:
+    """Merge neighbouring grid dimensions where every op of the kernel allows it."""
+    i = 0
+    while i + 1 < len(grid):
+        if all(nest.mergeable(i) for nest in nests):
+            nests = [nest.merged(i) for nest in nests]
+            grid = (*grid[:i], grid[i] * grid[i + 1], *grid[i + 2 :])
+        else:
+            i += 1
+    return nests, grid
+
+
+def merge_inner(nest: LoopNest, grid_rank: int) -> LoopNest:
+    """Merge neighbouring loops behind the grid dimensions."""
+    i = grid_rank
+    while i + 1 < len(nest.loops):
+        if nest.mergeable(i):
+            nest = nest.merged(i)
+        else:
+            i += 1
+    return nest
+
+
+def score(nest: LoopNest, i: int) -> tuple[int, int]:
+    """How good loop `i` is as the innermost: the one that walks most operands with unit stride.
+
+    A loop along which operands jump costs more than one along which they stand still; among
+    equals the later one (the output's fastest dimension) wins.
+    """
+    loop = nest.loops[i]
+    if loop.size == 1:
+        return (-100, i)
+    unit = sum(s == 1 for s in loop.strides)
+    jumps = sum(s not in (0, 1) for s in loop.strides)
+    short = 2 if loop.size < 4 else 0
+    return (2 * unit - 3 * jumps - short, i)
+
+
+def innermost(nest: LoopNest) -> int:
+    """The loop to put innermost."""
+    return max(range(len(nest.loops)), key=lambda i: score(nest, i))

@@ -1,0 +1,126 @@
+"""What a person or the tuner has decided about a kernel: the attribute `nova.schedule`.
+
+In: the attribute of a kernel, such as `nova.schedule = {mr = 6, tile = array<i64: 64, 256>}`, or
+its text, `mr=6:tile=64x256`. Out: `ScheduleOverrides`, which the schedules ask before they decide
+by
+themselves. Whoever uses a choice checks that it is legal there, and raises ScheduleError.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from nova.core.records import record
+from nova.errors import ScheduleError
+from nova.ir.bindings import ir
+from nova.ir.diagnostics import place_of
+
+ATTRIBUTE = "nova.schedule"
+
+
+@record
+class ScheduleOverrides:
+    """The choices for one kernel; None leaves one to the schedule.
+
+    mr, nv   rows and vectors a row of C that a matrix product holds in registers.
+    kc, mc   the depth of its packed panels, and the rows of A that are packed at a time.
+    tile     the tile along each loop of the grid, as `nova.tile` of the stage `loops` shows it.
+    task_ns  nanoseconds of estimated work of one task.
+    """
+
+    mr: int | None = None
+    nv: int | None = None
+    kc: int | None = None
+    mc: int | None = None
+    tile: tuple[int, ...] | None = None
+    task_ns: int | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The choices that were made, by name."""
+        values = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def of_product(self) -> bool:
+        """Whether some of it is about a matrix product."""
+        return any(value is not None for value in (self.mr, self.nv, self.kc, self.mc))
+
+    def __str__(self) -> str:
+        return ":".join(f"{name}={_value_text(value)}" for name, value in self.given.items())
+
+
+NO_CHOICES = ScheduleOverrides()
+NAMES = tuple(field.name for field in fields(ScheduleOverrides))
+
+
+def parse_overrides(text: str) -> ScheduleOverrides:
+    """The choices that `str` of them writes; ScheduleError for anything else."""
+    found: dict[str, Any] = {}
+    for word in text.split(":") if text else []:
+        name, _, value = word.partition("=")
+        if name in found:
+            raise ScheduleError(f"the schedule {text!r} says {name} twice")
+        try:
+            numbers = tuple(map(int, value.split("x"))) if value else ()
+        except ValueError:
+            raise ScheduleError(f"the schedule {text!r} says {word!r}: no number") from None
+        found[name] = numbers if name == "tile" or len(numbers) != 1 else numbers[0]
+    return _checked(found, None)
+
+
+def read_overrides(kernel: Any) -> ScheduleOverrides:
+    """The choices that a kernel carries."""
+    if ATTRIBUTE not in kernel.attributes:
+        return NO_CHOICES
+    where = place_of(kernel.location)
+    given = kernel.attributes[ATTRIBUTE]
+    if not isinstance(given, ir.DictAttr):
+        raise ScheduleError(
+            f"{ATTRIBUTE} of @{kernel.name.value} is {given}, not a dictionary",
+            where=where,
+            hint=f"write {ATTRIBUTE} = {{mr = 6, nv = 2}}",
+        )
+    return _checked({entry.name: _number(entry.attr) for entry in given}, where)
+
+
+def write_overrides(kernel: Any, choices: ScheduleOverrides) -> None:
+    """Put the attribute on a kernel."""
+    i64 = ir.IntegerType.get_signless(64)
+    kernel.attributes[ATTRIBUTE] = ir.DictAttr.get(
+        {
+            name: ir.DenseI64ArrayAttr.get(list(value))
+            if isinstance(value, tuple)
+            else ir.IntegerAttr.get(i64, value)
+            for name, value in choices.given.items()
+        }
+    )
+
+
+def _checked(found: dict[str, Any], where: str | None) -> ScheduleOverrides:
+    for name, value in found.items():
+        if name not in NAMES:
+            raise ScheduleError(
+                f"a schedule has no {name!r}", where=where, hint=f"it has {', '.join(NAMES)}"
+            )
+        numbers = value if isinstance(value, tuple) else (value,)
+        if (
+            (name == "tile") != isinstance(value, tuple)
+            or not numbers
+            or any(not isinstance(n, int) or not 0 < n < 1 << 31 for n in numbers)
+        ):
+            what = "a list of numbers above 0" if name == "tile" else "a number above 0"
+            raise ScheduleError(f"{name} of a schedule is {value}, not {what}", where=where)
+    return ScheduleOverrides(**found)
+
+
+def _number(attr: Any) -> Any:
+    """An attribute as a number or numbers; what is neither is refused by its text."""
+    if isinstance(attr, ir.DenseI64ArrayAttr):
+        return tuple(attr)
+    return attr.value if isinstance(attr, ir.IntegerAttr) else str(attr)
+
+
+def _value_text(value: int | tuple[int, ...]) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)

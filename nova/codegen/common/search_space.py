@@ -1,0 +1,89 @@
+"""Which other schedules a kernel could have: what the tuner tries.
+
+In: a kernel at the stage `buffers` and its target. Out: the decisions there are about it, the most
+promising ones first, each with alternatives to what the schedule would decide by itself. They are
+tried one decision after the other, on top of what was found best so far. Called by `nova.tuning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from nova.codegen.common.overrides import ScheduleOverrides
+from nova.codegen.cpu.gemm.blocking import (
+    Contraction,
+    choose_tiling,
+    rank_register_tiles,
+    with_unit_columns,
+)
+from nova.codegen.cpu.schedule import KernelSchedule
+from nova.core.targets import Target
+
+_REGISTER_TILES = 8
+_TILE_WORK = (16_384, 262_144, 1_048_576)
+_TASK_NS = (12_500, 25_000, 100_000, 200_000)
+
+
+def list_variants(
+    kernel: Any, target: Target, tile_work: int, threads: int
+) -> list[list[ScheduleOverrides]]:
+    """The decisions about a kernel: of each, the alternatives as choices that decide it alone."""
+    ops = [op.operation for op in kernel.entry_block.operations][:-1]
+
+    def schedule(work: int) -> KernelSchedule:
+        return KernelSchedule(kernel, ops, target, work)
+
+    default = schedule(tile_work)
+    decisions: list[list[ScheduleOverrides]] = []
+    if default.products:
+        largest = max((p.spec for p in default.products.values()), key=_size)
+        decisions += _gemm_variants(target, largest)
+        tiles = [*_resized(default.tile, default.grid)]
+    else:
+        tiles = [schedule(work).tile for work in _TILE_WORK]
+    if default.core != "host":
+        others = dict.fromkeys(tile for tile in tiles if tile and tile != default.tile)
+        decisions.append([ScheduleOverrides(tile=tile) for tile in others])
+        if threads > 1 and prod(default.grid) > 1:
+            decisions.append([ScheduleOverrides(task_ns=ns) for ns in _TASK_NS])
+    return [decision for decision in decisions if decision]
+
+
+def merge(base: ScheduleOverrides, more: ScheduleOverrides) -> ScheduleOverrides:
+    """`base` with the decisions of `more` on top."""
+    return replace(base, **more.given)
+
+
+def _size(spec: Contraction) -> int:
+    return spec.m * spec.n * spec.k
+
+
+def _gemm_variants(target: Target, spec: Contraction) -> list[list[ScheduleOverrides]]:
+    inner = with_unit_columns(spec)
+    tiling = choose_tiling(target, inner)
+    tiles = rank_register_tiles(target, inner.m, inner.n, tiling.vl)[: _REGISTER_TILES + 1]
+    registers = [
+        ScheduleOverrides(mr=mr, nv=nv) for mr, nv in tiles if (mr, nv) != (tiling.mr, tiling.nv)
+    ]
+    depths = {64, 128, 192, 256, 320, 384, 512, 768, spec.k} - {tiling.kc * tiling.form.per_word}
+    rows = {tiling.mc // 4, tiling.mc // 2, tiling.mc * 2, tiling.mc * 4}
+    return [
+        registers,
+        [ScheduleOverrides(kc=kc) for kc in sorted(depths) if kc <= spec.k],
+        [ScheduleOverrides(mc=mc) for mc in sorted(rows) if 0 < mc < 2 * spec.m],
+    ]
+
+
+def _resized(tile: tuple[int, ...], grid: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The tile with its sides halved and doubled, one at a time and in pairs."""
+    for i, size in enumerate(tile):
+        for other in (size // 2, size * 2, size * 4, grid[i]):
+            if 0 < min(other, grid[i]) != size:
+                one = (*tile[:i], min(other, grid[i]), *tile[i + 1 :])
+                yield one
+                for j in range(i + 1, len(tile)):
+                    if tile[j] > 1 and other > size:
+                        yield (*one[:j], max(1, one[j] // 2), *one[j + 1 :])

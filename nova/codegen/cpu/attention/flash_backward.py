@@ -1,0 +1,294 @@
+"""The gradient of attention on a CPU, without the matrix of scores.
+
+In: an `Attention` of kind `attend_gradient` and the ranges of its loops. Out: code at the insertion
+point; `flash_forward.py` calls `emit_gradient`. The weights p are computed again from the
+logsumexp,
+for a block of rows of q against a block of keys:
+
+    p = exp(q k^T scale - logsumexp)        d = p * (g v^T - delta)
+    dv += p^T g      dk += d^T q scale      dq += d k scale
+
+Blocks of keys are outside: their gradients stay on the stack until all rows have been seen. Those
+of q are added to the result, always in the order of the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import inf
+from typing import Any
+
+from nova.codegen.common.builder import Index, add, index, loop, minimum, mul, splat, sub
+from nova.codegen.cpu.attention.mask import MaskRows
+from nova.codegen.cpu.attention.tiles import (
+    Attention,
+    Left,
+    Matrix,
+    Registers,
+    Right,
+    block_rows,
+    blocks,
+    choose_registers,
+    clear,
+    each_column,
+    fill_panel,
+    lanes_below,
+    load_tile,
+    multiply,
+    over_batch,
+    read_rows,
+    span,
+    store_tile,
+    write_rows,
+)
+from nova.codegen.cpu.gemm.blocking import round_up
+from nova.codegen.cpu.gemm.packing import Block, pack
+from nova.codegen.cpu.loops import Range
+from nova.codegen.cpu.shared_functions import entry_alloca
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.attention_ops import AttentionKind
+from nova.ir.bindings import arith, ir, math, memref, vector
+
+_BLOCK_BYTES = 16 << 10
+"""Of a block of rows or keys: about ten of them are in use at a time."""
+
+
+def emit_gradient(
+    target: Target, attention: Attention, buffers: Sequence[Any], ranges: Sequence[Range | None]
+) -> None:
+    """The code of one tile; `buffers` are flat, `ranges` are those of the grid."""
+    rows, keys = (span(attention, role, ranges) for role in "ij")
+    full = list(ranges) + [None] * (len(attention.nest.loops) - len(ranges))
+    over_batch(
+        attention, buffers, full, lambda at: _Gradient(target, attention, at).emit(rows, keys)
+    )
+
+
+@record
+class _Gradient:
+    """One point of the batch."""
+
+    target: Target
+    attention: Attention
+    at: dict[str, Matrix]
+
+    @property
+    def kind(self) -> AttentionKind:
+        return self.attention.kind
+
+    @cached_property
+    def r(self) -> Registers:
+        most = max(self.attention.size("i"), self.attention.size("j"))
+        return choose_registers(self.target, self.attention.type, most)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of q in a block."""
+        most = block_rows(self.attention, self.attention.size("i"), _BLOCK_BYTES)
+        return round_up(most, self.r.mr)
+
+    @cached_property
+    def keys(self) -> int:
+        """Keys in a block."""
+        most = block_rows(self.attention, self.attention.size("j"), _BLOCK_BYTES)
+        return round_up(most, self.r.nr)
+
+    @cached_property
+    def pitch(self) -> int:
+        """From one row of weights to the next; keys are columns here, and rows in two products."""
+        return round_up(round_up(self.keys, self.r.mr), self.r.vl)
+
+    def width(self, role: str) -> int:
+        nv, panels = self.r.columns(self.attention.size(role))
+        return nv * panels * self.r.vl
+
+    @property
+    def several(self) -> bool:
+        return self.attention.size("j") > self.keys
+
+    def emit(self, i: tuple[Index, Index], j: tuple[Index, Index]) -> None:
+        a, r = self.attention, self.r
+        e, f, keys = self.width("e"), self.width("f"), round_up(self.keys, r.mr)
+        sizes = {
+            "kt": self.keys * a.size("e") + r.vl,
+            "vt": self.keys * a.size("f") + r.vl,
+            "q": self.rows * e,
+            "g": self.rows * f,
+            "p": self.rows * self.pitch,
+            "d": self.rows * self.pitch,
+        }
+        if "q" in self.kind.results:
+            sizes |= {"k": self.keys * e, "to_q": self.rows * e}
+        if "k" in self.kind.results:
+            sizes["to_k"] = keys * e
+        if "v" in self.kind.results:
+            sizes["to_v"] = keys * f
+        buffers = {name: entry_alloca(size, a.type) for name, size in sizes.items()}
+        mask = MaskRows(r, self.at["mask"], self.keys) if self.kind.masked else None
+        if "q" in self.kind.results and self.several:
+            self._clear_rows(self.at["to_q"], i)
+        with blocks(*j, self.keys, a.size("j")) as (key, count):
+            self._start_keys(buffers, key, count)
+            begin = i[0]
+            if self.kind.causal and a.size("i") > self.rows:
+                # Blocks of rows that are all before the first key see nothing of it.
+                behind = arith.maxsi(index(sub(key, begin)), index(0))
+                begin = add(begin, mul(arith.divui(behind, index(self.rows)), self.rows))
+            with blocks(begin, i[1], self.rows, a.size("i")) as (first, rows):
+                self._rows(buffers, mask, first, rows, key, count)
+            for name in ("k", "v"):
+                if name in self.kind.results:
+                    role = "e" if name == "k" else "f"
+                    out, buffer = self.at[f"to_{name}"], buffers[f"to_{name}"]
+                    write_rows(r, buffer, self.width(role), (0, count), a.size(role), out, key)
+
+    def _clear_rows(self, out: Matrix, i: tuple[Index, Index]) -> None:
+        r = self.r
+
+        def put(row: Index, column: Index, vectors: bool) -> None:
+            place = [index(out.at(row, column))]
+            if vectors:
+                vector.store(splat(r.kind, 0.0), out.buffer, place)
+            else:
+                memref.store(splat(r.kind.element_type, 0.0), out.buffer, place)
+
+        with loop(*i, 1) as row:
+            unit = out.column == 1
+            each_column(r, self.attention.size("e"), unit, lambda column, v: put(row, column, v))
+
+    def _start_keys(self, buffers: dict[str, Any], key: Index, keys: Index) -> None:
+        a, r = self.attention, self.r
+        k, v = self.at["k"], self.at["v"]
+        for matrix, role, buffer in ((k, "e", "kt"), (v, "f", "vt")):
+            source = (matrix.buffer, matrix.type, matrix.at(key), matrix.row, matrix.column)
+            block = Block(*source, keys, a.size(role))
+            pack(self.target, a.type, block, r.nr, a.size(role), buffers[buffer])
+        if "k" in buffers:
+            width = self.width("e")
+            read_rows(r, k, key, keys, a.size("e"), buffers["k"], width, self.kind.scale)
+        for name, role in (("to_k", "e"), ("to_v", "f")):
+            if name in buffers:
+                clear(r, buffers[name], 0, round_up(self.keys, r.mr) * self.width(role))
+
+    def _rows(
+        self,
+        buffers: dict[str, Any],
+        mask: MaskRows | None,
+        first: Index,
+        rows: Index,
+        key: Index,
+        keys: Index,
+    ) -> None:
+        """What the rows from `first` on add to the gradients, seen from one block of keys."""
+        a, r, kind = self.attention, self.r, self.kind
+        e, f = self.width("e"), self.width("f")
+        read_rows(r, self.at["q"], first, rows, a.size("e"), buffers["q"], e, kind.scale)
+        read_rows(r, self.at["g"], first, rows, a.size("f"), buffers["g"], f)
+        fill_panel(r, buffers["q"], rows, e)
+        fill_panel(r, buffers["g"], rows, f)
+        ahead = sub(first, key)
+        begin: Index = 0
+        if kind.causal and (self.several or a.size("i") > self.rows):
+            behind = arith.maxsi(index(sub(key, first)), index(0))
+            begin = mul(arith.divui(behind, index(r.mr)), r.mr)
+        with loop(begin, rows, r.mr) as row:
+            computed, seen = keys, keys
+            if kind.causal:
+                seen = minimum(keys, add(add(ahead, row), r.mr))
+                # The products below take as many keys at a time, from any row that sees the first.
+                computed = minimum(keys, add(add(ahead, row), 2 * r.mr))
+            self._weights(buffers, mask, first, rows, row, key, keys, computed)
+            if "q" in kind.results:
+                left = Left(buffers["d"], mul(row, self.pitch), self.pitch, 1)
+                keys_of, to = Right(buffers["k"], 0, e), buffers["to_q"]
+                own_end = add(add(ahead, row), 1) if kind.causal else None
+                self._product(left, keys_of, (0, seen), to, row, "e", own_end=own_end)
+        if "q" in kind.results:
+            rows_of_q = (r, buffers["to_q"], e, (begin, rows), a.size("e"), self.at["to_q"], first)
+            write_rows(*rows_of_q, accumulate=self.several)
+        with loop(0, keys, r.mr) as row:
+            since: Index = 0
+            if kind.causal:
+                since = arith.maxsi(index(sub(row, ahead)), index(0))
+            for name, weights, right, role in (("k", "d", "q", "e"), ("v", "p", "g", "f")):
+                if name in kind.results:
+                    left = Left(buffers[weights], row, 1, self.pitch)
+                    target = buffers[f"to_{name}"]
+                    source = Right(buffers[right], 0, self.width(role))
+                    self._product(left, source, (since, rows), target, row, role, add_to=True)
+
+    def _product(
+        self,
+        left: Left,
+        right: Right,
+        k: tuple[Index, Index],
+        buffer: ir.Value,
+        row: Index,
+        role: str,
+        *,
+        add_to: bool = False,
+        own_end: Index | None = None,
+    ) -> None:
+        """Rows of a buffer from `row` on become left times right, or get it added."""
+        r, width = self.r, self.width(role)
+        nv, _ = r.columns(self.attention.size(role))
+        with blocks(0, width, nv * r.vl, width) as (column, _):
+            start = add(mul(row, width), column)
+            before = load_tile(r, buffer, start, width, nv) if add_to else None
+            part = Right(right.buffer, add(right.start, column), right.step)
+            tile = multiply(r, left, part, k, nv, before, own_end)
+            store_tile(r, tile, buffer, start, width, nv)
+
+    def _weights(
+        self,
+        buffers: dict[str, Any],
+        mask: MaskRows | None,
+        first: Index,
+        rows: Index,
+        row: Index,
+        key: Index,
+        keys: Index,
+        computed: Index,
+    ) -> None:
+        """p and d of the panel at `row`, for `computed` keys; zeros where a row sees none."""
+        a, r = self.attention, self.r
+        for left, right, role, to in (("q", "kt", "e", "p"), ("g", "vt", "f", "d")):
+            size, width = a.size(role), self.width(role)
+            operand = Left(buffers[left], mul(row, width), width, 1)
+            with loop(0, computed, r.nr) as column:
+                panel = Right(buffers[right], mul(column, size), r.nr)
+                tile = multiply(r, operand, panel, (0, size), r.nv)
+                start = add(mul(row, self.pitch), column)
+                store_tile(r, tile, buffers[to], start, self.pitch, r.nv)
+        with loop(0, r.mr, 1) as i:
+            limit: Index = keys
+            if self.kind.causal:
+                limit = minimum(keys, add(add(sub(first, key), row), add(i, 1)))
+            # A row that only fills up the panel has the statistics of the last one.
+            known = add(first, minimum(add(row, i), sub(rows, 1)))
+            if mask is not None:
+                mask.read(known, key, computed)
+            statistics = [
+                memref.load(self.at[n].buffer, [index(self.at[n].at(known))])
+                for n in ("logsumexp", "delta")
+            ]
+            shift, delta = (vector.broadcast(r.kind, value) for value in statistics)
+            start = mul(add(row, i), self.pitch)
+            with loop(0, computed, r.vl) as column:
+                place = [index(add(start, column))]
+                score = vector.load(r.kind, buffers["p"], place)
+                if mask is not None:
+                    score = mask.apply(score, column)
+                weight = math.exp(arith.subf(score, shift))
+                visible, zero = lanes_below(r, column, limit), splat(r.kind, 0.0)
+                if mask is not None:
+                    seen = arith.cmpf(arith.CmpFPredicate.UNE, score, splat(r.kind, -inf))
+                    visible = arith.andi(visible, seen)
+                weight = arith.select(visible, weight, zero)
+                vector.store(weight, buffers["p"], place)
+                towards = arith.subf(vector.load(r.kind, buffers["d"], place), delta)
+                # Of a value that the row does not see, it may be NaN.
+                change = arith.select(visible, arith.mulf(weight, towards), zero)
+                vector.store(change, buffers["d"], place)

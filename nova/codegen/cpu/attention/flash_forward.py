@@ -1,0 +1,310 @@
+"""Attention on a CPU, without the matrix of scores.
+
+In: an `Attention` and the ranges of its loops that a tile computes. Out: code at the insertion
+point. `schedule.py` calls `tile_rows` and `emit_attention`.
+
+A block of rows of q is kept on the stack, and blocks of keys and values pass by: packed, then taken
+by panels of as many rows as the registers hold. The scores of a panel against a block are the only
+ones there ever are. Maximum and sum of a row are corrected from block to block (online softmax),
+and so is its result. With `causal`, a panel looks no further than its last row may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import inf, prod
+from typing import Any
+
+from nova.codegen.common.builder import (
+    Index,
+    add,
+    element_type,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+)
+from nova.codegen.cpu.attention.flash_backward import emit_gradient
+from nova.codegen.cpu.attention.mask import MaskRows
+from nova.codegen.cpu.attention.tiles import (
+    Attention,
+    Left,
+    Matrix,
+    Registers,
+    Right,
+    block_rows,
+    blocks,
+    choose_registers,
+    clear,
+    each_column,
+    fill_panel,
+    lanes_below,
+    load_tile,
+    multiply,
+    over_batch,
+    read_rows,
+    span,
+    store_tile,
+)
+from nova.codegen.cpu.gemm.blocking import round_up
+from nova.codegen.cpu.gemm.packing import Block, pack
+from nova.codegen.cpu.loops import Range
+from nova.codegen.cpu.shared_functions import entry_alloca
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.bindings import arith, ir, math, memref, scf, vector
+
+_BLOCK_BYTES = 32 << 10
+"""Of a block of rows, keys or values: four of them are in use at a time."""
+
+_FEW_TILES = 8
+"""Blocks of rows are halved while there are fewer tiles."""
+
+
+def tile_rows(target: Target, attention: Attention) -> int:
+    """How many rows of q (or of k and v, in their gradient) a tile should have."""
+    rows = attention.size("j" if attention.kind.results[0] in ("k", "v") else "i")
+    most = block_rows(attention, rows, _BLOCK_BYTES)
+    batch = prod(attention.nest.loops[i].size for i in attention.batch)
+    while batch * -(-rows // most) < _FEW_TILES and most >= 64:
+        most //= 2
+    return most
+
+
+def emit_attention(
+    target: Target, attention: Attention, buffers: Sequence[Any], ranges: Sequence[Range | None]
+) -> None:
+    """The code of one tile; `buffers` are flat, `ranges` are those of the grid."""
+    if attention.kind.op == "attend_gradient":
+        emit_gradient(target, attention, buffers, ranges)
+        return
+    low, high = span(attention, "i", ranges)
+    full = list(ranges) + [None] * (len(attention.nest.loops) - len(ranges))
+    over_batch(attention, buffers, full, lambda at: _Forward(target, attention, at).emit(low, high))
+
+
+@record
+class _Forward:
+    """One point of the batch."""
+
+    target: Target
+    attention: Attention
+    at: dict[str, Matrix]
+
+    @cached_property
+    def r(self) -> Registers:
+        return choose_registers(self.target, self.attention.type, self.attention.size("i"))
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of q in a block."""
+        most = block_rows(self.attention, self.attention.size("i"), _BLOCK_BYTES)
+        return round_up(most, self.r.mr)
+
+    @cached_property
+    def keys(self) -> int:
+        """Keys in a block."""
+        most = block_rows(self.attention, self.attention.size("j"), _BLOCK_BYTES)
+        return round_up(most, self.r.nr)
+
+    @cached_property
+    def panel(self) -> tuple[int, int]:
+        """Vectors of a panel of values, and how many panels."""
+        return self.r.columns(self.attention.size("f"))
+
+    @property
+    def width(self) -> int:
+        return self.panel[0] * self.panel[1] * self.r.vl
+
+    @property
+    def several(self) -> bool:
+        return self.attention.size("j") > self.keys
+
+    def emit(self, low: Index, high: Index) -> None:
+        a, r = self.attention, self.r
+        # Packing may write a vector past the end of what it packs.
+        self_buffers = {
+            "q": self.rows * a.size("e"),
+            "k": self.keys * a.size("e") + r.vl,
+            "v": self.keys * self.width + r.vl,
+            "p": r.mr * self.keys,
+            "o": self.rows * self.width,
+            "top": self.rows,
+            "sum": self.rows,
+            "fade": r.mr,
+        }
+        buffers = {name: entry_alloca(size, a.type) for name, size in self_buffers.items()}
+        mask = MaskRows(r, self.at["mask"], self.keys) if a.kind.masked else None
+        with blocks(low, high, self.rows, a.size("i")) as (first, rows):
+            self._start(buffers, first, rows)
+            end: Index = a.size("j")
+            if a.kind.causal:
+                end = minimum(end, add(first, rows))
+            with blocks(0, end, self.keys, a.size("j")) as (key, keys):
+                self._pack(buffers, key, keys)
+                self._panels(buffers, mask, first, rows, key, keys)
+            self._finish(buffers, first, rows)
+
+    def _start(self, buffers: dict[str, Any], first: Index, rows: Index) -> None:
+        a, r = self.attention, self.r
+        features = a.size("e")
+        read_rows(r, self.at["q"], first, rows, features, buffers["q"], features, a.kind.scale)
+        fill_panel(r, buffers["q"], rows, features)
+        if self.several:
+            clear(r, buffers["o"], 0, self.rows * self.width)
+            zero, low = (splat(element_type(a.type), value) for value in (0.0, -inf))
+            with loop(0, self.rows, 1) as row:
+                memref.store(low, buffers["top"], [index(row)])
+                memref.store(zero, buffers["sum"], [index(row)])
+
+    def _pack(self, buffers: dict[str, Any], key: Index, keys: Index) -> None:
+        a, r, (nv, _) = self.attention, self.r, self.panel
+        k, v = self.at["k"], self.at["v"]
+        block = Block(k.buffer, k.type, k.at(key), k.row, k.column, keys, a.size("e"))
+        pack(self.target, a.type, block, r.nr, a.size("e"), buffers["k"])
+        features = a.size("f")
+        block = Block(v.buffer, v.type, v.at(key), v.column, v.row, features, keys)
+        least = keys if isinstance(keys, int) else 1
+        pack(self.target, a.type, block, nv * r.vl, least, buffers["v"])
+
+    def _panels(
+        self,
+        buffers: dict[str, Any],
+        mask: MaskRows | None,
+        first: Index,
+        rows: Index,
+        key: Index,
+        keys: Index,
+    ) -> None:
+        a, r, (nv, _) = self.attention, self.r, self.panel
+        ahead = sub(first, key)
+        begin: Index = 0
+        if a.kind.causal and self.several:
+            # Panels whose last row is before the first key see nothing of this block.
+            behind = arith.maxsi(index(sub(key, first)), index(0))
+            begin = mul(arith.divui(behind, index(r.mr)), r.mr)
+        with loop(begin, rows, r.mr) as row:
+            seen, own_end = keys, None
+            if a.kind.causal:
+                seen = minimum(keys, add(add(ahead, row), r.mr))
+                own_end = add(add(ahead, row), 1)
+            features = a.size("e")
+            left = Left(buffers["q"], mul(row, features), features, 1)
+            with loop(0, seen, r.nr) as column:
+                right = Right(buffers["k"], mul(column, features), r.nr)
+                tile = multiply(r, left, right, (0, features), r.nv)
+                store_tile(r, tile, buffers["p"], column, self.keys, r.nv)
+            with loop(0, r.mr, 1) as i:
+                limit: Index = keys
+                if a.kind.causal:
+                    limit = minimum(keys, add(add(ahead, row), add(i, 1)))
+                if mask is not None:
+                    mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, seen)
+                self._softmax(buffers, mask, row, i, seen, limit)
+            left = Left(buffers["p"], 0, self.keys, 1)
+            with blocks(0, self.width, nv * r.vl, self.width) as (column, _):
+                start = add(mul(row, self.width), column)
+                before = None
+                if self.several:
+                    before = load_tile(r, buffers["o"], start, self.width, nv)
+                    before = self._faded(buffers["fade"], before, nv)
+                right = Right(buffers["v"], mul(column, keys), nv * r.vl)
+                tile = multiply(r, left, right, (0, seen), nv, before, own_end)
+                store_tile(r, tile, buffers["o"], start, self.width, nv)
+
+    def _faded(self, fade: ir.Value, tile: list[Any], nv: int) -> list[Any]:
+        r = self.r
+        factors = [vector.broadcast(r.kind, memref.load(fade, [index(i)])) for i in range(r.mr)]
+        return [arith.mulf(value, factors[n // nv]) for n, value in enumerate(tile)]
+
+    def _softmax(
+        self,
+        buffers: dict[str, Any],
+        mask: MaskRows | None,
+        row: Index,
+        i: Index,
+        seen: Index,
+        limit: Index,
+    ) -> None:
+        """Row `i` of the panel at `row`: scores to weights, before the division by their sum."""
+        r, p = self.r, buffers["p"]
+        start, place = mul(i, self.keys), [index(add(row, i))]
+        least = splat(r.kind, -inf)
+        op = scf.ForOp(index(0), index(seen), index(r.vl), [least])
+        with ir.InsertionPoint(op.body):
+            column = op.induction_variable
+            where = [index(add(start, column))]
+            score = vector.load(r.kind, p, where)
+            if mask is not None:
+                score = mask.apply(score, column)
+            score = arith.select(lanes_below(r, column, limit), score, least)
+            vector.store(score, p, where)
+            # NaN is not the largest here: it is still there when the weights are computed.
+            scf.YieldOp([_larger(score, op.inner_iter_args[0])])
+        scalar = r.kind.element_type
+        top = vector.reduction(scalar, vector.CombiningKind.MAXNUMF, op.results[0])
+        if self.several:
+            before = memref.load(buffers["top"], place)
+            top = _larger(top, before)
+        memref.store(top, buffers["top"], place)
+        is_least = arith.cmpf(arith.CmpFPredicate.OEQ, top, splat(scalar, -inf))
+        shift = arith.select(is_least, splat(scalar, 0.0), top)
+        spread = vector.broadcast(r.kind, shift)
+        op = scf.ForOp(index(0), index(seen), index(r.vl), [splat(r.kind, 0.0)])
+        with ir.InsertionPoint(op.body):
+            where = [index(add(start, op.induction_variable))]
+            weight = math.exp(arith.subf(vector.load(r.kind, p, where), spread))
+            vector.store(weight, p, where)
+            scf.YieldOp([arith.addf(op.inner_iter_args[0], weight)])
+        total = add_lanes(op.results[0])
+        if self.several:
+            fade = math.exp(arith.subf(before, shift))
+            memref.store(fade, buffers["fade"], [index(i)])
+            old = memref.load(buffers["sum"], place)
+            total = arith.addf(arith.mulf(old, fade), total)
+        memref.store(total, buffers["sum"], place)
+
+    def _finish(self, buffers: dict[str, Any], first: Index, rows: Index) -> None:
+        """Divide by the sums, and write what was asked for."""
+        with loop(0, rows, 1) as row:
+            total = memref.load(buffers["sum"], [row])
+            zero, one = splat(total.type, 0.0), splat(total.type, 1.0)
+            empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, zero)
+            if "to_out" in self.at:
+                factor = arith.select(empty, zero, arith.divf(one, total))
+                self._write(buffers["o"], row, add(first, row), factor)
+            if "to_logsumexp" in self.at:
+                top = memref.load(buffers["top"], [row])
+                known = arith.addf(top, math.log(arith.select(empty, one, total)))
+                value = arith.select(empty, splat(total.type, inf), known)
+                out = self.at["to_logsumexp"]
+                memref.store(value, out.buffer, [index(out.at(add(first, row)))])
+
+    def _write(self, buffer: ir.Value, row: Index, to: Index, factor: ir.Value) -> None:
+        r, out = self.r, self.at["to_out"]
+        spread = vector.broadcast(r.kind, factor)
+
+        def put(column: Index, vectors: bool) -> None:
+            source, target = [index(add(mul(row, self.width), column))], [index(out.at(to, column))]
+            if vectors:
+                value = arith.mulf(vector.load(r.kind, buffer, source), spread)
+                vector.store(value, out.buffer, target)
+            else:
+                memref.store(arith.mulf(memref.load(buffer, source), factor), out.buffer, target)
+
+        each_column(r, self.attention.size("f"), out.column == 1, put)
+
+
+def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
+    """The larger one; b where a is NaN."""
+    return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, a, b), a, b)
+
+
+def add_lanes(value: ir.Value) -> ir.Value:
+    """The sum of a vector's lanes, halves first."""
+    flags = ir.Attribute.parse("#arith.fastmath<reassoc>")
+    kind = vector.CombiningKind.ADD
+    return vector.reduction(value.type.element_type, kind, value, fastmath=flags)

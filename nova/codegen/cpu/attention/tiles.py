@@ -1,0 +1,394 @@
+"""What the attention schedules are made of: reading an attention, and products of blocks.
+
+In: a kernel's linalg.generic whose body is a point of attention (`find_attention`), and code that
+`flash_forward.py` and `flash_backward.py` write with the rest: copies between strided tensors and
+small buffers on the stack, and register-tiled products of such buffers. Buffers have room for whole
+vectors and whole tiles, so that only copies look at what exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from nova.codegen.common.builder import (
+    BITS,
+    Index,
+    add,
+    compare,
+    element_type,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.common.widening import widen
+from nova.codegen.cpu.gemm.blocking import round_up
+from nova.codegen.cpu.loops import Range
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.attention_ops import AXES, ROLES, AttentionKind, find_point, kind_of_point
+from nova.ir.bindings import arith, ir, memref, scf, vector
+
+
+@record
+class Attention:
+    """An attention over the loops of a nest: `roles` are the loops i, j, e, f, the rest batch."""
+
+    kind: AttentionKind
+    nest: LoopNest
+    roles: dict[str, int]
+    type: str
+
+    @property
+    def batch(self) -> list[int]:
+        return [i for i in range(len(self.nest.loops)) if i not in self.roles.values()]
+
+    def size(self, role: str) -> int:
+        return self.nest.loops[self.roles[role]].size
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The operands in order; results are called `to_...`."""
+        return (*self.kind.operands, *(f"to_{n}" for n in self.kind.results))
+
+
+def find_attention(nest: LoopNest) -> Attention | None:
+    """The attention that `nest` is, or None."""
+    point = find_point(nest.generic.op)
+    if point is None:
+        return None
+    # No loop of such a nest is merged with another.
+    position = {loop.dims[0]: i for i, loop in enumerate(nest.loops)}
+    batch = len(nest.loops) - len(ROLES)
+    roles = {role: position[batch + i] for i, role in enumerate(ROLES)}
+    return Attention(kind_of_point(point), nest, roles, str(point.results[0].type))
+
+
+@record
+class Matrix:
+    """Rows of an operand at one point of the batch: a flat buffer, its start and strides."""
+
+    buffer: ir.Value
+    type: str
+    start: Index
+    row: int
+    column: int
+
+    def at(self, row: Index, column: Index = 0) -> Index:
+        return add(self.start, add(mul(row, self.row), mul(column, self.column)))
+
+
+@record
+class Registers:
+    """How a product is held in registers: `mr` rows of `nv` vectors of `vl` lanes."""
+
+    target: Target
+    type: str
+    vl: int
+    mr: int
+    nv: int
+
+    @property
+    def nr(self) -> int:
+        return self.nv * self.vl
+
+    @property
+    def kind(self) -> ir.VectorType:
+        return vector_type(self.type, self.vl)
+
+    def columns(self, count: int) -> tuple[int, int]:
+        """Vectors a column panel and panels, for a product with `count` columns."""
+        vectors = -(-count // self.vl)
+        panels = -(-vectors // self.nv)
+        return -(-vectors // panels), panels
+
+
+def choose_registers(target: Target, type_: str, rows: int) -> Registers:
+    """Tiles of 8x2 vectors with 32 registers, 6x2 with 16, fewer rows where there are none."""
+    if target.vector_registers >= 32:
+        mr = 8
+    else:
+        mr = 6 if target.has_fma else 4
+    return Registers(target, type_, target.lanes(BITS[type_]), max(1, min(mr, rows)), 2)
+
+
+def block_rows(attention: Attention, rows: int, nbytes: int) -> int:
+    """Rows of a block: even parts of `rows`, no more than 128 or what `nbytes` have room for."""
+    width = max(attention.size("e"), attention.size("f")) * BITS[attention.type] // 8
+    most = max(16, min(128, nbytes // width))
+    return -(-rows // -(-rows // most))
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def blocks(low: Index, high: Index, step: int, most: int) -> Iterator[tuple[Index, Index]]:
+    """Start and length of blocks of `step`; `most` bounds the extent, one block is no loop."""
+    if most <= step:
+        yield low, sub(high, low)
+        return
+    with loop(low, high, step) as start:
+        even = isinstance(low, int) and isinstance(high, int) and (high - low) % step == 0
+        yield start, step if even else minimum(sub(high, start), step)
+
+
+def over_batch(
+    attention: Attention,
+    buffers: Sequence[ir.Value],
+    ranges: Sequence[Range | None],
+    body: Callable[[dict[str, Matrix]], None],
+) -> None:
+    """`body` with the operands and results at each point of the batch in `ranges`."""
+    nest = attention.nest
+
+    def nested(loops: list[int], starts: list[Index]) -> None:
+        if not loops:
+            body(_matrices(attention, buffers, starts))
+            return
+        current = nest.loops[loops[0]]
+        low, high = ranges[loops[0]] or (0, current.size)
+
+        def inside(at: Index) -> None:
+            steps = zip(starts, current.strides, strict=True)
+            nested(loops[1:], [add(base, mul(at, stride)) for base, stride in steps])
+
+        if isinstance(high, int) and high == 1:
+            inside(0)
+        else:
+            with loop(low, high, 1) as at:
+                inside(at)
+
+    nested(attention.batch, list(nest.offsets))
+
+
+def _matrices(
+    attention: Attention, buffers: Sequence[ir.Value], starts: Sequence[Index]
+) -> dict[str, Matrix]:
+    found = {}
+    for number, (name, buffer) in enumerate(zip(attention.names, buffers, strict=True)):
+        axes = AXES[name.removeprefix("to_")]
+        strides = [attention.nest.loops[attention.roles[a]].strides[number] for a in axes]
+        kind = str(buffer.type.element_type)
+        found[name] = Matrix(buffer, kind, starts[number], strides[0], [*strides, 0][1])
+    return found
+
+
+def span(attention: Attention, role: str, ranges: Sequence[Range | None]) -> tuple[Index, Index]:
+    """The part of a loop that a tile computes."""
+    number = attention.roles[role]
+    known = ranges[number] if number < len(ranges) else None
+    return known or (0, attention.size(role))
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+@record
+class Left:
+    """The left operand of a product, read element by element: a buffer and its strides."""
+
+    buffer: ir.Value
+    start: Index
+    row: int
+    step: int
+
+
+@record
+class Right:
+    """The right operand, read by vectors: `step` elements from one k to the next."""
+
+    buffer: ir.Value
+    start: Index
+    step: int
+
+
+def multiply(
+    r: Registers,
+    left: Left,
+    right: Right,
+    k: tuple[Index, Index],
+    nv: int,
+    before: list[ir.Value] | None = None,
+    own_end: Index | None = None,
+) -> list[ir.Value]:
+    """`before` plus mr rows of left times nv vectors of right, row by row.
+
+    With `own_end`, row i stops before step `own_end + i`: what is behind is not multiplied, for a
+    weight of 0 does not hide a NaN.
+    """
+    low, high = k
+    initial = before or [splat(r.kind, 0.0)] * (r.mr * nv)
+    if own_end is None:
+        return _steps(r, left, right, (low, high), nv, initial)
+    middle = arith.maxsi(index(low), index(minimum(high, own_end)))
+    sums = _steps(r, left, right, (low, middle), nv, initial)
+    return _steps(r, left, right, (middle, high), nv, sums, own_end)
+
+
+def _steps(
+    r: Registers,
+    left: Left,
+    right: Right,
+    k: tuple[Index, Index],
+    nv: int,
+    initial: list[ir.Value],
+    own_end: Index | None = None,
+) -> list[ir.Value]:
+    op = scf.ForOp(index(k[0]), index(k[1]), index(1), initial)
+    with ir.InsertionPoint(op.body):
+        at = op.induction_variable
+        right_at, left_at = (
+            add(right.start, mul(at, right.step)),
+            add(left.start, mul(at, left.step)),
+        )
+        vectors = [
+            vector.load(r.kind, right.buffer, [index(add(right_at, v * r.vl))]) for v in range(nv)
+        ]
+        sums = []
+        for i in range(r.mr):
+            element = memref.load(left.buffer, [index(add(left_at, i * left.row))])
+            spread = vector.broadcast(r.kind, element)
+            for v in range(nv):
+                total = op.inner_iter_args[i * nv + v]
+                if r.target.has_fma:
+                    made = vector.fma(spread, vectors[v], total)
+                else:
+                    made = arith.addf(total, arith.mulf(spread, vectors[v]))
+                if own_end is not None:
+                    seen = compare(arith.CmpIPredicate.slt, at, add(own_end, i))
+                    made = arith.select(seen, made, total)
+                sums.append(made)
+        scf.YieldOp(sums)
+    return list(op.results)
+
+
+def load_tile(r: Registers, buffer: ir.Value, start: Index, row: int, nv: int) -> list[ir.Value]:
+    """mr rows of nv vectors."""
+    return [
+        vector.load(r.kind, buffer, [index(add(start, i * row + v * r.vl))])
+        for i in range(r.mr)
+        for v in range(nv)
+    ]
+
+
+def store_tile(
+    r: Registers, tile: list[ir.Value], buffer: ir.Value, start: Index, row: int, nv: int
+) -> None:
+    for number, value in enumerate(tile):
+        i, v = divmod(number, nv)
+        vector.store(value, buffer, [index(add(start, i * row + v * r.vl))])
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def read_rows(
+    r: Registers,
+    source: Matrix,
+    first: Index,
+    rows: Index,
+    columns: int,
+    buffer: ir.Value,
+    width: int,
+    factor: float = 1.0,
+) -> None:
+    """Rows of a tensor, widened and times `factor`, as rows of `width` elements of a buffer."""
+
+    def put(row: Index, column: Index, vectors: bool) -> None:
+        place = [index(source.at(add(first, row), column))]
+        if vectors:
+            value = vector.load(vector_type(source.type, r.vl), source.buffer, place)
+        else:
+            value = memref.load(source.buffer, place)
+        value = widen(r.target, value, r.type)
+        if factor != 1.0:
+            value = arith.mulf(value, splat(value.type, factor))
+        target = [index(add(mul(row, width), column))]
+        if vectors:
+            vector.store(value, buffer, target)
+        else:
+            memref.store(value, buffer, target)
+
+    with loop(0, rows, 1) as row:
+        each_column(r, columns, source.column == 1, lambda column, v: put(row, column, v))
+
+
+def each_column(
+    r: Registers, columns: int, unit: bool, body: Callable[[Index, bool], None]
+) -> None:
+    """`body(column, whole vector or element)` for all columns; the last vector may overlap."""
+    if not unit or columns < r.vl:
+        with loop(0, columns, 1) as column:
+            body(column, False)
+        return
+    whole = columns // r.vl * r.vl
+    with loop(0, whole, r.vl) as column:
+        body(column, True)
+    if whole < columns:
+        body(columns - r.vl, True)
+
+
+def fill_panel(r: Registers, buffer: ir.Value, rows: Index, width: int) -> None:
+    """Zeros in the rows that fill up the last panel: they are computed with, but not used."""
+    zero = splat(element_type(r.type), 0.0)
+    with loop(mul(rows, width), mul(whole_panels(rows, r.mr), width), 1) as place:
+        memref.store(zero, buffer, [index(place)])
+
+
+def whole_panels(rows: Index, mr: int) -> Index:
+    """`rows`, filled up to whole panels."""
+    if isinstance(rows, int):
+        return round_up(rows, mr)
+    return mul(arith.ceildivsi(rows, index(mr)), mr)
+
+
+def write_rows(
+    r: Registers,
+    buffer: ir.Value,
+    width: int,
+    rows: tuple[Index, Index],
+    columns: int,
+    target: Matrix,
+    first: Index,
+    *,
+    accumulate: bool = False,
+) -> None:
+    """Some rows of a buffer as rows of a tensor from `first` on, or added to them."""
+
+    def put(row: Index, column: Index, vectors: bool) -> None:
+        source = [index(add(mul(row, width), column))]
+        place = [index(target.at(add(first, row), column))]
+        if vectors:
+            value = vector.load(r.kind, buffer, source)
+            if accumulate:
+                value = arith.addf(vector.load(r.kind, target.buffer, place), value)
+            vector.store(value, target.buffer, place)
+        else:
+            value = memref.load(buffer, source)
+            if accumulate:
+                value = arith.addf(memref.load(target.buffer, place), value)
+            memref.store(value, target.buffer, place)
+
+    with loop(*rows, 1) as row:
+        # What is added must not be added twice: the last vector may not overlap then.
+        unit = target.column == 1 and not (accumulate and columns % r.vl)
+        each_column(r, columns, unit, lambda column, v: put(row, column, v))
+
+
+def clear(r: Registers, buffer: ir.Value, low: Index, high: Index) -> None:
+    """Zeros in [low, high), which are multiples of the vector."""
+    zero = splat(r.kind, 0.0)
+    with loop(low, high, r.vl) as at:
+        vector.store(zero, buffer, [index(at)])
+
+
+def lanes_below(r: Registers, start: Index, limit: Index) -> ir.Value:
+    """Which lanes of the vector at `start` are below `limit`, as a mask."""
+    flags = ir.VectorType.get([r.vl], ir.IntegerType.get_signless(1))
+    return vector.create_mask(flags, [index(sub(limit, start))])

@@ -1,0 +1,207 @@
+"""The micro-kernel of AMX: packed words of A and B multiplied into C, two by two tile registers.
+
+In: packed operands of the form `TILES` (vnni_packing.py), C, and where the old values come from.
+Out: a
+call of a shared function that loops over column panels, row panels and k; it gives the tile
+registers their shapes first and releases them at its end, so no other code meets them.
+`packed_gemm.py` calls `multiply_tiles`.
+
+Sums begin with the old values, which tiles are loaded with: straight from C where a whole tile of
+it exists and its columns are contiguous, and by way of a scratch tile where not. Both give the same
+sums. A last row panel of at most 16 rows takes one row of tiles.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from nova.codegen.common.builder import (
+    Index,
+    add,
+    branch,
+    compare,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
+from nova.codegen.cpu import x86_intrinsics as x86
+from nova.codegen.cpu.gemm.packed_layout import TILE
+from nova.codegen.cpu.gemm.store_tile import Place
+from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
+from nova.core.records import record
+from nova.ir.bindings import arith, ir, memref, vector
+
+_SIDE = 2 * TILE
+"""Rows and columns of C in tile registers 0 to 3; A is in 4 and 5, B in 6 and 7."""
+
+_WORD = 4
+"""Bytes of a pair of bf16, and of an f32."""
+
+
+def multiply_tiles(
+    a: ir.Value,
+    b: ir.Value,
+    c: Place,
+    old: Place,
+    rows: Index,
+    columns: Index,
+    words: Index,
+    b_offset: Index,
+) -> None:
+    """C = old + A*B for packed A (`rows`) and B (`columns`), both `words` words deep.
+
+    The panels of B begin at `b_offset` of its buffer. `old` is C itself, or a row of 32 elements
+    with both strides 0.
+    """
+    unit = c.column_stride == 1
+
+    def body(*values: ir.Value) -> None:
+        left, right, into, before, *numbers = values
+        c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
+        written = Place(into, c_at, c_row, 1 if unit else c_column)
+        read = Place(before, old_at, old_row, old_column)
+        scratch = entry_alloca(_SIDE * _SIDE, "f32")
+        _Body(left, right, written, read, unit, scratch).emit(m, n, k, b_at)
+
+    numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, words, b_offset)]
+    name = f"nova_multiply_tiles{'' if unit else '_strided'}"
+    call_shared(name, (a, b, c.buffer, old.buffer), numbers, 2, body)
+
+
+@record
+class _Body:
+    """The body of one multiplying function."""
+
+    a: ir.Value
+    b: ir.Value
+    c: Place
+    old: Place
+    unit: bool
+    scratch: ir.Value
+
+    def emit(self, rows: Index, columns: Index, words: Index, b_offset: Index) -> None:
+        _configure()
+        with loop(0, columns, _SIDE) as j, loop(0, rows, _SIDE) as i:
+            a_at, b_at = mul(i, words), add(b_offset, mul(j, words))
+            left = sub(rows, i), sub(columns, j)
+            starts = self.c.at(i, j), self.old.at(i, j)
+            one, two = (
+                functools.partial(self._panel, count, a_at, b_at, words, left, starts)
+                for count in (1, 2)
+            )
+            branch(compare(arith.CmpIPredicate.sle, left[0], TILE), one, two)
+        x86.release_tiles()
+
+    def _panel(
+        self,
+        count: int,
+        a_at: Index,
+        b_at: Index,
+        words: Index,
+        left: tuple[Index, Index],
+        starts: tuple[Index, Index],
+    ) -> None:
+        """`count` by two tiles of C, of which `left` rows and columns (maybe more) exist."""
+        rows, columns = left
+        c_at, old_at = starts
+
+        def whole() -> None:
+            self._prefetch(count, c_at)
+            self._move(x86.load_tile, count, self.old, old_at)
+            self._multiply(count, a_at, b_at, words)
+            self._move(x86.store_tile_register, count, self.c, c_at)
+
+        def part() -> None:
+            place = Place(self.scratch, 0, _SIDE, 1)
+            existing = minimum(rows, count * TILE), columns
+            self._copy((self.old, old_at), (place, 0), *existing)
+            self._move(x86.load_tile, count, place, 0)
+            self._multiply(count, a_at, b_at, words)
+            self._move(x86.store_tile_register, count, place, 0)
+            self._copy((place, 0), (self.c, c_at), *existing)
+
+        if not self.unit:
+            part()
+            return
+        is_whole = arith.andi(
+            compare(arith.CmpIPredicate.sge, rows, count * TILE),
+            compare(arith.CmpIPredicate.sge, columns, _SIDE),
+        )
+        branch(is_whole, whole, part)
+
+    def _prefetch(self, count: int, start: Index) -> None:
+        """Fetch the tiles of C while they are computed; their rows are too far apart for the
+        hardware."""
+        for row in range(count * TILE):
+            begin = add(start, mul(self.c.row_stride, row))
+            for column in range(2):
+                at = [index(add(begin, column * TILE))]
+                memref.prefetch(
+                    self.c.buffer, at, is_write=True, locality_hint=3, is_data_cache=True
+                )
+
+    def _multiply(self, count: int, a_at: Index, b_at: Index, words: Index) -> None:
+        with loop(0, words, TILE) as word:
+            a_tile, b_tile = (add(at, mul(word, _SIDE)) for at in (a_at, b_at))
+            for column in range(2):
+                address = x86.address_of(self.b, add(b_tile, column * TILE))
+                x86.load_tile(6 + column, address, _SIDE * _WORD)
+            for row in range(count):
+                address = x86.address_of(self.a, add(a_tile, row * TILE * TILE))
+                x86.load_tile(4 + row, address, TILE * _WORD)
+                for column in range(2):
+                    x86.multiply_tiles(2 * row + column, 4 + row, 6 + column)
+
+    def _move(
+        self, move: Callable[[int, ir.Value, Index], None], count: int, place: Place, start: Index
+    ) -> None:
+        """Load or store the tiles of C; the rows of `place` are contiguous."""
+        for row in range(count):
+            begin = add(start, mul(place.row_stride, row * TILE))
+            for column in range(2):
+                address = x86.address_of(place.buffer, add(begin, column * TILE))
+                move(2 * row + column, address, mul(place.row_stride, _WORD))
+
+    def _copy(
+        self, source: tuple[Place, Index], into: tuple[Place, Index], rows: Index, columns: Index
+    ) -> None:
+        """The rows and columns of a tile that exist, from one place to another."""
+        (read, read_at), (written, written_at) = source, into
+        if not self.unit:
+            with loop(0, rows, 1) as i, loop(0, minimum(columns, _SIDE), 1) as j:
+                inner = [
+                    add(mul(i, p.row_stride), mul(j, p.column_stride)) for p in (read, written)
+                ]
+                value = memref.load(read.buffer, [index(add(read_at, inner[0]))])
+                memref.store(value, written.buffer, [index(add(written_at, inner[1]))])
+            return
+        kind = vector_type("f32", TILE)
+        flags = ir.VectorType.get([TILE], ir.IntegerType.get_signless(1))
+        with loop(0, rows, 1) as i, loop(0, _SIDE, TILE) as j:
+            mask = vector.create_mask(flags, [index(sub(columns, j))])
+            at = [
+                index(add(start, add(mul(i, place.row_stride), j)))
+                for place, start in (source, into)
+            ]
+            value = vector.maskedload(kind, read.buffer, [at[0]], mask, splat(kind, 0.0))
+            vector.maskedstore(written.buffer, [at[1]], mask, value)
+
+
+def _configure() -> None:
+    """Palette 1, and 16 rows of 64 bytes for each of the eight registers."""
+    table = np.zeros(64, np.uint8)
+    table[0] = 1
+    table[16:32:2] = TILE * _WORD
+    table[48:56] = TILE
+    kind = vector_type("i32", TILE)
+    value = arith.constant(kind, ir.DenseElementsAttr.get(table.view(np.int32), type=kind))
+    buffer = entry_alloca(TILE, "i32")
+    vector.store(value, buffer, [index(0)])
+    x86.configure_tiles(x86.address_of(buffer, 0))

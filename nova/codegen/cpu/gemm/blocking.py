@@ -1,0 +1,287 @@
+"""How a contraction is cut: register tile, cache blocks, and the tile of C of one task.
+
+In: a target and a `Contraction`, whose `choices` may override numbers; out: a `Tiling`, and
+the tile of a task. `packed_gemm.py` emits by it, and the schedules of kernels ask for the tile.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+from nova.codegen.common.builder import BITS
+from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides
+from nova.codegen.cpu.gemm.packed_layout import (
+    ELEMENTS,
+    TILE,
+    TILES,
+    PackedLayout,
+    choose_packed_layout,
+)
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.errors import ScheduleError
+
+_B_BYTES, _MOST_A_BYTES, _MOST_ALONE = 1 << 20, 384 << 10, 768 << 10
+"""The most that packed columns of B take, in the cache that cores share, and packed rows of A, the
+last where no columns of B are packed beside them. They lie on the stack."""
+
+_TILE_WORDS, _TILE_A_BYTES = 512, 256 << 10
+"""The depth of panels for tile registers, and the most that rows of A take then. Tiles are loaded
+from L2 fast enough, but not as fast as they are multiplied: deep panels move C less often."""
+
+_MOST_ROWS, _MOST_COLUMNS = 1024, 512
+"""Of a task: A is then packed for 512 columns and B for 1024 rows, at a few percent of the time."""
+
+_SMALL_TILE, _LARGE_TILE = 2_000_000, 100_000_000
+"""Multiply-adds of a task: one is cut in two to have two of at least half the first number, and in
+four to have four of at least half the second."""
+
+_SHORT_ROW = 256
+"""Columns of a task below which packing its rows of A takes too long: only two cores get less."""
+
+_MOST_IN_PLACE = 128
+"""Rows of A up to which they are not packed where B is packed beforehand."""
+
+TileCost = Callable[[tuple[int, int], int, int, int], float]
+"""Of a tile (rows, vectors) for m rows and n columns of C, in vectors of so many elements."""
+
+_ODD_TILE_GAIN = 0.96
+"""Another register tile than the largest must take less than this share of its time: products of a
+program that have the same one share its functions."""
+
+
+@record
+class Contraction:
+    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
+
+    `choices` are what somebody has decided about its tiling; the rest follows from the sizes. With
+    `packed`, B lies in panels already (prepacked_constants.py), and its strides say how it lay
+    before.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_strides: tuple[int, int]
+    b_strides: tuple[int, int]
+    c_strides: tuple[int, int]
+    a_type: str
+    b_type: str
+    acc_type: str
+    accumulate: bool
+    choices: ScheduleOverrides = NO_CHOICES
+    packed: bool = False
+
+
+@record
+class Tiling:
+    """How a contraction is cut; a function of the target and the contraction alone.
+
+    `mr` rows of `nv` vectors of `vl` elements are a register tile; k is cut into `k_blocks` of at
+    most `kc` words (`form`); `mc` rows and `nc` columns are packed at a time; `rows` and `columns`
+    are a task.
+    """
+
+    vl: int
+    mr: int
+    nv: int
+    k_blocks: int
+    kc: int
+    mc: int
+    nc: int
+    rows: int
+    columns: int
+    copying: bool
+    """Whether all rows of a task are packed at once, and columns of B while the first use them."""
+    form: PackedLayout = ELEMENTS
+    in_place: bool = False
+    """Whether rows of A are read where they lie."""
+
+    @property
+    def nr(self) -> int:
+        return self.nv * self.vl
+
+    @property
+    def a_size(self) -> int:
+        """Words of packed rows of A, and what the last panel may write past its end."""
+        return self.mc * self.kc + (self.vl if self.form is ELEMENTS else TILE * (self.mr + TILE))
+
+    @property
+    def b_size(self) -> int:
+        past = 0 if self.form is ELEMENTS else TILE * self.nr
+        return (self.nr if self.copying else self.nc) * self.kc + past
+
+
+def round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def with_unit_columns(spec: Contraction) -> Contraction:
+    """The contraction, transposed if that makes the columns of C the contiguous ones."""
+    rows_first = spec.c_strides[0] == 1 and spec.m > 1
+    columns_first = spec.c_strides[1] == 1 and spec.n > 1
+    if not rows_first or columns_first:
+        return spec
+    return replace(
+        spec,
+        m=spec.n,
+        n=spec.m,
+        a_strides=spec.b_strides[::-1],
+        b_strides=spec.a_strides[::-1],
+        c_strides=spec.c_strides[::-1],
+        a_type=spec.b_type,
+        b_type=spec.a_type,
+    )
+
+
+@functools.cache
+def choose_tiling(target: Target, spec: Contraction) -> Tiling:
+    """The tiling of a contraction whose C has unit columns, or neither."""
+    bits, choices = BITS[spec.acc_type], spec.choices
+    vl, size = target.lanes(bits), bits // 8
+    form = choose_packed_layout(target, spec)
+    tiles = form is TILES
+    mr, nv = (2 * TILE, 2) if tiles else _register_tile(target, spec.m, spec.n, vl)
+    if choices.mr is not None or choices.nv is not None:
+        mr, nv = choices.mr or mr, choices.nv or nv
+        _check_registers(target, mr, nv)
+    # A column panel takes most of L1, next to one row panel that streams through.
+    depth = min(max(target.l1_bytes * 3 // 4 // (nv * vl * size), 256), 384)
+    depth = _TILE_WORDS if tiles else depth
+    depth = -(-choices.kc // form.per_word) if choices.kc else depth
+    cuts, most_cuts = -(-spec.k // form.per_cut), max(1, depth // form.words_per_cut)
+    k_blocks = max(1, -(-cuts // most_cuts))
+    kc = max(1, -(-cuts // k_blocks)) * form.words_per_cut
+    rows, columns = _task_tile(spec, mr, nv * vl)
+    nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
+    alone = _is_copied_in_use(spec) and choices.mc is choices.kc is None
+    in_l2 = target.l2_bytes * 3 // 8
+    if alone and rows * kc * size <= min(in_l2, _MOST_ALONE):
+        return Tiling(vl, mr, nv, k_blocks, kc, rows, nc, rows, columns, copying=True)
+    budget = min(in_l2, _TILE_A_BYTES if tiles else _MOST_A_BYTES) // size
+    most = max(1, budget // kc // mr)
+    if choices.mc is not None or choices.kc is not None:
+        wanted = -(-(choices.mc or 1) // mr)
+        if wanted > most or kc * mr > budget:
+            raise ScheduleError(
+                f"packed panels of mc={wanted * mr} rows and kc={kc * form.per_word} are more than "
+                "a task may hold",
+                hint=f"kc * mc is at most {budget * form.per_word} here",
+            )
+        most = wanted if choices.mc is not None else most
+    pieces = max(1, -(-rows // (most * mr)))
+    mc = round_up(max(1, -(-rows // pieces)), mr)
+    copying = pieces == 1 and _is_copied_in_use(spec)
+    in_place = _is_read_in_place(spec, form)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form, in_place)
+
+
+def _is_read_in_place(spec: Contraction, form: PackedLayout) -> bool:
+    """Whether packing A does not pay, which tasks side by side would do for the same rows."""
+    along_k = spec.a_strides[1] == 1 and spec.a_type == spec.acc_type
+    return spec.packed and along_k and form is ELEMENTS and spec.m <= _MOST_IN_PLACE
+
+
+def _is_copied_in_use(spec: Contraction) -> bool:
+    """Whether rows of B are contiguous and of the type that they are multiplied in."""
+    return spec.b_strides[1] == 1 and spec.b_type == spec.acc_type and not spec.packed
+
+
+def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
+    """Rows and columns of C that one task should compute: whole register tiles.
+
+    A task packs its rows of A and its columns of B once, so tiles are large enough to keep the
+    copying at a few percent. A product of few tiles is cut for two cores if it is worth two tasks,
+    and for four where a quarter still is large and not too narrow.
+    """
+    rows, columns = _even(spec.m, _MOST_ROWS, mr), _even(spec.n, _MOST_COLUMNS, nr)
+
+    def tiles() -> int:
+        return -(-spec.m // rows) * -(-spec.n // columns)
+
+    for wanted, size in ((2, _SMALL_TILE), (4, _LARGE_TILE)):
+        while tiles() < wanted and rows * columns * spec.k >= size:
+            half_rows, half_columns = round_up(rows // 2, mr), round_up(columns // 2, nr)
+            if rows >= columns and half_rows < rows:
+                rows = half_rows
+            elif half_columns < columns and (wanted == 2 or half_columns >= _SHORT_ROW):
+                columns = half_columns
+            else:
+                break
+    while columns < spec.n and 2 * rows * columns * spec.k < _SMALL_TILE:
+        columns += nr
+    return rows, columns
+
+
+def _even(extent: int, most: int, step: int) -> int:
+    """The size of the parts of `extent`, at most `most` each and about equal, in whole steps.
+
+    Their number is even, or one: two cores then have the same to do.
+    """
+    parts = max(1, -(-extent // most))
+    parts += parts % 2 if parts > 1 else 0
+    return round_up(max(1, -(-extent // parts)), step)
+
+
+def registers_used(target: Target, mr: int, nv: int) -> int:
+    """Vector registers of a tile of C with what it needs beside; one is for the compiler."""
+    return mr * nv + nv + (2 if target.has_fma else 3)
+
+
+def _check_registers(target: Target, mr: int, nv: int) -> None:
+    used = registers_used(target, mr, nv)
+    if used > target.vector_registers:
+        raise ScheduleError(
+            f"a register tile of mr={mr} rows by nv={nv} vectors takes {used} registers, and "
+            f"{target.name} has {target.vector_registers}"
+        )
+
+
+def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
+    """The tile of C that is held in registers."""
+    ranked = rank_register_tiles(target, m, n, vl)
+    usual = rank_register_tiles(target, 1 << 20, 1 << 20, vl)[0]
+    worth = _ODD_TILE_GAIN * _tile_cost(usual, m, n, vl)
+    return ranked[0] if _tile_cost(ranked[0], m, n, vl) < worth else usual
+
+
+def rank_register_tiles(
+    target: Target, m: int, n: int, vl: int, cost: TileCost | None = None
+) -> list[tuple[int, int]]:
+    """Rows, and vectors a row, of the tiles that fit into the registers, the best one first.
+
+    The tile with the least `cost` for the whole of C is best, so a small or odd C wastes little at
+    its edges. By default the cost is that of packed panels.
+    """
+    total = cost or _tile_cost
+    tiles = [(mr, nv) for nv, mr in itertools.product(range(1, 5), range(1, 17))]
+    return sorted(
+        (t for t in tiles if registers_used(target, *t) <= target.vector_registers),
+        key=lambda tile: (total(tile, m, n, vl), -tile[0] * tile[1]),
+    )
+
+
+def edge_rows(mr: int) -> int:
+    """Rows of the shorter tile for what is left below the last whole one."""
+    return mr // 2 + 1
+
+
+def step_cost(mr: int, nv: int) -> float:
+    """About the cycles of a step of k of one tile.
+
+    The larger of its multiply-adds and its loads (two of each a cycle), and no less than the
+    latency of one.
+    """
+    return max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
+
+
+def _tile_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
+    """About the cycles of a step of k for the whole of C."""
+    mr, nv = tile
+    whole, left = divmod(m, mr)
+    edge = edge_rows(mr) if whole and left <= edge_rows(mr) else mr
+    rows = whole * step_cost(mr, nv) + (step_cost(edge, nv) if left else 0.0)
+    return -(-n // (nv * vl)) * rows

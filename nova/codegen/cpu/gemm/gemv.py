@@ -1,0 +1,199 @@
+"""Matrix products of few rows whose right operand lies along k: dot products, several at a time.
+
+In: a `Contraction` that has a `GemvTile` (A and B have unit steps of k), flat buffers with their
+starts, and the rows and columns of C. Out: the body of a shared function. `unpacked_gemm.py` calls
+`emit_gemv`; nothing is copied, and B is read once, as a few streams.
+
+Vectors lie along k. An element of C is `parts` vectors of sums, to which the vectors of k go in
+turn; at the end these are added, and then the halves of what is left, until one number is left. A
+long sum is cut into blocks of k (cascade_sum.py). So its value depends on the shape alone, and not
+on
+how the ranges are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nova.codegen.common.builder import BITS, Index, add, index, mul, splat, vector_type
+from nova.codegen.common.cascade_sum import SUMS
+from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps
+from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.bindings import arith, ir, memref, vector
+
+_LINE = 512
+"""Bits of a cache line."""
+
+
+def emit_gemv(
+    target: Target,
+    spec: Contraction,
+    tile: GemvTile,
+    matrices: tuple[Matrix, Matrix, Matrix],
+    sizes: tuple[Index, Index],
+) -> None:
+    """C, of `sizes` rows and columns, at the insertion point."""
+    body = _Dots(target, spec, tile, *matrices)
+    rows, columns = sizes
+
+    def panel(j: Index, nr: int) -> None:
+        rows_in_steps(rows, tile.mr, lambda i, mr: body.tile_of(i, j, (mr, nr)))
+
+    rows_in_steps(columns, tile.nr, panel)
+
+
+@record
+class _Dots:
+    target: Target
+    spec: Contraction
+    tile: GemvTile
+    a: Matrix
+    b: Matrix
+    c: Matrix
+
+    @property
+    def kind(self) -> ir.VectorType:
+        return vector_type(self.spec.acc_type, self.tile.vl)
+
+    def tile_of(self, i: Index, j: Index, shape: tuple[int, int]) -> None:
+        """The tile of C at (i, j)."""
+        (mr, nr), spec = shape, self.spec
+        left = [self._start(self.a, i, spec.a_strides[0], r) for r in range(mr)]
+        right = [self._start(self.b, j, spec.b_strides[1], c) for c in range(nr)]
+        sums = self._sums(left, right)
+        count = mr * nr
+        totals = [
+            self._tree([sums[part * count + at] for part in range(self.tile.parts)])
+            for at in range(count)
+        ]
+        for r in range(mr):
+            self._store(add(i, r), j, totals[r * nr : (r + 1) * nr])
+
+    def _start(self, matrix: Matrix, first: Index, stride: int, number: int) -> Index:
+        return add(matrix[1], add(mul(first, stride), number * stride))
+
+    def _sums(self, left: list[Index], right: list[Index]) -> list[ir.Value]:
+        """The vectors of sums: for each part, the columns of each row."""
+        spec, vl, parts = self.spec, self.tile.vl, self.tile.parts
+        vectors = self.tile.vectors
+        count = len(left) * len(right)
+        sums = [splat(self.kind, 0.0)] * (parts * count)
+        step = vectors * vl
+        whole = spec.k - spec.k % step
+        if whole > step:
+
+            def turn(at: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+                self._fetch(right, at, step)
+                for v in range(vectors):
+                    inner = self._step(inner, left, right, add(at, v * vl), v % parts, None)
+                return inner
+
+            sums = SUMS.turns(whole, step, sums, turn, per_turn=vectors // parts)
+        else:
+            whole = 0
+        for number, k in enumerate(range(whole, spec.k, vl)):
+            exists = min(vl, spec.k - k)
+            mask = None if exists == vl else self._mask(exists)
+            sums = self._step(sums, left, right, k, number % parts, mask)
+        return sums
+
+    def _step(
+        self,
+        sums: list[ir.Value],
+        left: list[Index],
+        right: list[Index],
+        k: Index,
+        part: int,
+        mask: ir.Value | None,
+    ) -> list[ir.Value]:
+        """One vector of k for all dot products."""
+        rows = [self._load(self.a[0], add(at, k), mask) for at in left]
+        result, first = list(sums), part * len(left) * len(right)
+        for c, start in enumerate(right):
+            column = self._load(self.b[0], add(start, k), mask)
+            for r, row in enumerate(rows):
+                at = first + r * len(right) + c
+                if self.target.has_fma:
+                    result[at] = vector.fma(row, column, sums[at])
+                else:
+                    result[at] = arith.addf(sums[at], arith.mulf(row, column))
+        return result
+
+    def _fetch(self, right: list[Index], k: Index, step: int) -> None:
+        """Ask for what the next columns have at the same steps of k: their streams are short."""
+        if not self.tile.ahead:
+            return
+        far = len(right) * self.spec.b_strides[1]
+        for at in right:
+            for lane in range(0, step, _LINE // BITS[self.spec.acc_type]):
+                place = [index(add(add(at, k), far + lane))]
+                memref.prefetch(
+                    self.b[0], place, is_write=False, locality_hint=3, is_data_cache=True
+                )
+
+    def _mask(self, exists: int) -> ir.Value:
+        flags = ir.VectorType.get([self.tile.vl], ir.IntegerType.get_signless(1))
+        return vector.create_mask(flags, [index(exists)])
+
+    def _load(self, buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
+        if mask is None:
+            return vector.load(self.kind, buffer, [index(at)])
+        return vector.maskedload(self.kind, buffer, [index(at)], mask, splat(self.kind, 0.0))
+
+    def _tree(self, values: list[ir.Value]) -> ir.Value:
+        """The sum of the parts of an element."""
+        while len(values) > 1:
+            half = len(values) // 2
+            values = [arith.addf(values[at], values[half + at]) for at in range(half)]
+        return values[0]
+
+    def _store(self, i: Index, j: Index, totals: list[ir.Value]) -> None:
+        """Sum the lanes of `totals`, the columns of a row from j on, and write them."""
+        (row, column), (buffer, start) = self.spec.c_strides, self.c
+        at = add(start, add(mul(i, row), mul(j, column)))
+        group = min(4, self.tile.vl)
+        for first in range(0, len(totals), group):
+            some = totals[first : first + group]
+            lanes = _sum_lanes(some + some[-1:] * (group - len(some)))
+            place = add(at, first * column)
+            if len(some) == group and column == 1:
+                where = [index(place)]
+                if self.spec.accumulate:
+                    lanes = arith.addf(vector.load(lanes.type, buffer, where), lanes)
+                vector.store(lanes, buffer, where)
+                continue
+            for lane in range(len(some)):
+                where = [index(add(place, lane * column))]
+                value = vector.extract(lanes, [], [lane])
+                if self.spec.accumulate:
+                    value = arith.addf(memref.load(buffer, where), value)
+                memref.store(value, buffer, where)
+
+
+def _sum_lanes(vectors: Sequence[ir.Value]) -> ir.Value:
+    """A vector with the sum of the lanes of each of `vectors`, of which there is a power of two.
+
+    The upper half of a vector is added to the lower one until one lane is left. Vectors are put
+    side by side on the way, so that this takes few instructions.
+    """
+    values, width = list(vectors), ir.VectorType(vectors[0].type).shape[0]
+    lanes = width  # of each of the vectors that are side by side in one value
+    while lanes > 1:
+        together = width // lanes
+        low = [g * lanes + at for g in range(together) for at in range(lanes // 2)]
+        high = [at + lanes // 2 for at in low]
+        if len(values) > 1:
+            pairs = list(zip(values[::2], values[1::2], strict=True))
+            low += [width + at for at in low]
+            high += [width + at for at in high]
+        else:
+            pairs = [(values[0], values[0])]
+        values = [
+            arith.addf(vector.shuffle(x, y, low), vector.shuffle(x, y, high)) for x, y in pairs
+        ]
+        lanes //= 2
+        width = len(low)
+    return values[0]

@@ -1,0 +1,404 @@
+"""The micro-kernel: packed panels of A and B multiplied into C, one register tile at a time.
+
+In: a register tile (`Microkernel`), packed operands (see packing.py), C, and where the old values
+come from. Out: a call of a shared function that loops over column panels, row panels and k.
+`packed_gemm.py` calls `multiply`. Columns of a tile are always computed as a whole; only its store
+(store_tile.py) looks at how many exist. A last row panel of few rows has a shorter tile.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from nova.codegen.common.builder import (
+    BITS,
+    Index,
+    add,
+    branch,
+    compare,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
+from nova.codegen.cpu.gemm.blocking import edge_rows
+from nova.codegen.cpu.gemm.packing import Block, pack
+from nova.codegen.cpu.gemm.store_tile import Place, store_tile
+from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
+from nova.codegen.cpu.x86_intrinsics import dot_vnni_pairs
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.bindings import arith, ir, memref, scf, vector
+
+_TURN = 24
+"""Multiply-adds that hide what else a turn of the innermost loop does; more only take longer to
+compile."""
+
+_AHEAD = 16
+"""Steps of k that rows of an unpacked B are fetched ahead: too far apart for the hardware."""
+
+
+@record
+class Microkernel:
+    """`mr` rows of `nv` vectors of C in registers; with `pairs`, a step of k is one of words."""
+
+    target: Target
+    acc_type: str
+    mr: int
+    nv: int
+    pairs: bool = False
+
+    @property
+    def word(self) -> ir.VectorType:
+        """A vector of what lies in the panels."""
+        return vector_type("i32" if self.pairs else self.acc_type, self.vl)
+
+    @property
+    def vl(self) -> int:
+        return self.target.lanes(BITS[self.acc_type])
+
+    @property
+    def nr(self) -> int:
+        return self.nv * self.vl
+
+    @property
+    def unrolled(self) -> int:
+        """Steps of k in one turn of the innermost loop, a power of two."""
+        steps = 1
+        while steps * self.mr * self.nv < _TURN and steps < 4:
+            steps *= 2
+        return steps
+
+    @property
+    def edge(self) -> int:
+        return edge_rows(self.mr)
+
+    def multiply(
+        self,
+        a: ir.Value,
+        b: ir.Value,
+        c: Place,
+        old: Place,
+        rows: Index,
+        columns: Index,
+        depth: Index,
+        b_offset: Index = 0,
+        *,
+        far: bool = False,
+    ) -> None:
+        """C = old + A*B for packed A (`rows`) and B (`columns`), both `depth` steps deep.
+
+        The panels of B begin at `b_offset` of its buffer. Where they are `far`, not in L2, each is
+        fetched while the one before is used.
+
+        `old` is C itself, or a row of `nr` elements with both strides 0. The strides are known: if
+        the columns of C are contiguous, whole vectors are stored.
+        """
+        unit = c.column_stride == 1
+
+        def body(*values: ir.Value) -> None:
+            left, right, into, before, *numbers = values
+            c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
+            written = Place(into, c_at, c_row, 1 if unit else c_column)
+            read = Place(before, old_at, old_row, old_column)
+            _Body(self, left, right, written, read, unit, None, None, far).emit(m, n, k, b_at)
+
+        numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, depth, b_offset)]
+        layout = ("" if unit else "_strided") + ("_pairs" if self.pairs else "")
+        layout += "_far" if far else ""
+        name = f"nova_multiply{layout}_{self.acc_type}_{self.mr}x{self.nr}"
+        buffers = (a, b, c.buffer, old.buffer)
+        call_shared(name, buffers, numbers, 2, body)
+
+    def multiply_rows(
+        self,
+        a: Block,
+        b: ir.Value,
+        c: Place,
+        old: Place,
+        columns: Index,
+        b_offset: Index,
+        *,
+        far: bool,
+    ) -> None:
+        """The same for an A that is read where it lies: its rows are contiguous."""
+        unit = c.column_stride == 1
+
+        def body(*values: ir.Value) -> None:
+            left, right, into, before, *numbers = values
+            c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at, at, row = numbers
+            written = Place(into, c_at, c_row, 1 if unit else c_column)
+            read = Place(before, old_at, old_row, old_column)
+            block = Block(left, a.type, at, row, 1, m, k)
+            _Body(self, left, right, written, read, unit, None, block, far).emit(m, n, k, b_at)
+
+        sizes = (a.lanes, columns, a.depth, b_offset, a.offset, a.lane_stride)
+        layout = ("" if unit else "_strided") + ("_far" if far else "")
+        name = f"nova_multiply_rows{layout}_{self.acc_type}_{self.mr}x{self.nr}"
+        buffers = (a.source, b, c.buffer, old.buffer)
+        numbers = [index(n) for n in (*c.numbers, *old.numbers, *sizes)]
+        call_shared(name, buffers, numbers, 2, body)
+
+    def multiply_copying(
+        self, a: ir.Value, b: Block, panel: ir.Value, c: Place, old: Place, rows: Index
+    ) -> None:
+        """The same for a B whose rows are contiguous and of the accumulator's type.
+
+        The first row panel reads B where it lies, and leaves each column panel in `panel`, a
+        buffer of one, for the others: the copying hides behind the multiply-adds.
+        """
+        unit = c.column_stride == 1
+
+        def body(*values: ir.Value) -> None:
+            left, source, copy, into, before, *numbers = values
+            c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, at, step = numbers
+            written = Place(into, c_at, c_row, 1 if unit else c_column)
+            read = Place(before, old_at, old_row, old_column)
+            block = Block(source, b.type, at, 1, step, n, k)
+            _Body(self, left, copy, written, read, unit, block).emit(m, n, k, 0)
+
+        sizes = (rows, b.lanes, b.depth, b.offset, b.k_stride)
+        layout = "" if unit else "_strided"
+        name = f"nova_multiply_copying{layout}_{self.acc_type}_{self.mr}x{self.nr}"
+        buffers = (a, b.source, panel, c.buffer, old.buffer)
+        numbers = [index(n) for n in (*c.numbers, *old.numbers, *sizes)]
+        call_shared(name, buffers, numbers, 3, body)
+
+
+@record
+class _Panel:
+    """One tile of C: where it begins, how much of C is left from there, and its panel of B."""
+
+    i: Index
+    j: Index
+    rows: Index
+    columns: Index
+    depth: Index
+    b_at: Index
+    later: _Later | None
+
+
+@record
+class _Later:
+    """What a tile fetches of the next column panel: from `at` on, `step` elements a step of k."""
+
+    at: Index
+    step: Index
+
+
+@record
+class _Left:
+    """Where the rows of A of a tile begin, and how far apart the steps of k are there."""
+
+    starts: list[Index]
+    stride: int
+
+    def at(self, k: ir.Value, step: int) -> list[Index]:
+        """The elements of step k + `step`."""
+        along = mul(k, self.stride)
+        return [add(start, add(along, step * self.stride)) for start in self.starts]
+
+
+@record
+class _Body:
+    """The body of one multiplying function."""
+
+    kernel: Microkernel
+    a: ir.Value
+    b: ir.Value
+    c: Place
+    old: Place
+    unit: bool
+    source: Block | None
+    """Where B is copied from, into `b`, which then is one column panel; None: B is packed."""
+    rows: Block | None = None
+    """Where the rows of A are; None: A is packed."""
+    far: bool = False
+
+    @property
+    def kind(self) -> ir.VectorType:
+        return vector_type(self.kernel.acc_type, self.kernel.vl)
+
+    def emit(self, rows: Index, columns: Index, depth: Index, b_offset: Index) -> None:
+        kernel = self.kernel
+        scratch = entry_alloca(kernel.mr * kernel.nr, kernel.acc_type)
+        # The row panels together fetch at least as much as a column panel has.
+        step = arith.ceildivui(index(kernel.mr * kernel.nr), index(rows)) if self.far else 0
+        with loop(0, columns, kernel.nr) as j:
+            b_at, whole = add(b_offset, mul(j, depth)), None
+            if self.source is not None:
+                b_at, whole = 0, self._pack_edge(self.source.part(j, 0, depth))
+            with loop(0, rows, kernel.mr) as i:
+                later = None
+                if self.far:
+                    share = mul(arith.divui(i, index(kernel.mr)), mul(step, depth))
+                    later = _Later(add(add(b_at, mul(depth, kernel.nr)), share), step)
+                panel = _Panel(i, j, sub(rows, i), sub(columns, j), depth, b_at, later)
+                tall = functools.partial(self._panel, panel, kernel.mr, whole, scratch)
+                short = functools.partial(self._panel, panel, kernel.edge, None, scratch)
+                branch(self._is_short(panel), short, tall)
+
+    def _is_short(self, p: _Panel) -> ir.Value | bool:
+        """Whether the shorter tile has all rows that are left; a first panel may have to copy B."""
+        edge = self.kernel.edge
+        if edge == self.kernel.mr:
+            return False
+        few = compare(arith.CmpIPredicate.sle, p.rows, edge)
+        return arith.andi(few, compare(arith.CmpIPredicate.sgt, p.i, 0))
+
+    def _panel(self, p: _Panel, mr: int, whole: ir.Value | None, scratch: ir.Value) -> None:
+        """A tile of `mr` rows; the first of a column panel that is `whole` copies it."""
+        start = self.c.at(p.i, p.j)
+        self._prefetch(start, mr)
+        if whole is None or self.source is None:
+            tile = self._multiply(self._left(p, mr), p.b_at, p.depth, later=p.later)
+        else:
+            copies = arith.andi(whole, compare(arith.CmpIPredicate.eq, p.i, 0))
+            tile = self._multiply_or_copy(
+                copies, self._left(p, mr), self.source.at(p.j, 0), p.depth
+            )
+        places = (self.c, start), (self.old, self.old.at(p.i, p.j))
+        store_tile(tile, self.kernel.nv, scratch, *places, p.rows, p.columns, unit=self.unit)
+
+    def _left(self, p: _Panel, mr: int) -> _Left:
+        """The rows of A of a tile; those past the last one are the last one again."""
+        if self.rows is None:
+            start = mul(p.i, p.depth)
+            return _Left([add(start, r) for r in range(mr)], self.kernel.mr)
+        first, last = self.rows.at(p.i, 0), sub(p.rows, 1)
+        steps = [mul(minimum(last, r), self.rows.lane_stride) for r in range(1, mr)]
+        return _Left([first, *(add(first, step) for step in steps)], 1)
+
+    def _pack_edge(self, rest: Block) -> ir.Value:
+        """Whether the next panel of B is whole; one that is not is packed before it is used."""
+        kernel = self.kernel
+        whole = compare(arith.CmpIPredicate.sge, rest.lanes, kernel.nr)
+        part = compare(arith.CmpIPredicate.slt, rest.lanes, kernel.nr)
+        with ir.InsertionPoint(scf.IfOp(part).then_block):
+            pack(kernel.target, kernel.acc_type, rest, kernel.nr, 1, self.b)
+            scf.YieldOp([])
+        return whole
+
+    def _multiply_or_copy(
+        self, copies: ir.Value, left: _Left, source: Index, depth: Index
+    ) -> list[ir.Value]:
+        """The product of a row panel and the column panel, which is copied first if `copies`."""
+        kinds = [self.kind] * (self.kernel.mr * self.kernel.nv)
+        op = scf.IfOp(copies, kinds, has_else=True)
+        for block, at in ((op.then_block, source), (op.else_block, None)):
+            with ir.InsertionPoint(block):
+                scf.YieldOp(self._multiply(left, 0, depth, at))
+        return list(op.results)
+
+    def _multiply(
+        self,
+        left: _Left,
+        b_at: Index,
+        depth: Index,
+        source: Index | None = None,
+        later: _Later | None = None,
+    ) -> list[ir.Value]:
+        """The product of rows of A and one column panel, row by row.
+
+        From `source` on, the column panel is copied to where it is read otherwise.
+        """
+        zero = splat(self.kind, 0.0)
+        sums = [zero] * (len(left.starts) * self.kernel.nv)
+        steps = self.kernel.unrolled
+        if steps == 1:
+            return self._steps(sums, left, b_at, 0, depth, 1, source, later)
+        whole = arith.andi(index(depth), index(-steps))
+        sums = self._steps(sums, left, b_at, 0, whole, steps, source, later)
+        return self._steps(sums, left, b_at, whole, depth, 1, source)
+
+    def _steps(
+        self,
+        sums: list[ir.Value],
+        left: _Left,
+        b_at: Index,
+        first: Index,
+        end: Index,
+        steps: int,
+        source: Index | None,
+        later: _Later | None = None,
+    ) -> list[ir.Value]:
+        kernel = self.kernel
+        carried = [*sums, index(later.at)] if later else sums
+        op = scf.ForOp(index(first), index(end), index(steps), carried)
+        with ir.InsertionPoint(op.body):
+            k = op.induction_variable
+            sums, after = list(op.inner_iter_args), []
+            if later:
+                place = sums.pop()
+                self._fetch(self.b, place, write=False, level=2)
+                after = [add(place, mul(later.step, steps))]
+            for step in range(steps):
+                b_row = add(b_at, add(mul(k, kernel.nr), step * kernel.nr))
+                if source is None:
+                    right = self._load_row(self.b, b_row)
+                else:
+                    right = self._copy_row(source, add(k, step), b_row)
+                sums = self._step(sums, left.at(k, step), right)
+            scf.YieldOp([*sums, *after])
+        return list(op.results)[: len(sums)]
+
+    def _load_row(self, buffer: ir.Value, start: Index) -> list[ir.Value]:
+        """One step of k of a column panel."""
+        kernel = self.kernel
+        return [
+            vector.load(kernel.word, buffer, [index(add(start, v * kernel.vl))])
+            for v in range(kernel.nv)
+        ]
+
+    def _copy_row(self, source: Index, k: Index, into: Index) -> list[ir.Value]:
+        """The same of a B that is not packed, which goes to the panel at `into`."""
+        assert self.source is not None
+        kernel, stride = self.kernel, self.source.k_stride
+        start = add(source, mul(k, stride))
+        later = add(start, mul(stride, _AHEAD))
+        for lane in range(0, kernel.nr, 512 // BITS[kernel.acc_type]):
+            self._fetch(self.source.source, add(later, lane), write=False)
+        row = self._load_row(self.source.source, start)
+        for v, value in enumerate(row):
+            vector.store(value, self.b, [index(add(into, v * kernel.vl))])
+        return row
+
+    def _step(
+        self, sums: list[ir.Value], places: list[Index], right: list[ir.Value]
+    ) -> list[ir.Value]:
+        kernel = self.kernel
+        result = []
+        for i, place in enumerate(places):
+            scalar = memref.load(self.a, [index(place)])
+            left = vector.broadcast(kernel.word, scalar)
+            for v in range(kernel.nv):
+                result.append(self._multiply_add(left, right[v], sums[i * kernel.nv + v]))
+        return result
+
+    def _multiply_add(self, left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
+        if self.kernel.pairs:
+            halves = vector_type("bf16", 2 * self.kernel.vl)
+            return dot_vnni_pairs(
+                total, vector.bitcast(halves, left), vector.bitcast(halves, right)
+            )
+        if self.kernel.target.has_fma:
+            return vector.fma(left, right, total)
+        return arith.addf(total, arith.mulf(left, right))
+
+    def _prefetch(self, start: Index, mr: int) -> None:
+        """Fetch a tile of C while it is computed; its rows are too far apart for the hardware."""
+        kernel = self.kernel
+        line = 512 // BITS[kernel.acc_type]
+        for i in range(mr):
+            row = add(start, mul(i, self.c.row_stride))
+            for j in range(0, kernel.nr if self.unit else 1, line):
+                self._fetch(self.c.buffer, add(row, j), write=True)
+
+    def _fetch(self, buffer: ir.Value, place: Index, *, write: bool, level: int = 1) -> None:
+        """Ask for a line of memory, up to a level of the caches."""
+        memref.prefetch(
+            buffer, [index(place)], is_write=write, locality_hint=4 - level, is_data_cache=True
+        )

@@ -1,0 +1,389 @@
+"""The matrix product for CPU targets: register-tiled, with both operands packed.
+
+In: a `Contraction` (static sizes and strides), flat memrefs with offsets, and the row and column
+range of C to compute. Out: scf/memref/arith code at the current insertion point, which is loops
+around calls of functions that all products of the module share (packing.py, microkernel.py). The
+kernel
+lowering calls `emit_block` for each task tile, whose size it asks of `tile_shape`.
+
+Inside a block, from the outside in: blocks of columns (`nc`), blocks of k (`kc`), for which B is
+packed, blocks of rows (`mc`), for which A is packed, and in the shared functions panels of columns
+(`nr`) and panels of rows (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A
+in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. Where the rows of a
+task are packed at once, B is not packed before: the first row panel copies each column panel while
+it uses it (`Tiling.copying`). An element of C is always the same sum in the same order, however the
+ranges are cut.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from nova.codegen.common.builder import (
+    BITS,
+    Index,
+    add,
+    compare,
+    element_type,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
+from nova.codegen.cpu.gemm.amx_microkernel import multiply_tiles
+from nova.codegen.cpu.gemm.blocking import (
+    Contraction,
+    Tiling,
+    choose_tiling,
+    round_up,
+    with_unit_columns,
+)
+from nova.codegen.cpu.gemm.microkernel import Microkernel
+from nova.codegen.cpu.gemm.packed_layout import ELEMENTS, PAIRS, TILES
+from nova.codegen.cpu.gemm.packing import Block, pack
+from nova.codegen.cpu.gemm.store_tile import Place
+from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked
+from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
+from nova.codegen.cpu.gemm.vnni_packing import pack_vnni_pairs
+from nova.codegen.cpu.shared_functions import entry_alloca, without_end
+from nova.core.targets import Target
+from nova.ir.bindings import arith, ir, memref, vector
+
+__all__ = [
+    "Contraction",
+    "emit_block",
+    "emit_row_panels",
+    "flops",
+    "is_worth_packing",
+    "register_shape",
+    "row_panels_of",
+    "tile_shape",
+]
+
+_STRIP_BYTES, _MOST_PANELS, _MOST_K_BLOCKS = 128 << 10, 1 << 20, 4
+"""Of a strip of C, so that it stays in L2 beside what is done with it; of the columns of B that are
+packed for a tile; and of the blocks of k, each of which is emitted by itself."""
+
+_LEAST_ROWS, _LEAST_DEPTH = 192, 128
+"""Of a tile that is worth strips: for fewer rows, columns are better packed while they are used,
+and shallow products lose nothing in small tiles, which many cores share better."""
+
+
+_LARGE_L2 = 2 << 20
+"""Bytes of the L2 cache of large servers: fetching what is there costs 2 % of the time."""
+
+
+def flops(spec: Contraction) -> int:
+    """Floating-point operations of the whole contraction."""
+    return 2 * spec.m * spec.n * spec.k
+
+
+def is_worth_packing(target: Target, spec: Contraction) -> bool:
+    """Whether `emit_block` beats plain loops: enough work, and more than a strip of C."""
+    if is_unpacked(target, with_unit_columns(spec)):
+        return True
+    lanes = target.lanes(BITS[spec.acc_type])
+    return flops(spec) >= 32768 and min(spec.m, spec.n) >= 4 and max(spec.m, spec.n) >= lanes
+
+
+def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
+    """Rows and columns of C that one task should compute: whole register tiles."""
+    inner = with_unit_columns(spec)
+    if is_unpacked(target, inner):
+        shape = inner.m, unpacked_tile(target, inner).columns
+    else:
+        tiling = choose_tiling(target, inner)
+        shape = tiling.rows, tiling.columns
+    return shape if inner is spec else shape[::-1]
+
+
+def register_shape(target: Target, spec: Contraction) -> tuple[int, int]:
+    """Rows and columns of C that are held in registers: a tile is a multiple of both."""
+    inner = with_unit_columns(spec)
+    direct = is_unpacked(target, inner)
+    tiling = unpacked_tile(target, inner) if direct else choose_tiling(target, inner)
+    return (tiling.mr, tiling.nr) if inner is spec else (tiling.nr, tiling.mr)
+
+
+def emit_block(
+    target: Target,
+    spec: Contraction,
+    a: ir.Value,
+    a_offset: ir.Value,
+    b: ir.Value,
+    b_offset: ir.Value,
+    c: ir.Value,
+    c_offset: ir.Value,
+    m_lo: ir.Value,
+    m_hi: ir.Value,
+    n_lo: ir.Value,
+    n_hi: ir.Value,
+) -> None:
+    """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k, at the current insertion point.
+
+    a, b, c are one-dimensional memrefs of identity layout that do not overlap in what is read and
+    written; offsets and ranges are `index` values. The pack buffers are put at the start of the
+    enclosing function. Memory outside of the block of C is neither read nor written.
+    """
+    inner = with_unit_columns(spec)
+    if inner is not spec:
+        a, a_offset, b, b_offset = b, b_offset, a, a_offset
+        m_lo, m_hi, n_lo, n_hi = n_lo, n_hi, m_lo, m_hi
+    if is_unpacked(target, inner):
+        ranges = m_lo, m_hi, n_lo, n_hi
+        emit_unpacked(target, inner, (a, b, c), (a_offset, b_offset, c_offset), ranges)
+        return
+    _Block(target, inner, a, a_offset, b, b_offset, c, c_offset).emit(m_lo, m_hi, n_lo, n_hi)
+
+
+def row_panels_of(target: Target, spec: Contraction, rows: int, columns: int) -> int | None:
+    """Rows of C to finish at a time in a tile of so many; None where `emit_row_panels` is no
+    choice.
+
+    Rows and columns are those of C after `with_unit_columns`.
+    """
+    inner = with_unit_columns(spec)
+    if is_unpacked(target, inner) or spec.k < _LEAST_DEPTH or rows < _LEAST_ROWS:
+        return None
+    tiling, size = choose_tiling(target, inner), BITS[spec.acc_type] // 8
+    if tiling.form is not ELEMENTS or tiling.k_blocks > _MOST_K_BLOCKS:
+        return None
+    panels = round_up(columns, tiling.nr) * spec.k * size
+    if not spec.packed and panels > _MOST_PANELS:
+        return None
+    most = max(1, min(_STRIP_BYTES, target.l2_bytes // 4) // (columns * size) // tiling.mr)
+    pieces = -(-rows // (most * tiling.mr))
+    return round_up(-(-rows // pieces), tiling.mr)
+
+
+def emit_row_panels(
+    target: Target,
+    spec: Contraction,
+    buffers: tuple[ir.Value, ir.Value, ir.Value],
+    offsets: tuple[Index, Index, Callable[[Index], Index]],
+    rows: tuple[Index, Index],
+    columns: tuple[Index, Index],
+    most: tuple[int, int],
+    finish: Callable[[Index, Index], None],
+) -> None:
+    """Emit C[rows, columns] as strips of rows, of which `finish` is handed each when it is there.
+
+    Buffers and offsets are those of `emit_block`, but that of C, which is asked for with the first
+    row of a strip. Rows and columns are those of C after `with_unit_columns`; `most` is how many of
+    each a strip has.
+    """
+    inner = with_unit_columns(spec)
+    a, b, c = buffers
+    a_offset, b_offset, c_offset = offsets
+    if inner is not spec:
+        a, a_offset, b, b_offset = b, b_offset, a, a_offset
+    block = _Block(target, inner, a, a_offset, b, b_offset, c, 0)
+    block.emit_row_panels(rows, columns, most, c_offset, finish)
+
+
+def _part(number: Index, extent: int, parts: int) -> Index:
+    """Where part `number` of `extent` cut into equal parts begins."""
+    if isinstance(number, int):
+        return number * extent // parts
+    if extent % parts == 0:
+        return mul(number, extent // parts)
+    return arith.divui(mul(number, extent), index(parts))
+
+
+@contextmanager
+def _blocks(low: Index, high: Index, most: int, step: int) -> Iterator[tuple[Index, Index]]:
+    """Starts and sizes of the blocks of a range, which has at most `most` elements.
+
+    A loop of one turn is left out: LLVM's loop passes cost by the depth of the nest.
+    """
+    if most <= step:
+        yield low, sub(high, low)
+        return
+    with loop(low, high, step) as start:
+        yield start, minimum(sub(high, start), step)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The emission of one block; the columns of C are contiguous, or neither dimension is."""
+
+    target: Target
+    spec: Contraction
+    a: ir.Value
+    a_offset: Index
+    b: ir.Value
+    b_offset: Index
+    c: ir.Value
+    c_offset: Index
+
+    @functools.cached_property
+    def tiling(self) -> Tiling:
+        return choose_tiling(self.target, self.spec)
+
+    @functools.cached_property
+    def kernel(self) -> Microkernel:
+        t = self.tiling
+        return Microkernel(self.target, self.spec.acc_type, t.mr, t.nv, pairs=t.form is PAIRS)
+
+    @property
+    def far(self) -> bool:
+        """Whether a B that is packed beforehand is too large for L2, also of larger machines."""
+        size = self.spec.n * self.spec.k * BITS[self.spec.acc_type] // 8
+        return self.spec.packed and size > max(self.target.l2_bytes, _LARGE_L2)
+
+    def _multiply(self, *operands: Any) -> None:
+        """C = old + A*B of packed operands, by the instruction that their form is for."""
+        if self.tiling.form is TILES:
+            multiply_tiles(*operands)
+        else:
+            self.kernel.multiply(*operands, far=self.far)
+
+    def emit(self, m_lo: Index, m_hi: Index, n_lo: Index, n_hi: Index) -> None:
+        t, spec = self.tiling, self.spec
+        if spec.k == 0:
+            if not spec.accumulate:
+                self._clear(m_lo, m_hi, n_lo, n_hi)
+            return
+        zeros = None if spec.accumulate else self._zeros()
+        word = t.form.word_type(spec.acc_type)
+        packed_a = None if t.in_place else entry_alloca(t.a_size, word)
+        packed_b = None if spec.packed else entry_alloca(t.b_size, word)
+
+        def k_block(n: Index, columns: Index, number: Index) -> None:
+            k, depth, words = self._k_range(number)
+            b = self._block_of_b(n, columns, k, depth)
+            right, right_at = packed_b, index(0)
+            if packed_b is None:
+                right, right_at = self.b, self._panels_at(n, k, depth)
+            elif not t.copying:
+                self._pack(b, t.nr, words, packed_b)
+            with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
+                a = self._block_of_a(m, rows, k, depth)
+                c, old = self._places(m, n, zeros, number)
+                if packed_a is None:
+                    self.kernel.multiply_rows(a, right, c, old, columns, right_at, far=self.far)
+                    return
+                self._pack(a, t.mr, words, packed_a, rows_of_a=True)
+                if t.copying:
+                    self.kernel.multiply_copying(packed_a, b, right, c, old, rows)
+                else:
+                    self._multiply(packed_a, right, c, old, rows, columns, words, right_at)
+
+        # Columns that are packed already, or while they are used, have no reason to be cut.
+        step = spec.n if spec.packed or t.copying else t.nc
+        with _blocks(n_lo, n_hi, spec.n, step) as (n, columns):
+            if t.k_blocks == 1:
+                k_block(n, columns, 0)
+            else:
+                with loop(0, t.k_blocks, 1) as number:
+                    k_block(n, columns, number)
+
+    def emit_row_panels(
+        self,
+        rows: tuple[Index, Index],
+        columns: tuple[Index, Index],
+        most: tuple[int, int],
+        c_offset: Callable[[Index], Index],
+        finish: Callable[[Index, Index], None],
+    ) -> None:
+        t, spec, (low, high), (n, n_end) = self.tiling, self.spec, rows, columns
+        count = sub(n_end, n)
+        zeros = None if spec.accumulate else self._zeros()
+        packed_a = None if t.in_place else entry_alloca(most[0] * t.kc + t.vl, spec.acc_type)
+        k_blocks = [self._k_range(number) for number in range(t.k_blocks)]
+        panels: list[tuple[Any, Index]] = []
+        for k, depth, words in k_blocks:
+            if spec.packed:
+                panels.append((self.b, self._panels_at(n, k, depth)))
+                continue
+            panels.append((entry_alloca(round_up(most[1], t.nr) * t.kc, spec.acc_type), 0))
+            self._pack(self._block_of_b(n, count, k, depth), t.nr, words, panels[-1][0])
+        with _blocks(low, high, spec.m, most[0]) as (m, strip):
+            start, (ms, ns) = c_offset(m), spec.c_strides
+            c = Place(self.c, start, ms, 1 if spec.n == 1 else ns)
+            for number, (k, depth, words) in enumerate(k_blocks):
+                a, (right, right_at) = self._block_of_a(m, strip, k, depth), panels[number]
+                nothing = zeros is not None and number == 0
+                old = Place(zeros, 0, 0, 0) if nothing else c
+                if packed_a is None:
+                    self.kernel.multiply_rows(a, right, c, old, count, right_at, far=self.far)
+                    continue
+                self._pack(a, t.mr, words, packed_a)
+                self._multiply(packed_a, right, c, old, strip, count, words, right_at)
+            finish(m, add(m, strip))
+
+    def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
+        """Start, depth and words of a block of k: they differ by one cut, the last has the rest."""
+        k, parts, form = self.spec.k, self.tiling.k_blocks, self.tiling.form
+        cuts = -(-k // form.per_cut)
+        first = _part(number, cuts, parts)
+        count = sub(_part(add(number, 1), cuts, parts), first) if cuts % parts else cuts // parts
+        start, depth = mul(first, form.per_cut), mul(count, form.per_cut)
+        if k % form.per_cut:
+            depth = minimum(depth, sub(k, start))
+        return start, depth, mul(count, form.words_per_cut)
+
+    def _zeros(self) -> ir.Value:
+        """A row of zeros: what a product that overwrites adds to."""
+        zeros = entry_alloca(self.tiling.nr, self.spec.acc_type)
+        kind = vector_type(self.spec.acc_type, self.tiling.vl)
+        with ir.InsertionPoint.after(zeros.owner):
+            for place in range(0, self.tiling.nr, self.tiling.vl):
+                vector.store(splat(kind, 0.0), zeros, [index(place)])
+        return zeros
+
+    def _places(
+        self, m: Index, n: Index, zeros: ir.Value | None, number: Index
+    ) -> tuple[Place, Place]:
+        """C from (m, n) on, and where its old values are: zeros before the first block of k."""
+        (ms, ns), spec = self.spec.c_strides, self.spec
+        start = add(self.c_offset, add(mul(m, ms), mul(n, ns)))
+        c = Place(self.c, start, ms, 1 if spec.n == 1 else ns)
+        if zeros is None:
+            return c, c
+        nothing = Place(zeros, 0, 0, 0)
+        if self.tiling.k_blocks == 1:
+            return c, nothing
+        first = compare(arith.CmpIPredicate.eq, number, 0)
+        pairs = ((nothing.offset, start), (0, ms), (0, c.column_stride))
+        numbers = [arith.select(first, index(zero), index(own)) for zero, own in pairs]
+        buffer = arith.select(first, without_end(zeros), without_end(self.c))
+        return c, Place(buffer, *numbers)
+
+    def _block_of_a(self, m: Index, rows: Index, k: Index, depth: Index) -> Block:
+        (ms, ks), spec = self.spec.a_strides, self.spec
+        start = add(self.a_offset, add(mul(m, ms), mul(k, ks)))
+        return Block(self.a, spec.a_type, start, ms, ks, rows, depth)
+
+    def _block_of_b(self, n: Index, columns: Index, k: Index, depth: Index) -> Block:
+        (ks, ns), spec = self.spec.b_strides, self.spec
+        start = add(self.b_offset, add(mul(n, ns), mul(k, ks)))
+        return Block(self.b, spec.b_type, start, ns, ks, columns, depth)
+
+    def _panels_at(self, n: Index, k: Index, depth: Index) -> Index:
+        """Where the panels of a packed B begin, from column n, a multiple of nr, and step k on."""
+        width = round_up(self.spec.n, self.tiling.nr)
+        return add(self.b_offset, add(mul(k, width), mul(n, depth)))
+
+    def _pack(
+        self, block: Block, width: int, words: Index, buffer: ir.Value, *, rows_of_a: bool = False
+    ) -> None:
+        form = self.tiling.form
+        if form is not ELEMENTS:
+            pack_vnni_pairs(block, width, words, buffer, tiles=rows_of_a and form is TILES)
+            return
+        least = self.spec.k // self.tiling.k_blocks
+        pack(self.target, self.spec.acc_type, block, width, least, buffer)
+
+    def _clear(self, m_lo: Index, m_hi: Index, n_lo: Index, n_hi: Index) -> None:
+        ms, ns = self.spec.c_strides
+        zero = splat(element_type(self.spec.acc_type), 0.0)
+        with loop(m_lo, m_hi, 1) as m, loop(n_lo, n_hi, 1) as n:
+            memref.store(zero, self.c, [index(add(self.c_offset, add(mul(m, ms), mul(n, ns))))])

@@ -1,0 +1,64 @@
+"""What a packed word of a matrix product is: an element, or a pair of bf16 that lie along k.
+
+In: a target and a `Contraction`. Out: its `PackedLayout`, which says how k is cut into words and
+which
+instruction multiplies them. `blocking.py` chooses it; `packed_gemm.py` packs and multiplies by it.
+
+- `ELEMENTS`: a word is one element, widened to the accumulator's type; fused multiply-adds.
+- `PAIRS`: bf16 stays bf16, and a 32-bit word has two steps of k; AVX512-BF16's dot product adds
+  both to an f32 lane.
+- `TILES`: the same words, 16 rows of 16 of them in a tile register; AMX multiplies whole tiles.
+
+The last two flush subnormal operands and results to zero, and round sums in another order, see
+docs/fast-math.md. They are for a product of two bf16 operands that accumulates in f32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nova.core.records import record
+from nova.core.targets import Target
+
+if TYPE_CHECKING:
+    from nova.codegen.cpu.gemm.blocking import Contraction
+
+TILE = 16
+"""Rows of a tile register, and 32-bit words of each."""
+
+
+@record
+class PackedLayout:
+    """`per_word` steps of k are a word, and `per_cut` stay together where k is cut into blocks."""
+
+    name: str
+    per_word: int
+    per_cut: int
+
+    @property
+    def words_per_cut(self) -> int:
+        return self.per_cut // self.per_word
+
+    def word_type(self, acc_type: str) -> str:
+        return acc_type if self.per_word == 1 else "i32"
+
+
+ELEMENTS = PackedLayout("elements", 1, 1)
+PAIRS = PackedLayout("pairs", 2, 2)
+TILES = PackedLayout("tiles", 2, 2 * TILE)
+
+
+def choose_packed_layout(target: Target, spec: Contraction) -> PackedLayout:
+    """The form of a product whose operands are packed.
+
+    Tiles are of one size: they waste most of it on less than half a tile, and whoever chooses a
+    register tile gets one of vectors.
+    """
+    types = spec.a_type, spec.b_type, spec.acc_type
+    if types != ("bf16", "bf16", "f32"):
+        return ELEMENTS
+    chosen = spec.choices.mr is not None or spec.choices.nv is not None
+    small = min(spec.m, spec.n, spec.k // 2) < TILE // 2
+    if target.has_bf16_tiles and not chosen and not small:
+        return TILES
+    return PAIRS if target.has_fast_bf16_dot else ELEMENTS

@@ -1,0 +1,196 @@
+"""Copying a block of a matrix into panels that a micro-kernel reads front to back.
+
+In: a flat memref, an element offset, the strides and extents of a block (`Block`), at the current
+insertion point. Out: a call that fills a buffer with the block, widened to the accumulator's type.
+`packed_gemm.py` calls `pack`. A panel is `width` lanes (rows of A or columns of B) by `depth` steps
+of k, stored `[k][lane]`, and panel follows panel. Lanes past the end of the block hold anything:
+the micro-kernel's lanes are independent and those are never stored to C.
+
+There is one shared function for each pair of types, width and way of reading the source: by vectors
+of lanes, by squares that are transposed in registers, or one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nova.codegen.common.builder import (
+    BITS,
+    Index,
+    add,
+    branch,
+    compare,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
+from nova.codegen.common.widening import widen
+from nova.codegen.cpu.shared_functions import call_shared
+from nova.codegen.cpu.transpose_registers import transpose
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.bindings import arith, ir, memref, vector
+
+_CHUNK = 16
+"""Steps of k that are copied for all panels before the next: their rows are read as streams."""
+
+
+@record
+class Block:
+    """Where panels come from: element (lane, k) is at `offset + lane*lane_stride + k*k_stride`."""
+
+    source: ir.Value
+    type: str
+    offset: Index
+    lane_stride: Index
+    k_stride: Index
+    lanes: Index
+    depth: Index
+
+    def at(self, lane: Index, k: Index) -> ir.Value:
+        return index(add(self.offset, add(mul(lane, self.lane_stride), mul(k, self.k_stride))))
+
+    def part(self, lane: Index, k: Index, depth: Index) -> Block:
+        """The block from (lane, k) on, with so many steps of k."""
+        return replace(self, offset=self.at(lane, k), lanes=sub(self.lanes, lane), depth=depth)
+
+
+def pack(
+    target: Target, acc_type: str, block: Block, width: int, minimum_depth: int, buffer: ir.Value
+) -> None:
+    """Fill `buffer` with all panels of a block whose strides are known, and are `int`s.
+
+    A panel whose last vector is not full writes up to a vector past its end: the buffer has a
+    vector to spare. No block is less than `minimum_depth` deep.
+    """
+    vl = target.lanes(BITS[acc_type])
+    if block.lane_stride == 1:
+        way = "lanes"
+    elif block.k_stride == 1 and minimum_depth >= vl:
+        way = "squares"
+    else:
+        way = "scalars"
+
+    def body(source: ir.Value, into: ir.Value, *numbers: ir.Value) -> None:
+        offset, lane_stride, k_stride, lanes, depth = numbers
+        lane: Index = 1 if way == "lanes" else lane_stride
+        step: Index = 1 if way == "squares" else k_stride
+        packer = _Packer(target, acc_type, width, into)
+        packer.pack(Block(source, block.type, offset, lane, step, lanes, depth), way)
+
+    numbers = (block.offset, block.lane_stride, block.k_stride, block.lanes, block.depth)
+    name = f"nova_pack_{way}_{block.type}_{acc_type}_{width}"
+    values = [index(n) for n in numbers]
+    scalars = way == "scalars" or (way == "lanes" and BITS[block.type] < 32)
+    call_shared(name, (block.source, buffer), values, 2, body, scalar_loops=scalars)
+
+
+@record
+class _Packer:
+    """The body of one packing function."""
+
+    target: Target
+    acc_type: str
+    width: int
+    buffer: ir.Value
+
+    @property
+    def vl(self) -> int:
+        return self.target.lanes(BITS[self.acc_type])
+
+    def pack(self, block: Block, way: str) -> None:
+        if way == "lanes" and self.width % self.vl == 0:
+            with loop(0, block.depth, _CHUNK) as k, loop(0, block.lanes, self.width) as first:
+                steps = minimum(sub(block.depth, k), _CHUNK)
+                place = add(mul(first, block.depth), mul(k, self.width))
+                self._pack_lanes(block.part(first, k, steps), place)
+            return
+        with loop(0, block.lanes, self.width) as first:
+            panel, place = block.part(first, 0, block.depth), mul(first, block.depth)
+            if way == "lanes":
+                self._pack_lanes(panel, place)
+            elif way == "squares":
+                self._pack_squares(panel, place)
+            else:
+                self._pack_scalars(panel, place)
+
+    def _put(self, value: ir.Value, place: Index) -> None:
+        vector.store(widen(self.target, value, self.acc_type), self.buffer, [index(place)])
+
+    def _pack_lanes(self, block: Block, place: Index) -> None:
+        reach = -(-self.width // self.vl) * self.vl
+        full = compare(arith.CmpIPredicate.sge, block.lanes, reach)
+        # LLVM makes library calls of masked accesses to 16-bit floats on some targets.
+        edge = self._pack_scalars if BITS[block.type] < 32 else self._pack_masked
+        branch(full, lambda: self._pack_vectors(block, place), lambda: edge(block, place))
+
+    def _pack_vectors(self, block: Block, place: Index) -> None:
+        self._pack_steps(block, place, lambda kind, start, at: vector.load(kind, *at))
+
+    def _pack_masked(self, block: Block, place: Index) -> None:
+        zero = splat(vector_type(block.type, self.vl), 0.0)
+        flags = ir.VectorType.get([self.vl], ir.IntegerType.get_signless(1))
+        masks = {
+            start: vector.create_mask(flags, [index(sub(block.lanes, start))])
+            for start in range(0, self.width, self.vl)
+        }
+        self._pack_steps(
+            block,
+            place,
+            lambda kind, start, at: vector.maskedload(kind, *at, masks[start], zero),
+        )
+
+    def _pack_steps(self, block: Block, place: Index, load: Callable[..., ir.Value]) -> None:
+        """k outside, vectors of lanes inside: what one step writes past its end, the next mends."""
+        kind = vector_type(block.type, self.vl)
+        with loop(0, block.depth, 1) as k:
+            source, base = block.at(0, k), add(place, mul(k, self.width))
+            for start in range(0, self.width, self.vl):
+                value = load(kind, start, (block.source, [index(add(source, start))]))
+                self._put(value, add(base, start))
+
+    def _pack_scalars(self, block: Block, place: Index) -> None:
+        last = sub(block.lanes, 1)
+        with loop(0, block.depth, 1) as k, loop(0, self.width, 1) as lane:
+            value = memref.load(block.source, [block.at(minimum(lane, last), k)])
+            value = widen(self.target, value, self.acc_type)
+            where = index(add(place, add(mul(k, self.width), lane)))
+            memref.store(value, self.buffer, [where])
+
+    def _pack_squares(self, block: Block, place: Index) -> None:
+        """Transpose squares of lanes and k; the last one of k is moved back to end with it.
+
+        A square of lanes at a time where the squares fit into the panel. Where the last one does
+        not, its steps write past their ends, which the next steps mend, so all squares of a step
+        are written before the next.
+        """
+        if self.width % self.vl:
+            self._transpose(block, place, list(range(0, self.width, self.vl)))
+        else:
+            with loop(0, self.width, self.vl) as start:
+                self._transpose(block, place, [start])
+
+    def _transpose(self, block: Block, place: Index, starts: list[Index]) -> None:
+        narrow, last_lane = vector_type(block.type, self.vl), sub(block.lanes, 1)
+        rows = [
+            [block.at(minimum(add(start, lane), last_lane), 0) for lane in range(self.vl)]
+            for start in starts
+        ]
+        last = sub(block.depth, self.vl)
+        with loop(0, block.depth, self.vl) as step:
+            k = minimum(step, last)
+            squares = []
+            for lanes in rows:
+                values = [vector.load(narrow, block.source, [index(add(at, k))]) for at in lanes]
+                values = [widen(self.target, value, self.acc_type) for value in values]
+                squares.append(transpose(values, BITS[self.acc_type]))
+            base = add(place, mul(k, self.width))
+            for number in range(self.vl):
+                for start, square in zip(starts, squares, strict=True):
+                    where = index(add(base, add(start, number * self.width)))
+                    vector.store(square[number], self.buffer, [where])

@@ -1,0 +1,118 @@
+"""Constant right operands of matrix products, kept in the panels that the micro-kernel reads.
+
+In: the schedule of a kernel, and which of its arguments are constants. Out: which of those a
+product could read packed, and their bytes in that order. The pass `pack-constants` calls
+`find_prepacked` and `pack_array`; the lowering reads back what was packed with `read_prepacked`.
+
+The layout: blocks of k follow each other, as the product cuts k. A block has a panel for every `nr`
+columns, the last one filled up with zeros, and a panel is stored `[k][column]`. So the panel of
+column n (a multiple of nr) in the block from k on, `depth` steps deep, is at `width*k + n*depth`,
+where `width` is the number of columns rounded up to panels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, round_up, with_unit_columns
+from nova.codegen.cpu.gemm.unpacked_tiling import is_best_in_place
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.bindings import ir
+from nova.ir.buffers import buffer_root
+
+if TYPE_CHECKING:
+    from nova.codegen.cpu.schedule import KernelSchedule
+
+ATTRIBUTE = "nova.packed"
+
+
+@record
+class PrepackedPanels:
+    """How a packed argument of a kernel lies in memory: columns of a panel, and blocks of k."""
+
+    nr: int
+    blocks: int
+
+
+def panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
+    """The panels in which a product reads B where they are packed; None where it never does.
+
+    A product that is computed transposed reads B as its rows.
+    """
+    if with_unit_columns(spec) is not spec or spec.b_type != spec.acc_type or spec.k == 0:
+        return None
+    if is_best_in_place(target, spec):
+        return None
+    tiling = choose_tiling(target, spec)
+    return PrepackedPanels(tiling.nr, tiling.k_blocks)
+
+
+def find_prepacked(
+    schedule: KernelSchedule, kernel: Any
+) -> dict[int, tuple[Contraction, PrepackedPanels]]:
+    """The arguments of a kernel that are nothing but the right operand of one product.
+
+    All of the argument is read, in the same order by every point of the loops around, and tiles
+    begin where panels do.
+    """
+    arguments = list(kernel.entry_block.arguments)
+    found = {}
+    for op, product in schedule.products.items():
+        nest, spec = schedule.nests[op], product.spec
+        value = list(op.operands)[1]
+        root = buffer_root(value)
+        panels = panels_of(schedule.target, spec)
+        if panels is None or root not in arguments or value != root:
+            continue
+        around = any(nest.loops[i].strides[1] for i in product.around)
+        whole = spec.n * spec.k == _elements(root) and nest.offsets[1] == 0
+        if around or not whole or len(list(root.uses)) != 1:
+            continue
+        tile = schedule.tile[product.n] if product.n < len(schedule.grid) else spec.n
+        if tile % panels.nr == 0 or tile >= spec.n:
+            found[arguments.index(root)] = (spec, panels)
+    return found
+
+
+def packed_size(spec: Contraction, panels: PrepackedPanels) -> int:
+    """Elements of the packed operand."""
+    return round_up(spec.n, panels.nr) * spec.k
+
+
+def pack_array(flat: np.ndarray, spec: Contraction, panels: PrepackedPanels) -> np.ndarray:
+    """The elements of B, given as they lie in memory, as the product reads them."""
+    ks, ns = (stride * flat.itemsize for stride in spec.b_strides)
+    matrix = np.lib.stride_tricks.as_strided(flat, (spec.k, spec.n), (ks, ns))
+    width = round_up(spec.n, panels.nr)
+    padded = np.zeros((spec.k, width), flat.dtype)
+    padded[:, : spec.n] = matrix
+    cuts = [spec.k * i // panels.blocks for i in range(panels.blocks + 1)]
+    pieces = [
+        padded[low:high].reshape(high - low, -1, panels.nr).transpose(1, 0, 2).reshape(-1)
+        for low, high in pairwise(cuts)
+    ]
+    return np.concatenate(pieces)
+
+
+def write_prepacked(kernel: Any, packed: Mapping[int, PrepackedPanels]) -> None:
+    """Say on a kernel which of its arguments are packed: `[argument, nr, blocks]` of each."""
+    rows = [ir.DenseI64ArrayAttr.get([i, p.nr, p.blocks]) for i, p in sorted(packed.items())]
+    kernel.attributes[ATTRIBUTE] = ir.ArrayAttr.get(rows)
+
+
+def read_prepacked(kernel: Any) -> dict[Any, PrepackedPanels]:
+    """The packed arguments of a kernel."""
+    if ATTRIBUTE not in kernel.attributes:
+        return {}
+    arguments = list(kernel.entry_block.arguments)
+    rows = [tuple(row) for row in kernel.attributes[ATTRIBUTE]]
+    return {arguments[i]: PrepackedPanels(nr, blocks) for i, nr, blocks in rows}
+
+
+def _elements(root: Any) -> int:
+    return int(np.prod(root.type.shape, dtype=np.int64))

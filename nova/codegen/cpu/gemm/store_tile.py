@@ -1,0 +1,102 @@
+"""Writing a register tile to C: whole, or as much of it as exists.
+
+In: the vectors of a tile, row by row, and where C and its old values are (`Place`). Out: code at
+the insertion point that adds the tile to the old values. `microkernel.py` calls `store_tile`.
+"""
+
+from __future__ import annotations
+
+from nova.codegen.common.builder import (
+    Index,
+    add,
+    branch,
+    compare,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+)
+from nova.core.records import record
+from nova.ir.bindings import arith, ir, memref, vector
+
+
+@record
+class Place:
+    """A matrix in memory: element (row, column) is at `offset + row*row_stride + ...`."""
+
+    buffer: ir.Value
+    offset: Index
+    row_stride: Index
+    column_stride: Index
+
+    @property
+    def numbers(self) -> tuple[Index, Index, Index]:
+        return self.offset, self.row_stride, self.column_stride
+
+    def at(self, row: Index, column: Index) -> Index:
+        inner = add(mul(row, self.row_stride), mul(column, self.column_stride))
+        return add(self.offset, inner)
+
+
+def store_tile(
+    tile: list[ir.Value],
+    nv: int,
+    scratch: ir.Value,
+    into: tuple[Place, Index],
+    before: tuple[Place, Index],
+    rows: Index,
+    columns: Index,
+    *,
+    unit: bool,
+) -> None:
+    """C = old + tile, of which only `rows` and `columns` (maybe more than it has) exist.
+
+    A row has `nv` vectors. `into` and `before` are C and its old values, each with the element at
+    which the tile begins; with `unit`, both have contiguous columns. `scratch` holds a tile.
+    """
+    kind = tile[0].type
+    vl, mr = kind.shape[0], len(tile) // nv
+    nr = nv * vl
+    (c, c_at), (old, old_at) = into, before
+
+    def whole() -> None:
+        for i in range(mr):
+            place, source = add(c_at, mul(i, c.row_stride)), add(old_at, mul(i, old.row_stride))
+            for v in range(nv):
+                was = vector.load(kind, old.buffer, [index(add(source, v * vl))])
+                value = arith.addf(was, tile[i * nv + v])
+                vector.store(value, c.buffer, [index(add(place, v * vl))])
+
+    def spill() -> None:
+        for number, value in enumerate(tile):
+            vector.store(value, scratch, [index(number * vl)])
+
+    def part() -> None:
+        spill()
+        flags = ir.VectorType.get([vl], ir.IntegerType.get_signless(1))
+        with loop(0, minimum(rows, mr), 1) as i, loop(0, nr, vl) as j:
+            mask = vector.create_mask(flags, [index(sub(columns, j))])
+            place = [index(add(c_at, add(mul(i, c.row_stride), j)))]
+            source = [index(add(old_at, add(mul(i, old.row_stride), j)))]
+            was = vector.maskedload(kind, old.buffer, source, mask, splat(kind, 0.0))
+            value = vector.load(kind, scratch, [index(add(mul(i, nr), j))])
+            vector.maskedstore(c.buffer, place, mask, arith.addf(was, value))
+
+    def scattered() -> None:
+        spill()
+        with loop(0, minimum(rows, mr), 1) as i, loop(0, minimum(columns, nr), 1) as j:
+            inner = [add(mul(i, p.row_stride), mul(j, p.column_stride)) for p in (c, old)]
+            was = memref.load(old.buffer, [index(add(old_at, inner[1]))])
+            value = memref.load(scratch, [index(add(mul(i, nr), j))])
+            memref.store(arith.addf(was, value), c.buffer, [index(add(c_at, inner[0]))])
+
+    if not unit:
+        scattered()
+        return
+    is_whole = arith.andi(
+        compare(arith.CmpIPredicate.sge, rows, mr),
+        compare(arith.CmpIPredicate.sge, columns, nr),
+    )
+    branch(is_whole, whole, part)

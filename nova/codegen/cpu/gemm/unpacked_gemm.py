@@ -1,0 +1,309 @@
+"""Matrix products that read their operands where they lie: small ones, and those with few rows.
+
+In: a `Contraction` for which `is_unpacked` holds (unit columns of B and C, or few rows and unit
+steps
+of k, which gemv.py emits), flat memrefs with offsets, and the range of C. Out: a call of a shared
+function with sizes and strides built in. `packed_gemm.py` calls `emit_unpacked` where copying
+operands into panels would not pay.
+
+C is computed by register tiles of `mr` rows and `nv` vectors, each for `chunk` steps of k at a
+time (unpacked_tiling.py). A long k is cut into blocks: those of a small product are added up in
+registers (cascade_sum.py), those of few rows in a buffer. An element of C is always the same sum
+in the
+same order, however the ranges are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nova.codegen.common.builder import (
+    BITS,
+    Index,
+    add,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
+from nova.codegen.common.cascade_sum import SUMS
+from nova.codegen.cpu.gemm.blocking import Contraction, round_up
+from nova.codegen.cpu.gemm.gemv import emit_gemv
+from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps, turns
+from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, UnpackedTile, unpacked_tile
+from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.bindings import arith, ir, memref, vector
+
+_UNROLLED = 4
+"""Steps of k in one turn of the loop of a small product."""
+
+
+def emit_unpacked(
+    target: Target,
+    spec: Contraction,
+    buffers: tuple[ir.Value, ir.Value, ir.Value],
+    offsets: tuple[ir.Value, ir.Value, ir.Value],
+    ranges: tuple[ir.Value, ir.Value, ir.Value, ir.Value],
+) -> None:
+    """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers."""
+    m_lo, m_hi, n_lo, n_hi = map(_known, ranges)
+    rows, columns = sub(m_hi, m_lo), sub(n_hi, n_lo)
+    (a_row, _), (_, b_column), (c_row, c_column) = spec.a_strides, spec.b_strides, spec.c_strides
+    starts = [
+        add(offsets[0], mul(m_lo, a_row)),
+        add(offsets[1], mul(n_lo, b_column)),
+        add(offsets[2], add(mul(m_lo, c_row), mul(n_lo, c_column))),
+    ]
+    given = [n for n in (rows, columns) if not isinstance(n, int)]
+
+    def body(a: ir.Value, b: ir.Value, c: ir.Value, *numbers: ir.Value) -> None:
+        a_at, b_at, c_at, *rest = numbers
+        unknown = iter(rest)
+        height = rows if isinstance(rows, int) else next(unknown)
+        width = columns if isinstance(columns, int) else next(unknown)
+        matrices, tile = ((a, a_at), (b, b_at), (c, c_at)), unpacked_tile(target, spec)
+        if isinstance(tile, GemvTile):
+            emit_gemv(target, spec, tile, matrices, (height, width))
+        else:
+            _Body(target, spec, tile, *matrices).emit(height, width)
+
+    sizes = [str(n) if isinstance(n, int) else "x" for n in (rows, columns)]
+    strides = (*spec.a_strides, *spec.b_strides, *spec.c_strides)
+    words = (spec.acc_type, spec.m, spec.n, spec.k, *sizes, *strides)
+    name = "_".join(map(str, ("nova_direct", *words, *(["more"] if spec.accumulate else []))))
+    call_shared(name, buffers, [index(n) for n in (*starts, *given)], 2, body)
+
+
+def _known(value: ir.Value) -> Index:
+    """A constant as the number that it is."""
+    op = value.owner.operation if isinstance(value, ir.OpResult) else None
+    return int(op.attributes["value"].value) if op and op.name == "arith.constant" else value
+
+
+@record
+class _Body:
+    """The body of one function."""
+
+    target: Target
+    spec: Contraction
+    tile: UnpackedTile
+    a: Matrix
+    b: Matrix
+    c: Matrix
+
+    @property
+    def kind(self) -> ir.VectorType:
+        return vector_type(self.spec.acc_type, self.tile.vl)
+
+    def emit(self, rows: Index, columns: Index) -> None:
+        spec, tile = self.spec, self.tile
+        if tile.block:
+            self._pieces(rows, columns)
+            return
+        last = spec.k - spec.k % tile.chunk
+        self._chunks(rows, columns, (0, last or spec.k), fresh=not spec.accumulate)
+        if 0 < last < spec.k:
+            self._chunk(rows, columns, last, spec.k - last, fresh=False)
+
+    def _chunks(self, rows: Index, columns: Index, k: tuple[Index, Index], *, fresh: bool) -> None:
+        """Whole chunks from the first step of k to the second, or one that is all of k."""
+        (first, end), chunk = k, min(self.tile.chunk, self.spec.k)
+        self._chunk(rows, columns, first, chunk, fresh=fresh)
+        start = add(first, chunk)
+        if not isinstance(end, int) or start < end:
+            with loop(start, end, chunk) as at:
+                self._chunk(rows, columns, at, chunk, fresh=False)
+
+    def _pieces(self, rows: Index, columns: Index) -> None:
+        """Blocks of k, for as many columns at a time as their sums have room for."""
+        width = round_up(self.tile.columns, self.tile.nr)
+        if isinstance(columns, int) and columns <= width:
+            self._blocks(rows, columns, width)
+            return
+        with loop(0, columns, width) as j:
+            (b, b_at), (c, c_at) = self.b, self.c
+            piece = replace(self, b=(b, add(b_at, j)), c=(c, add(c_at, j)))
+            piece._blocks(rows, minimum(sub(columns, j), width), width)
+
+    def _blocks(self, rows: Index, columns: Index, width: int) -> None:
+        """Blocks of k, each summed in a buffer of `width` columns, which is added to C."""
+        spec, tile = self.spec, self.tile
+        own = replace(spec, c_strides=(width, 1))
+        buffer = entry_alloca(spec.m * width, spec.acc_type)
+        part = _Body(self.target, own, tile, self.a, self.b, (buffer, 0))
+        zero = splat(self.kind, 0.0)
+        if not spec.accumulate:
+            self._each_vector(rows, columns, lambda i, j, mask: self._put(i, j, mask, zero))
+
+        def add_part(i: Index, j: Index, mask: ir.Value | None) -> None:
+            value = part._get(i, j, mask)
+            self._put(i, j, mask, arith.addf(self._get(i, j, mask), value))
+
+        last = spec.k - spec.k % tile.chunk
+        with loop(0, last, tile.block) as k:
+            end = minimum(add(k, tile.block), last)
+            part._chunks(rows, columns, (k, end), fresh=True)
+            self._each_vector(rows, columns, add_part)
+        if last < spec.k:
+            self._chunk(rows, columns, last, spec.k - last, fresh=False)
+
+    def _each_vector(
+        self, rows: Index, columns: Index, body: Callable[[Index, Index, ir.Value | None], None]
+    ) -> None:
+        """`body` for every vector of C, with what exists of it."""
+
+        def some(j: Index, nv: int, mask: ir.Value | None) -> None:
+            def row(i: Index, _: int) -> None:
+                for v in range(nv):
+                    body(i, add(j, v * self.tile.vl), mask if v == nv - 1 else None)
+
+            rows_in_steps(rows, 1, row)
+
+        self._columns(columns, some, lambda j, nv, left: some(j, nv, self._mask(nv, left)))
+
+    def _mask(self, nv: int, left: Index) -> ir.Value:
+        """What exists of the last of `nv` vectors that have `left` columns."""
+        flags = ir.VectorType.get([self.tile.vl], ir.IntegerType.get_signless(1))
+        return vector.create_mask(flags, [index(sub(left, (nv - 1) * self.tile.vl))])
+
+    def _place(self, i: Index, j: Index) -> Index:
+        (row, column) = self.spec.c_strides
+        return add(self.c[1], add(mul(i, row), mul(j, column)))
+
+    def _get(self, i: Index, j: Index, mask: ir.Value | None) -> ir.Value:
+        return self._load(self.c[0], self._place(i, j), mask)
+
+    def _put(self, i: Index, j: Index, mask: ir.Value | None, value: ir.Value) -> None:
+        place = [index(self._place(i, j))]
+        if mask is None:
+            vector.store(value, self.c[0], place)
+        else:
+            vector.maskedstore(self.c[0], place, mask, value)
+
+    def _chunk(self, rows: Index, columns: Index, k: Index, depth: int, *, fresh: bool) -> None:
+        """`depth` steps of k from `k` on, for all of C."""
+        tile = self.tile
+
+        def panel(j: Index, nv: int, mask: ir.Value | None) -> None:
+            def some(i: Index, mr: int) -> None:
+                self._tile(i, j, k, (mr, nv), depth, mask, fresh=fresh)
+
+            rows_in_steps(rows, tile.mr, some)
+
+        self._columns(columns, panel, lambda j, nv, left: panel(j, nv, self._mask(nv, left)))
+
+    def _columns(
+        self,
+        columns: Index,
+        whole: Callable[[Index, int, ir.Value | None], None],
+        part: Callable[[Index, int, Index], None],
+    ) -> None:
+        """Whole panels of columns, and what is left in vectors, the last one under a mask."""
+        tile = self.tile
+        if isinstance(columns, int):
+            end, left = columns - columns % tile.nr, columns % tile.nr
+            turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
+            vectors = -(-left // tile.vl)
+            if left and left % tile.vl == 0:
+                whole(end, vectors, None)
+            elif left:
+                part(end, vectors, left)
+            return
+        end = sub(columns, arith.remui(columns, index(tile.nr)))
+        turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
+        turns(end, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
+
+    def _tile(
+        self,
+        i: Index,
+        j: Index,
+        k: Index,
+        shape: tuple[int, int],
+        depth: int,
+        mask: ir.Value | None,
+        *,
+        fresh: bool,
+    ) -> None:
+        """One tile of C, of which `mask` says what exists of its last vector."""
+        (mr, nv), vl, spec = shape, self.tile.vl, self.spec
+        a_at = add(self.a[1], add(mul(i, spec.a_strides[0]), mul(k, spec.a_strides[1])))
+        b_at = add(self.b[1], add(mul(k, spec.b_strides[0]), j))
+        c_at = add(self.c[1], add(mul(i, spec.c_strides[0]), j))
+        places = [
+            (add(c_at, r * spec.c_strides[0] + v * vl), mask if v == nv - 1 else None)
+            for r in range(mr)
+            for v in range(nv)
+        ]
+        zero = splat(self.kind, 0.0)
+        sums = [zero if fresh else self._load(self.c[0], at, flags) for at, flags in places]
+
+        def steps(first: Index, count: int, sums: list[ir.Value]) -> list[ir.Value]:
+            for number in range(count):
+                at = add(first, number)
+                left, right = mul(at, spec.a_strides[1]), mul(at, spec.b_strides[0])
+                sums = self._step(sums, add(a_at, left), add(b_at, right), shape, mask)
+            return sums
+
+        whole = depth - depth % _UNROLLED if depth == spec.k else 0
+        if whole > _UNROLLED:
+            sums = SUMS.turns(
+                whole,
+                _UNROLLED,
+                sums,
+                lambda at, values: steps(at, _UNROLLED, values),
+                per_turn=_UNROLLED,
+            )
+            sums = steps(whole, depth - whole, sums)
+        else:
+            sums = steps(0, depth, sums)
+        for value, (at, flags) in zip(sums, places, strict=True):
+            if flags is None:
+                vector.store(value, self.c[0], [index(at)])
+            else:
+                vector.maskedstore(self.c[0], [index(at)], flags, value)
+
+    def _step(
+        self,
+        sums: list[ir.Value],
+        a_at: Index,
+        b_at: Index,
+        shape: tuple[int, int],
+        mask: ir.Value | None,
+    ) -> list[ir.Value]:
+        """One step of k for a tile."""
+        mr, nv = shape
+        if self.tile.ahead and mask is None:
+            self._fetch(add(b_at, self.tile.chunk * self.spec.b_strides[0]), nv)
+        right = [
+            self._load(self.b[0], add(b_at, v * self.tile.vl), mask if v == nv - 1 else None)
+            for v in range(nv)
+        ]
+        result = []
+        for r in range(mr):
+            scalar = memref.load(self.a[0], [index(add(a_at, r * self.spec.a_strides[0]))])
+            left = vector.broadcast(self.kind, scalar)
+            for v in range(nv):
+                total = sums[r * nv + v]
+                if self.target.has_fma:
+                    result.append(vector.fma(left, right[v], total))
+                else:
+                    result.append(arith.addf(total, arith.mulf(left, right[v])))
+        return result
+
+    def _fetch(self, start: Index, nv: int) -> None:
+        """Ask for `nv` vectors of B that the next chunk reads."""
+        buffer = self.b[0]
+        for lane in range(0, nv * self.tile.vl, 512 // BITS[self.spec.acc_type]):
+            place = [index(add(start, lane))]
+            memref.prefetch(buffer, place, is_write=False, locality_hint=3, is_data_cache=True)
+
+    def _load(self, buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
+        if mask is None:
+            return vector.load(self.kind, buffer, [index(at)])
+        return vector.maskedload(self.kind, buffer, [index(at)], mask, splat(self.kind, 0.0))

@@ -1,0 +1,168 @@
+"""Copying a block of a bf16 matrix into panels of words, each two steps of k of one lane.
+
+In: a `Block` of bf16 and the words of k that its panels have. Out: a call that fills a buffer of
+32-bit words. `packed_gemm.py` calls `pack_vnni_pairs`. Panel follows panel, and a panel of `width`
+lanes
+is stored `[word][lane]`, which vectors of lanes read, or, for the rows of tile registers, in
+squares of `[lane][16 words]`. Steps of k past the end of the block are zeros, so a dot product may
+take them; lanes past the end hold anything.
+
+There is one shared function for each width, order and way of reading the source. Reads are masked:
+where there are dot products, masks of 16-bit elements are instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nova.codegen.common.builder import (
+    Index,
+    add,
+    branch,
+    compare,
+    element_type,
+    index,
+    loop,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
+from nova.codegen.cpu.gemm.packed_layout import TILE
+from nova.codegen.cpu.gemm.packing import Block
+from nova.codegen.cpu.shared_functions import call_shared
+from nova.codegen.cpu.transpose_registers import transpose
+from nova.core.records import record
+from nova.ir.bindings import arith, ir, memref, vector
+
+
+def pack_vnni_pairs(
+    block: Block, width: int, words: Index, buffer: ir.Value, *, tiles: bool
+) -> None:
+    """Fill `buffer` with all panels of a bf16 block, whose strides are known, and are `int`s.
+
+    A panel has `words` words of k. They are written in squares of 16 words by 16 lanes, front to
+    back: what one writes past its end, the next mends, and the buffer has such a square to spare.
+    """
+    way = "lanes" if block.lane_stride == 1 else "steps" if block.k_stride == 1 else "scalars"
+
+    def body(source: ir.Value, into: ir.Value, *numbers: ir.Value) -> None:
+        offset, lane_stride, k_stride, lanes, depth, count = numbers
+        lane: Index = 1 if way == "lanes" else lane_stride
+        step: Index = 1 if way == "steps" else k_stride
+        inner = Block(source, block.type, offset, lane, step, lanes, depth)
+        _Packer(inner, width, count, into, tiles).pack(way)
+
+    numbers = (block.offset, block.lane_stride, block.k_stride, block.lanes, block.depth, words)
+    name = f"nova_pack_{'tiles' if tiles else 'pairs'}_{way}_{width}"
+    values = [index(n) for n in numbers]
+    call_shared(name, (block.source, buffer), values, 2, body, scalar_loops=way == "scalars")
+
+
+@record
+class _Packer:
+    """The body of one packing function."""
+
+    block: Block
+    width: int
+    words: Index
+    buffer: ir.Value
+    tiles: bool
+
+    def pack(self, way: str) -> None:
+        with (
+            loop(0, self.block.lanes, self.width) as first,
+            loop(0, self.words, TILE) as word,
+            loop(0, self.width, TILE) as start,
+        ):
+            lane, panel = add(first, start), mul(first, self.words)
+            if self.tiles:
+                place = add(panel, add(mul(word, self.width), mul(start, TILE)))
+            else:
+                place = add(panel, add(mul(word, self.width), start))
+            if way == "lanes":
+                self._pack_lanes(lane, word, place)
+            elif way == "steps":
+                self._pack_steps(lane, word, place)
+            else:
+                self._pack_scalars(lane, word, place)
+
+    def _store(self, square: list[ir.Value], place: Index, by_lane: bool) -> None:
+        """Write a square, given as the words of each lane or as the lanes of each word."""
+        vectors = square if by_lane == self.tiles else transpose(square, 32)
+        pitch = TILE if self.tiles else self.width
+        for number, value in enumerate(vectors):
+            vector.store(value, self.buffer, [index(add(place, number * pitch))])
+
+    def _pack_lanes(self, lane: Index, word: Index, place: Index) -> None:
+        """Rows of lanes: two of them, interleaved, are the lanes of a word."""
+        block, left = self.block, sub(self.block.lanes, lane)
+        narrow = vector_type("bf16", TILE)
+        flags = ir.VectorType.get([TILE], ir.IntegerType.get_signless(1))
+        wide = vector_type("i32", TILE)
+        half = ir.VectorType.get([TILE], ir.IntegerType.get_signless(16))
+        zero = splat(narrow, 0.0)
+
+        def pack(mask_of: Callable[[Index], ir.Value], last: Index | None) -> None:
+            def row(step: int) -> ir.Value:
+                k = add(mul(word, 2), step)
+                place = block.at(lane, k if last is None else minimum(k, last))
+                value = vector.maskedload(narrow, block.source, [place], mask_of(k), zero)
+                return arith.extui(wide, vector.bitcast(half, value))
+
+            square = []
+            for step in range(0, 2 * TILE, 2):
+                low, high = row(step), row(step + 1)
+                square.append(arith.ori(low, arith.shli(high, splat(wide, 16))))
+            self._store(square, place, by_lane=False)
+
+        def whole() -> None:
+            mask = vector.create_mask(flags, [index(left)])
+            pack(lambda k: mask, None)
+
+        def part() -> None:
+            def mask_of(k: Index) -> ir.Value:
+                there = compare(arith.CmpIPredicate.slt, k, block.depth)
+                return vector.create_mask(flags, [arith.select(there, index(left), index(0))])
+
+            pack(mask_of, sub(block.depth, 1))
+
+        rest = sub(block.depth, mul(word, 2))
+        branch(compare(arith.CmpIPredicate.sge, rest, 2 * TILE), whole, part)
+
+    def _pack_steps(self, lane: Index, word: Index, place: Index) -> None:
+        """Lanes whose steps of k are contiguous: a vector of those is words already."""
+        block, last = self.block, sub(self.block.lanes, 1)
+        narrow, wide = vector_type("bf16", 2 * TILE), vector_type("i32", TILE)
+        flags = ir.VectorType.get([2 * TILE], ir.IntegerType.get_signless(1))
+        k = mul(word, 2)
+        mask = vector.create_mask(flags, [index(sub(block.depth, k))])
+        zero = splat(narrow, 0.0)
+        square = []
+        for number in range(TILE):
+            at = block.at(minimum(add(lane, number), last), k)
+            value = vector.maskedload(narrow, block.source, [at], mask, zero)
+            square.append(vector.bitcast(wide, value))
+        self._store(square, place, by_lane=True)
+
+    def _pack_scalars(self, lane: Index, word: Index, place: Index) -> None:
+        block = self.block
+        last, last_k = sub(block.lanes, 1), sub(block.depth, 1)
+        whole, half = element_type("i32"), ir.IntegerType.get_signless(16)
+
+        def element(row: Index, k: Index) -> ir.Value:
+            where = block.at(minimum(row, last), minimum(k, last_k))
+            bits = arith.bitcast(half, memref.load(block.source, [where]))
+            there = compare(arith.CmpIPredicate.slt, k, block.depth)
+            return arith.select(there, arith.extui(whole, bits), splat(whole, 0))
+
+        # Front to back in memory, as the squares are: the panel of a narrow tile has no 16 lanes.
+        with loop(0, TILE, 1) as outer, loop(0, TILE, 1) as inner:
+            row, number = (outer, inner) if self.tiles else (inner, outer)
+            k = mul(add(word, number), 2)
+            low, high = element(add(lane, row), k), element(add(lane, row), add(k, 1))
+            value = arith.ori(low, arith.shli(high, splat(whole, 16)))
+            pitch = TILE if self.tiles else self.width
+            at = index(add(place, add(mul(outer, pitch), inner)))
+            memref.store(value, self.buffer, [at])

@@ -1,0 +1,118 @@
+"""Structured ops as scalar scf loops: what `lanes` finds no vectors in, and what is left of those.
+
+What makes the loops fast is left to LLVM's vectorizer, and this file gives it what it needs: a
+unit-stride innermost loop, accumulators in registers, and permission to reorder the sums of
+reductions (and nothing else: NaN and infinity stay right). Long sums are cut into blocks
+(cascade_sum.py), which are inside of all parallel loops then. `LoopEmitter` calls this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from nova.codegen.common.cascade_sum import LONG, MOST, carried, cascade_of
+from nova.codegen.common.elements import Elements
+from nova.codegen.common.index_math import Range, advance, index
+from nova.codegen.common.loop_nest import Loop, LoopNest, innermost
+from nova.core.records import record
+from nova.ir.bindings import ir, scf
+
+_PART = 8
+"""Elements that vectors leave of a reduction, about: less than a vector has."""
+
+
+@record
+class Placed:
+    """A loop with the range that this tile runs it over; None is all of it."""
+
+    loop: Loop
+    range: Range | None
+
+
+class ScalarLoops:
+    """Emits one nest at the insertion point, element by element."""
+
+    def __init__(
+        self,
+        nest: LoopNest,
+        buffers: Sequence[Any],
+        ranges: Sequence[Range | None],
+        captured: Mapping[Any, Any],
+        *,
+        like_vectors: bool = False,
+    ):
+        """With `like_vectors`, sums have the order that `VectorLoops` has across columns."""
+        self.nest = nest
+        self.elements = Elements(nest, buffers, captured, reorder=not like_vectors)
+        self.cascade = cascade_of(nest, MOST if like_vectors else LONG)
+        placed = [Placed(lo, r) for lo, r in zip(nest.loops, ranges, strict=True)]
+        self.placed = placed
+        short = MOST if like_vectors else 2 * LONG
+        self.is_long = self.cascade.is_sum and _terms(placed) > short
+
+    def emit(self) -> None:
+        nest, placed = self.nest, list(self.placed)
+        if placed and not self.is_long:
+            last = placed.pop(innermost(nest))
+            placed.append(last)
+        bases = [None if o == 0 else index(o) for o in nest.offsets]
+        self._level(placed, bases, {})
+
+    def _level(self, loops: list[Placed], bases: list[Any], ivs: dict[int, Any]) -> None:
+        if not loops:
+            self.elements.store(self.elements.apply(self.elements.load_all(bases), ivs), bases)
+            return
+        first, rest = loops[0], loops[1:]
+        if self.is_long and not first.loop.parallel:
+            initial = self.elements.load_outputs(bases)
+            self.elements.store(self._sums(loops, bases, ivs, initial), bases)
+            return
+        low, high = first.range or (index(0), index(first.loop.size))
+        carries = not rest and not first.loop.parallel
+        initial = self.elements.load_outputs(bases) if carries else []
+        loop = scf.ForOp(low, high, index(1), initial)
+        with ir.InsertionPoint(loop.body):
+            iv = loop.induction_variable
+            inner_bases = advance(bases, iv, first.loop)
+            inner_ivs = dict(ivs)
+            if len(first.loop.dims) == 1:
+                inner_ivs[first.loop.dims[0]] = iv
+            if carries:
+                inputs = self.elements.load_inputs(inner_bases)
+                results = self.elements.apply([*inputs, *loop.inner_iter_args], inner_ivs)
+                scf.YieldOp(results)
+            else:
+                self._level(rest, inner_bases, inner_ivs)
+                scf.YieldOp([])
+        if carries:
+            self.elements.store(list(loop.results), bases)
+
+    def _sums(
+        self, loops: list[Placed], bases: list[Any], ivs: dict[int, Any], values: list[Any]
+    ) -> list[Any]:
+        """`values` with all terms of the reductions `loops`, carried in registers."""
+        if not loops:
+            inputs = self.elements.load_inputs(bases)
+            return self.elements.apply([*inputs, *values], ivs)
+        (placed, *rest), cascade = loops, self.cascade
+        first = placed.loop
+        inner = _terms(rest)
+        apart = cascade.is_long(inner)
+
+        def turn(iv: Any, values: list[Any]) -> list[Any]:
+            own = {**ivs, first.dims[0]: iv} if len(first.dims) == 1 else ivs
+            given = cascade.fresh(values) if apart else values
+            made = self._sums(rest, advance(bases, iv, first), own, given)
+            return cascade.combined(values, made) if apart else made
+
+        if placed.range is not None:
+            return carried(*placed.range, 1, values, turn)
+        return cascade.turns(first.size, 1, values, turn, per_turn=1 if apart else inner)
+
+
+def _terms(loops: Sequence[Placed]) -> int:
+    """About the terms of the reductions among `loops`; of a part of one, which is short, some."""
+    reductions = [placed for placed in loops if not placed.loop.parallel]
+    return prod(p.loop.size if p.range is None else _PART for p in reductions)

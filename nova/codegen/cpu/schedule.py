@@ -1,0 +1,401 @@
+"""How a kernel runs on a CPU: its tiles, and the code of one tile.
+
+A kernel's grid is the leading dimensions that its ops share. Here the grid is cut into tiles of
+about `tile_work` scalar operations (or the tile of the packed matrix product where there is one),
+and one tile is the kernel's ops in order, each restricted to the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, prod
+from typing import Any
+
+from nova.codegen.common.flat_buffers import flatten, flatten_root
+from nova.codegen.common.footprint import find_footprint
+from nova.codegen.common.index_math import distance
+from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
+from nova.codegen.common.match_contraction import Product, match_contraction
+from nova.codegen.common.overrides import ATTRIBUTE, read_overrides
+from nova.codegen.common.zero_fill import fills_with_zero, same_output
+from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
+from nova.codegen.cpu.attention.tiles import find_attention
+from nova.codegen.cpu.gemm.blocking import with_unit_columns
+from nova.codegen.cpu.gemm.packed_gemm import (
+    emit_block,
+    emit_row_panels,
+    is_worth_packing,
+    register_shape,
+    tile_shape,
+)
+from nova.codegen.cpu.gemm.prepacked_constants import panels_of, read_prepacked
+from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
+from nova.codegen.cpu.loops import LoopEmitter, Range, index
+from nova.codegen.cpu.tile_local import Scratch, first_point, is_scratch, shifted
+from nova.core.targets import Target
+from nova.errors import LoweringError, ScheduleError
+from nova.ir.bindings import arith, ir, scf
+from nova.ir.buffers import VIEWS, buffer_root
+from nova.ir.clone import clone_into
+from nova.ir.diagnostics import place_of
+from nova.ir.linalg_generic import is_generic_op
+from nova.ir.walk import find_ops
+
+_FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
+"""A kernel with products gets this many tiles, none below so many operations or so short a side."""
+
+_USUAL_TILE_WORK = 65_536
+"""With a smaller `tile_work`, tiles of products are smaller in proportion, and as many as that."""
+
+
+_SCRATCH = 256 << 10
+"""Bytes of the stack that a tile keeps its intermediate values in, next to packed operands."""
+
+
+_WORTH_VECTORS = 256
+"""Points of a scalar nest from which it pays to have LLVM look for vectors in the kernel."""
+
+
+class KernelSchedule:
+    """The schedule of one kernel: analysed once, emitted per tile."""
+
+    def __init__(self, kernel: Any, ops: list[Any], target: Target, tile_work: int):
+        self.target = target
+        self.tile_work = tile_work
+        self.ops = ops
+        self.work = int(kernel.attributes["nova.work"].value)
+        self.choices = read_overrides(kernel)
+        grid = tuple(kernel.attributes["nova.grid"])
+        structured = [op for op in ops if is_generic_op(op)]
+        others = [
+            op for op in ops if not is_generic_op(op) and op.name not in VIEWS and not _is_free(op)
+        ]
+        if others:
+            grid = ()  # what has no structure runs once, in one tile
+        nests, self.grid = merge_grid([make_loop_nest(op) for op in structured], grid)
+        nests = [merge_inner(nest, len(self.grid)) for nest in nests]
+        self.nests = dict(zip(structured, nests, strict=True))
+        self.scratch = Scratch.of(ops, self.grid)
+        self.block = kernel.entry_block
+        self.skipped: set[Any] = set()
+        self.products = self._find_contractions(kernel)
+        found = {op: find_attention(nest) for op, nest in self.nests.items()}
+        self.attentions = {op: attention for op, attention in found.items() if attention}
+        # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
+        self.scalar_loops = bool(others)
+        try:
+            self._check_overrides()
+            self.tile = self.choices.tile or self._choose_tile()
+        except ScheduleError as error:
+            prefix = f"{ATTRIBUTE} of @{kernel.name.value}: "
+            raise error.located(place_of(kernel.location) or "", prefix) from None
+        self.tiles = _count(self.grid, self.tile)
+        self.strips = self._find_row_panels(self.tile)
+        self.part = self.strips.tile if self.strips else self.tile
+        self.core = "matrix" if self.products or self.attentions else "host" if others else "vector"
+        self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
+        if self.scratch.parts:
+            self.nests = {
+                op: self.scratch.localized(nest, self.part) for op, nest in self.nests.items()
+            }
+            self.products = self._find_contractions(kernel)
+
+    # --- analysis -------------------------------------------------------------------------------
+
+    def _find_contractions(self, kernel: Any) -> dict[Any, Product]:
+        packed = read_prepacked(kernel)
+        products: dict[Any, Product] = {}
+        ops = list(self.nests)
+        for i, op in enumerate(ops):
+            before = ops[i - 1] if i else None
+            zeroed = before is not None and fills_with_zero(before) and same_output(before, op)
+            product = match_contraction(self.nests[op], accumulate=not zeroed)
+            if product is not None and self.choices.of_product:
+                product = replace(product, spec=replace(product.spec, choices=self.choices))
+            if product is None or not is_worth_packing(self.target, product.spec):
+                continue
+            panels = packed.pop(buffer_root(list(op.operands)[1]), None)
+            if panels is not None and panels == panels_of(self.target, product.spec):
+                product = replace(product, spec=replace(product.spec, packed=True))
+            elif panels is not None:
+                packed[op] = panels
+            products[op] = product
+            if zeroed and not product.spec.accumulate:
+                self.skipped.add(before)  # the product overwrites: no zeros needed
+        if packed:
+            raise LoweringError(
+                f"@{kernel.name.value} has arguments packed for another schedule than its own",
+                where=place_of(kernel.location),
+                hint="run pack-constants for the same target and with the same nova.schedule",
+            )
+        return products
+
+    def _check_overrides(self) -> None:
+        """ScheduleError for choices about what the kernel does not have."""
+        tile = self.choices.tile
+        if self.choices.of_product and not self.products:
+            raise ScheduleError("the kernel has no matrix product: mr, nv, kc and mc mean nothing")
+        for product in self.products.values():
+            register_shape(self.target, product.spec)  # also where `tile` decides the tile
+        if tile is not None and self.scratch.nbytes(tile) > 4 * _SCRATCH:
+            raise ScheduleError(
+                f"a tile would keep {self.scratch.nbytes(tile)} bytes on the stack",
+                hint=f"{4 * _SCRATCH} is the most",
+            )
+        if tile is not None and (
+            len(tile) != len(self.grid)
+            or any(t > max(1, g) for t, g in zip(tile, self.grid, strict=True))
+        ):
+            grid = "x".join(map(str, self.grid))
+            raise ScheduleError(
+                f"tile={'x'.join(map(str, tile))} does not fit the grid {grid or 'of one point'}",
+                hint="it has a number for each loop of the grid, none above that loop",
+            )
+
+    def _choose_tile(self) -> tuple[int, ...]:
+        tile = [1] * len(self.grid)
+        wanted: dict[int, int] = {}
+        unit: dict[int, int] = {}
+        for product in self.products.values():
+            sizes = tile_shape(self.target, product.spec)
+            units = register_shape(self.target, product.spec)
+            for loop, size, least in zip((product.m, product.n), sizes, units, strict=True):
+                if loop < len(self.grid):
+                    wanted[loop] = max(wanted.get(loop, 1), size)
+                    unit[loop] = max(unit.get(loop, 1), least)
+        for attention in self.attentions.values():
+            rows = tile_rows(self.target, attention)
+            for role, loop in attention.roles.items():
+                if loop < len(self.grid):
+                    wanted[loop] = rows if role in "ij" else self.grid[loop]
+        for loop, size in wanted.items():
+            tile[loop] = min(size, max(1, self.grid[loop]))
+        self._share_out(tile, unit)
+        points = max(1, prod(self.grid))
+        budget = max(1, int(self.tile_work / max(1.0, self.work / points)) // prod(tile))
+        for i in reversed(range(len(self.grid))):
+            if i not in wanted:
+                tile[i] = max(1, min(self.grid[i], budget))
+                budget = max(1, budget // tile[i])
+        strips = self._find_row_panels(tile)
+        if strips is None or self.scratch.nbytes(strips.tile) > self._most_scratch:
+            self._fit_scratch(tile, unit)
+        return tuple(tile)
+
+    def _find_row_panels(self, tile: Sequence[int]) -> RowPanels | None:
+        args = self.nests, self.products, self.skipped, self.grid
+        return find_row_panels(self.target, *args, tile)
+
+    @property
+    def _most_scratch(self) -> int:
+        return min(_SCRATCH, self.target.l2_bytes // 2)
+
+    def _fit_scratch(self, tile: list[int], unit: dict[int, int]) -> None:
+        """Halve the sides of a tile until its intermediate values stay in the cache."""
+        while self.scratch.nbytes(tile) > self._most_scratch:
+            half = {i: _up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
+            shorter = {i: size for i, size in half.items() if 0 < size < tile[i]}
+            if not shorter:
+                return
+            longest = max(shorter, key=lambda i: tile[i])
+            tile[longest] = shorter[longest]
+
+    def _share_out(self, tile: list[int], unit: dict[int, int]) -> None:
+        """Halve the sides of a product's tile while there are few tiles with a lot of work each.
+
+        A tile packs its operands by itself, which a short side does not pay for.
+        """
+        smaller = min(1.0, self.tile_work / _USUAL_TILE_WORK)
+        while True:
+            tiles = _count(self.grid, tile)
+            if smaller == 1.0 and tiles >= _FEW_TILES:
+                return
+            if self.work < 2 * smaller * _LARGE_TILE * tiles:
+                return
+            half = {i: -(-tile[i] // 2 // u) * u for i, u in unit.items() if tile[i] >= 2 * _SHORT}
+            if not half:
+                return
+            longest = max(half, key=lambda i: tile[i])
+            tile[longest] = half[longest]
+
+    # --- emission -------------------------------------------------------------------------------
+
+    def emit_tile(self, tile: Any) -> None:
+        """The code of tile number `tile`, at the insertion point."""
+        ranges = self._tile_ranges(tile)
+        self.flat = self.scratch.allocate(self.part, self.block)
+        if self.strips is not None:
+            self._emit_row_panels(self.strips, ranges)
+            return
+        # Numbers that ops are given or use inside: computed here, behind what they are read from.
+        mapping: dict[Any, Any] = {}
+        for op in self.ops:
+            if op in self.skipped or op.name in VIEWS or _is_free(op):
+                continue
+            with op.location:
+                if op in self.products:
+                    self._emit_gemm(self.nests[op], self.products[op], ranges)
+                elif op in self.attentions:
+                    buffers = [self._flat(v) for v in op.operands]
+                    emit_attention(self.target, self.attentions[op], buffers, ranges)
+                elif op in self.nests:
+                    buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
+                    self._emit_loops(self.nests[op], buffers, ranges, mapping)
+                else:
+                    self._emit_nested(clone_into(op, mapping))
+
+    def _emit_row_panels(self, strips: RowPanels, ranges: list[Range | None]) -> None:
+        """One product, and behind each strip of its rows what is done with it."""
+        nest, product = self.nests[strips.op], self.products[strips.op]
+        inner = with_unit_columns(product.spec)
+        other = product.m if inner is not product.spec else product.n
+
+        def span(loop: int) -> Range:
+            return ranges[loop] or (index(0), index(self.grid[loop]))
+
+        def part(low: Any, high: Any) -> list[Range | None]:
+            return [(low, high) if i == strips.loop else r for i, r in enumerate(ranges)]
+
+        def c_offset(row: Any) -> Any:
+            start = index(nest.offsets[2])
+            if 2 in self.scratch.operands(nest):
+                first = first_point(nest, 2, part(row, None))
+                start = arith.subi(start, first) if first is not None else start
+            (ms, ns), (low, _) = inner.c_strides, span(other)
+            start = arith.addi(start, arith.muli(row, index(ms)))
+            return arith.addi(start, arith.muli(low, index(ns)))
+
+        def finish(low: Any, high: Any) -> None:
+            nested = scf.ForOp(low, high, index(strips.together))
+            with ir.InsertionPoint(nested.body):
+                row = nested.induction_variable
+                end = arith.addi(row, index(strips.together))
+                # A strip may end with its tile or with the grid, before it is whole.
+                sizes = (t[strips.loop] for t in (strips.tile, self.tile, self.grid))
+                if any(size % strips.together for size in sizes):
+                    end = arith.minui(end, high)
+                for op in strips.rest:
+                    with op.location:
+                        buffers = [self._flat(v) for v in op.operands]
+                        self._emit_loops(
+                            self.nests[op], buffers, part(row, end), {}, part(low, high)
+                        )
+                scf.YieldOp([])
+
+        with strips.op.location:
+            a, b, c = (self._flat(v) for v in strips.op.operands)
+            emit_row_panels(
+                self.target,
+                product.spec,
+                (a, b, c),
+                (index(nest.offsets[0]), index(nest.offsets[1]), c_offset),
+                span(strips.loop),
+                span(other),
+                (strips.tile[strips.loop], strips.tile[other]),
+                finish,
+            )
+
+    def _emit_loops(
+        self,
+        nest: LoopNest,
+        buffers: list[Any],
+        ranges: list[Range | None],
+        mapping: dict[Any, Any],
+        around: list[Range | None] | None = None,
+    ) -> None:
+        """The loops of a nest; `around` is what the tile's own buffers are for, if not `ranges`."""
+        own = self.scratch.operands(nest)
+        if own:
+            # Positions count from the tile's first point: there the tile's own buffers begin.
+            first = around or ranges
+            for i, buffer in enumerate(buffers):
+                if i not in own:
+                    buffers[i] = shifted(buffer, first_point(nest, i, first))
+            ranges = [r and o and _relative(r, o[0]) for r, o in zip(ranges, first, strict=True)]
+        inner = [None] * (len(nest.loops) - len(ranges))
+        emitter = LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target)
+        self.scalar_loops |= not emitter.emit() and nest.points >= _WORTH_VECTORS
+
+    def _emit_nested(self, op: Any) -> None:
+        """Write out the structured ops inside of a loop or branch, where they stand."""
+        for inner in find_ops(op, "linalg.generic"):
+            nest = merge_inner(make_loop_nest(inner), 0)
+            with ir.InsertionPoint(inner), inner.location:
+                buffers = [flatten(buffer_root(v)) for v in inner.operands]
+                LoopEmitter(nest, buffers, [None] * len(nest.loops), None, self.target).emit()
+            inner.erase()
+
+    def _tile_ranges(self, tile: Any) -> list[Range | None]:
+        counts = [ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True)]
+        ranges: list[Range | None] = [None] * len(self.grid)
+        rest = tile
+        for i in reversed(range(len(self.grid))):
+            if counts[i] <= 1:
+                continue
+            position = (
+                arith.remui(rest, index(counts[i])) if any(c > 1 for c in counts[:i]) else rest
+            )
+            rest = arith.divui(rest, index(counts[i]))
+            low = arith.muli(position, index(self.tile[i]))
+            high = arith.addi(low, index(self.tile[i]))
+            if self.grid[i] % self.tile[i]:
+                high = arith.minui(high, index(self.grid[i]))
+            ranges[i] = (low, high)
+        return ranges
+
+    def _flat(self, value: Any) -> Any:
+        """The buffer behind `value` as one dimension; scalars as they are."""
+        return flatten_root(value, self.flat)
+
+    def _emit_gemm(self, nest: LoopNest, product: Product, ranges: list[Range | None]) -> None:
+        buffers = [self._flat(v) for v in nest.generic.op.operands]
+        offsets = [index(o) for o in nest.offsets]
+        for i in self.scratch.operands(nest):
+            start = first_point(nest, i, ranges)
+            offsets[i] = offsets[i] if start is None else arith.subi(offsets[i], start)
+
+        def span(loop: int) -> Range:
+            known = ranges[loop] if loop < len(ranges) else None
+            return known or (index(0), index(nest.loops[loop].size))
+
+        def around(loops: tuple[int, ...], at: list[Any]) -> None:
+            if not loops:
+                a, b, c = buffers
+                m, n = span(product.m), span(product.n)
+                emit_block(self.target, product.spec, a, at[0], b, at[1], c, at[2], *m, *n)
+                return
+            loop = nest.loops[loops[0]]
+            low, high = span(loops[0])
+            nested = scf.ForOp(low, high, index(1))
+            with ir.InsertionPoint(nested.body):
+                iv = nested.induction_variable
+                inner = [
+                    arith.addi(base, arith.muli(iv, index(stride))) if stride else base
+                    for base, stride in zip(at, loop.strides, strict=True)
+                ]
+                around(loops[1:], inner)
+                scf.YieldOp([])
+
+        around(product.around, offsets)
+
+
+def _is_free(op: Any) -> bool:
+    """Whether nothing is done for `op` by itself."""
+    return op.name == "arith.constant" or is_scratch(op)
+
+
+def _relative(span: Range, origin: Any) -> Range:
+    """A range counted from `origin`; one of known length stays one."""
+    low, high = span
+    start = index(0) if low == origin else arith.subi(low, origin)
+    extent = distance(low, high)
+    return start, arith.subi(high, origin) if extent is None else arith.addi(start, index(extent))
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def _count(grid: Sequence[int], tile: Sequence[int]) -> int:
+    return prod(ceil(g / t) for g, t in zip(grid, tile, strict=True))

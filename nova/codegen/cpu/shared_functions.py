@@ -1,0 +1,91 @@
+"""Functions that the kernels of a module share: written once, called from everywhere.
+
+In: a name, argument types and a body; out: a private function of the enclosing module with the
+attribute `nova.shared`, and calls of it at the insertion point. The matrix product's packers and
+micro-kernels are such functions: a kernel that uses them is loops and calls, and compiles as fast.
+The passes behind keep these functions, and code generation gives them an object of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nova.codegen.common.builder import element_type
+from nova.ir.bindings import func, ir, memref
+
+SHARED = "nova.shared"
+SCALAR_LOOPS = "nova.scalar_loops"
+"""On functions with loops that LLVM is to vectorize."""
+
+_NO_END = 1 << 40
+"""Elements of a buffer whose size the function does not know; bare pointers have static sizes."""
+
+
+def buffer_type(name: str) -> ir.MemRefType:
+    """The type of a buffer argument of a shared function."""
+    return ir.MemRefType.get([_NO_END], element_type(name))
+
+
+def call_shared(
+    name: str,
+    buffers: Sequence[ir.Value],
+    numbers: Sequence[ir.Value],
+    unaliased: int,
+    body: Callable[..., None],
+    *,
+    scalar_loops: bool = False,
+) -> None:
+    """Call the shared function `name`, which `body` writes if the module does not have it yet.
+
+    `body` is given the arguments: the buffers, then the numbers. The first `unaliased` buffers
+    overlap with nothing that the function writes. `scalar_loops` says that LLVM is to vectorize it.
+    """
+    module = _enclosing("builtin.module")
+    if name not in ir.SymbolTable(module):
+        kinds = [buffer_type(str(b.type.element_type)) for b in buffers]
+        kinds += [n.type for n in numbers]
+        function = _write(module, name, kinds, unaliased, body)
+        if scalar_loops:
+            function.attributes[SCALAR_LOOPS] = ir.UnitAttr.get()
+    operands = [without_end(buffer) for buffer in buffers] + list(numbers)
+    func.CallOp([], ir.FlatSymbolRefAttr.get(name), operands)
+
+
+def entry_alloca(elements: int, type_: str) -> ir.Value:
+    """A 64-byte aligned buffer at the start of the enclosing function."""
+    with ir.InsertionPoint.at_block_begin(_enclosing("func.func").regions[0].blocks[0]):
+        kind = ir.MemRefType.get([elements], element_type(type_))
+        return memref.AllocaOp(kind, [], [], alignment=64).result
+
+
+def _enclosing(kind: str) -> Any:
+    op = ir.InsertionPoint.current.block.owner.operation
+    while op.name != kind:
+        op = op.parent.operation
+    return op
+
+
+def without_end(buffer: ir.Value) -> ir.Value:
+    """A flat buffer as shared functions take it."""
+    kind = buffer_type(str(buffer.type.element_type))
+    if buffer.type == kind:
+        return buffer
+    return memref.ReinterpretCastOp(
+        kind, buffer, [], [], [], static_offsets=[0], static_sizes=[_NO_END], static_strides=[1]
+    ).result
+
+
+def _write(
+    module: Any, name: str, kinds: list[ir.Type], unaliased: int, body: Callable[..., None]
+) -> Any:
+    with ir.InsertionPoint(module.regions[0].blocks[0]), ir.Location.name(name):
+        function = func.FuncOp(name, (kinds, []), visibility="private")
+        function.attributes[SHARED] = ir.UnitAttr.get()
+        noalias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
+        nothing = ir.DictAttr.get({})
+        function.arg_attrs = [noalias] * unaliased + [nothing] * (len(kinds) - unaliased)
+        with ir.InsertionPoint(function.add_entry_block()):
+            body(*function.arguments)
+            func.ReturnOp([])
+    return function

@@ -1,0 +1,82 @@
+"""The body of a structured op on vectors.
+
+In: a linalg body, and what its arguments are: vectors where they vary along the loop that became
+lanes, scalars where they do not. Out: the same ops at the insertion point, on vectors where one of
+the operands is a vector and on scalars elsewhere, so that what is the same for all lanes is
+computed once. `vector_loops` calls this; `lanes` has made sure that every op has a vector form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova.ir.bindings import ir, vector
+from nova.ir.clone import clone_into
+
+# Sums of reductions may be contracted; which zero an extreme returns is left open, as in numpy.
+_RELAXED = {
+    "arith.addf": "contract",
+    "arith.mulf": "contract",
+    "arith.maximumf": "nsz",
+    "arith.minimumf": "nsz",
+}
+
+
+def emit_body(
+    block: Any,
+    elements: Sequence[Any],
+    captured: Mapping[Any, Any],
+    indices: Mapping[int, Any],
+    width: int,
+    *,
+    relaxed: bool,
+) -> list[Any]:
+    """The values that `block` yields, each a vector of `width`.
+
+    `elements` are its arguments (None where one is not used), `indices` the loop counters by
+    linalg loop, `relaxed` says that the body is a reduction's.
+    """
+    mapping = dict(captured)
+    mapping |= {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}
+    for op in block.operations:
+        op = op.operation
+        operands = [mapping.get(v, v) for v in op.operands]
+        if op.name == "linalg.yield":
+            return [as_vector(v, width) for v in operands]
+        if op.name == "linalg.index":
+            mapping[op.results[0]] = indices[int(op.attributes["dim"].value)]
+            continue
+        if any(isinstance(v.type, ir.VectorType) for v in operands):
+            new = _widened(op, operands, width)
+            mapping.update(zip(op.results, new.results, strict=True))
+        else:
+            new = clone_into(op, mapping)
+        if relaxed and op.name in _RELAXED:
+            new.attributes["fastmath"] = fast_math_flags(op.name)
+    raise AssertionError("a linalg body ends with a yield")
+
+
+def fast_math_flags(name: str) -> Any:
+    """What LLVM may do with the op `name` of a reduction."""
+    return ir.Attribute.parse(f"#arith.fastmath<{_RELAXED[name]}>")
+
+
+def is_fast_math(name: str) -> bool:
+    return name in _RELAXED
+
+
+def as_vector(value: Any, width: int) -> Any:
+    """A scalar in all lanes; vectors as they are."""
+    if isinstance(value.type, ir.VectorType):
+        return value
+    return vector.broadcast(ir.VectorType.get([width], value.type), value)
+
+
+def _widened(op: Any, operands: Sequence[Any], width: int) -> Any:
+    return ir.Operation.create(
+        op.name,
+        [ir.VectorType.get([width], r.type) for r in op.results],
+        [as_vector(v, width) for v in operands],
+        dict(op.attributes.items()),
+    )

@@ -1,0 +1,403 @@
+"""Structured ops as loops over vectors.
+
+In: a nest, its buffers, and the `VectorPlan` that say which loop becomes vectors. Out: scf loops of
+vector loads, a body on vectors, and vector stores. `LoopEmitter` calls this.
+
+From the outside in: the other parallel loops; then, where the lanes run along a parallel loop, that
+loop in steps of several vectors, and inside it the reductions with one accumulator a vector, in
+registers; or, where the lanes run along a reduction, all reductions with a few vectors as
+accumulators, which are combined at the end in an order that the shape alone decides. Long sums are
+cut into blocks (cascade_sum.py). The last, part vector is loaded and stored under a mask; the
+arithmetic is that of the whole ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from nova.codegen.common.cascade_sum import Body, cascade_of
+from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.index_math import Range, advance, at, distance, index, shifted
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.cpu.nontemporal import all_aligned, fence_stores, vector_bytes
+from nova.codegen.cpu.vector_body import as_vector, emit_body
+from nova.codegen.cpu.vectorize import VectorPlan
+from nova.ir.bindings import arith, ir, memref, scf, vector
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the loops around stand: the position of each operand's access, and the counters."""
+
+    bases: list[Any]
+    indices: dict[int, Any]
+
+
+class VectorLoops:
+    """Emits one nest at the insertion point, vector by vector."""
+
+    def __init__(
+        self,
+        nest: LoopNest,
+        buffers: Sequence[Any],
+        ranges: Sequence[Range | None],
+        captured: Mapping[Any, Any],
+        lanes: VectorPlan,
+    ):
+        self.nest = nest
+        self.generic = nest.generic
+        self.buffers = buffers
+        self.ranges = ranges
+        self.captured = captured
+        self.lanes = lanes
+        self.loop = nest.loops[lanes.loop]
+        self.inner = [
+            i for i, loop in enumerate(nest.loops) if not loop.parallel and i != lanes.loop
+        ]
+        self.reduces = not all(loop.parallel for loop in nest.loops)
+        self.cascade = cascade_of(nest)
+
+    def emit(self) -> Range | None:
+        """Emit; what is returned is the range of the lanes' loop that is left to do."""
+        low, high = self.ranges[self.lanes.loop] or (None, None)
+        extent = self.loop.size if low is None else distance(low, high)
+        left: Range | None = None
+        if not self.lanes.masked and (extent is None or extent % self.lanes.width):
+            end = index(self.loop.size) if low is None else high
+            high = self._last_whole(low, end, extent)
+            left = (high, end)
+            extent = None if extent is None else extent - extent % self.lanes.width
+        around = [
+            i for i, loop in enumerate(self.nest.loops) if loop.parallel and i != self.lanes.loop
+        ]
+        place = Place([None if o == 0 else index(o) for o in self.nest.offsets], {})
+        if self.loop.parallel:
+            self._nested(around, place, lambda p: self._across(p, low, high, extent))
+            if self.lanes.streams:
+                fence_stores()
+        else:
+            self._nested(around, place, lambda p: self._along(p, extent))
+        return left
+
+    def _last_whole(self, low: Any, end: Any, extent: int | None) -> Any:
+        """Where the last whole vector ends."""
+        width = self.lanes.width
+        if extent is not None:
+            whole = extent - extent % width
+            return index(whole) if low is None else arith.addi(low, index(whole))
+        count = arith.subi(end, low)
+        return arith.subi(end, arith.remui(count, index(width)))
+
+    def _nested(self, loops: Sequence[int], place: Place, body: Callable[[Place], None]) -> None:
+        """The loops numbered `loops` around `body`."""
+        if not loops:
+            body(place)
+            return
+        loop = self.nest.loops[loops[0]]
+        span = self.ranges[loops[0]]
+        if loop.size == 1 and span is None:
+            self._nested(loops[1:], self._inside(place, loops[0], index(0)), body)
+            return
+        low, high = span or (index(0), index(loop.size))
+        op = scf.ForOp(low, high, index(1))
+        with ir.InsertionPoint(op.body):
+            inside = self._inside(place, loops[0], op.induction_variable)
+            self._nested(loops[1:], inside, body)
+            scf.YieldOp([])
+
+    def _inside(self, place: Place, number: int, iv: Any) -> Place:
+        loop = self.nest.loops[number]
+        indices = dict(place.indices)
+        if len(loop.dims) == 1:
+            indices[loop.dims[0]] = iv
+        return Place(advance(place.bases, iv, loop), indices)
+
+    # --- lanes along a parallel loop --------------------------------------------------------------
+
+    def _across(self, place: Place, low: Any, high: Any, extent: int | None) -> None:
+        width, unroll = self.lanes.width, self.lanes.unroll
+        step = width * unroll
+        if extent is not None:
+            whole, rest = extent - extent % step, extent % step
+            if whole == step:
+                self._block(self._inside(place, self.lanes.loop, _or_zero(low)), unroll, None)
+            elif whole:
+                self._iterations(place, _or_zero(low), _end(low, whole))
+            vectors = rest // width
+            if vectors:
+                begin = self._inside(place, self.lanes.loop, _end(low, whole))
+                self._block(begin, vectors, None)
+            if rest % width:
+                begin = self._inside(place, self.lanes.loop, _end(low, whole + vectors * width))
+                mask = vector.constant_mask(_mask_type(width), [rest % width])
+                self._block(begin, 1, mask)
+            return
+        count = arith.subi(high, low)
+        middle = arith.subi(high, arith.remui(count, index(step)))
+        self._iterations(place, low, middle)
+        if not self.lanes.masked:
+            if unroll > 1:
+                self._steps(place, middle, high, width, 1)
+            return
+        op = scf.ForOp(middle, high, index(width))
+        with ir.InsertionPoint(op.body):
+            iv = op.induction_variable
+            mask = vector.create_mask(_mask_type(width), [arith.subi(high, iv)])
+            self._block(self._inside(place, self.lanes.loop, iv), 1, mask)
+            scf.YieldOp([])
+
+    def _iterations(self, place: Place, low: Any, high: Any) -> None:
+        """The loop over whole turns; where outputs stream, only if their vectors are aligned."""
+        step, unroll = self.lanes.width * self.lanes.unroll, self.lanes.unroll
+        if not self.lanes.streams:
+            self._steps(place, low, high, step, unroll)
+            return
+        begin = self._inside(place, self.lanes.loop, low).bases
+        outputs = range(self.generic.num_inputs, len(self.buffers))
+        aligned = all_aligned([(self.buffers[i], begin[i]) for i in outputs], self.lanes.width)
+        op = scf.IfOp(aligned, has_else=True)
+        for block, streamed in ((op.then_block, True), (op.else_block, False)):
+            with ir.InsertionPoint(block):
+                self._steps(place, low, high, step, unroll, streamed=streamed)
+                scf.YieldOp([])
+
+    def _steps(
+        self, place: Place, low: Any, high: Any, step: int, vectors: int, *, streamed: bool = False
+    ) -> None:
+        op = scf.ForOp(low, high, index(step))
+        with ir.InsertionPoint(op.body):
+            inside = self._inside(place, self.lanes.loop, op.induction_variable)
+            self._block(inside, vectors, None, streamed=streamed)
+            scf.YieldOp([])
+
+    def _block(self, place: Place, vectors: int, mask: Any, *, streamed: bool = False) -> None:
+        """`vectors` neighbouring vectors of every output."""
+        outputs = range(self.generic.num_inputs, len(self.buffers))
+        read = self.generic.uses_output or bool(self.inner)
+        totals = [
+            self._load(i, place, k, mask) if read else None for k in range(vectors) for i in outputs
+        ]
+        totals = self._reduced(self.inner, place, totals, vectors, mask)
+        for number, value in enumerate(totals):
+            k, i = divmod(number, len(outputs))
+            self._store(outputs[i], value, place, k, mask, streamed=streamed)
+
+    def _reduced(
+        self, loops: Sequence[int], place: Place, totals: list[Any], vectors: int, mask: Any
+    ) -> list[Any]:
+        """The outputs of a block, `totals`, behind the reductions numbered `loops`."""
+        if not loops:
+            return self._bodies(place, totals, vectors, mask)
+
+        def inside(iv: Any, values: list[Any]) -> list[Any]:
+            return self._reduced(
+                loops[1:], self._inside(place, loops[0], iv), values, vectors, mask
+            )
+
+        return self._turns_of(loops[0], self._terms(loops[1:]), totals, inside)
+
+    def _terms(self, loops: Sequence[int]) -> int:
+        return prod(self.nest.loops[i].size for i in loops)
+
+    def _turns_of(self, number: int, inner: int, totals: list[Any], body: Body) -> list[Any]:
+        """A loop of the reductions, of which each turn adds `inner` terms one by one."""
+        count, cascade = self.nest.loops[number].size, self.cascade
+        if not cascade.is_long(inner):
+            return cascade.turns(count, 1, totals, body, per_turn=inner)
+
+        def apart(iv: Any, values: list[Any]) -> list[Any]:
+            return cascade.combined(values, body(iv, cascade.fresh(values)))
+
+        return cascade.turns(count, 1, totals, apart)
+
+    # --- lanes along a reduction ------------------------------------------------------------------
+
+    def _along(self, place: Place, extent: int | None) -> None:
+        if extent is None:
+            raise AssertionError("a reduction is never cut into tiles")
+        outputs = range(self.generic.num_inputs, len(self.buffers))
+        names = self.cascade.names
+        neutral = [identity(name, self._vector(i)) for name, i in zip(names, outputs, strict=True)]
+        unroll = self.lanes.unroll
+        totals = self._folded(self.inner, place, neutral * unroll, extent)
+        for k, (i, name) in enumerate(zip(outputs, names, strict=True)):
+            parts = [totals[u * len(outputs) + k] for u in range(unroll)]
+            total = _fold_lanes(name, _fold(name, parts), self.lanes.width)
+            self._store_scalar(i, combiner(name)(self._load_scalar(i, place), total), place)
+
+    def _folded(
+        self, loops: Sequence[int], place: Place, totals: list[Any], extent: int
+    ) -> list[Any]:
+        width, unroll = self.lanes.width, self.lanes.unroll
+        step, number = width * unroll, self.lanes.loop
+        if loops:
+            inner = self._terms(loops[1:]) * -(-extent // step)
+            return self._turns_of(
+                loops[0],
+                inner,
+                totals,
+                lambda iv, values: self._folded(
+                    loops[1:], self._inside(place, loops[0], iv), values, extent
+                ),
+            )
+        whole, rest = extent - extent % step, extent % step
+        if whole:
+            totals = self.cascade.turns(
+                whole,
+                step,
+                totals,
+                lambda iv, values: self._bodies(
+                    self._inside(place, number, iv), values, unroll, None
+                ),
+            )
+        outputs = self.generic.num_outputs
+        if vectors := rest // width:
+            some = totals[: vectors * outputs]
+            some = self._bodies(self._inside(place, number, index(whole)), some, vectors, None)
+            totals = some + totals[vectors * outputs :]
+        if rest % width:
+            mask = vector.constant_mask(_mask_type(width), [rest % width])
+            begin = self._inside(place, number, index(whole + vectors * width))
+            old = totals[-outputs:]
+            new = self._bodies(begin, old, 1, mask)
+            kept = [arith.select(mask, n, o) for n, o in zip(new, old, strict=True)]
+            totals = totals[:-outputs] + kept
+        return totals
+
+    def _vector(self, operand: int) -> Any:
+        kind = self.generic.block.arguments[operand].type
+        return ir.VectorType.get([self.lanes.width], kind)
+
+    # --- one body, on several vectors -------------------------------------------------------------
+
+    def _bodies(self, place: Place, totals: list[Any], vectors: int, mask: Any) -> list[Any]:
+        """The body on `vectors` neighbouring vectors; `totals` are the outputs' old values."""
+        arguments = self.generic.block.arguments
+        outputs = self.generic.num_outputs
+        used = [any(True for _ in a.uses) for a in arguments]
+        loaded = [
+            [
+                self._load(i, place, k, mask) if used[i] else None
+                for i in range(self.generic.num_inputs)
+            ]
+            for k in range(vectors)
+        ]
+        results: list[Any] = []
+        for k in range(vectors):
+            results += emit_body(
+                self.generic.block,
+                [*loaded[k], *totals[k * outputs : (k + 1) * outputs]],
+                self.captured,
+                place.indices | self._own_indices(place, k),
+                self.lanes.width,
+                relaxed=self.reduces,
+            )
+        return results
+
+    def _own_indices(self, place: Place, k: int) -> dict[int, Any]:
+        """The counters of the lanes, where the body asks for them."""
+        if not (self.nest.indexed & {*self.loop.dims}):
+            return {}
+        width = self.lanes.width
+        kind = ir.VectorType.get([width], ir.IndexType.get())
+        steps = [ir.IntegerAttr.get(ir.IndexType.get(), k * width + i) for i in range(width)]
+        offsets = arith.ConstantOp(kind, ir.DenseElementsAttr.get(steps, kind)).result
+        (dim,) = self.loop.dims
+        return {dim: arith.addi(as_vector(place.indices[dim], width), offsets)}
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def _load(self, operand: int, place: Place, k: int, mask: Any) -> Any:
+        """Vector `k` of an operand, or the scalar that it is for all lanes."""
+        buffer = self.buffers[operand]
+        if not isinstance(buffer.type, ir.MemRefType):
+            return buffer
+        if self.loop.strides[operand] == 0:
+            return self._load_scalar(operand, place)
+        width = self.lanes.width
+        kind = ir.VectorType.get([width], buffer.type.element_type)
+        position = [shifted(place.bases[operand], k * width)]
+        if mask is None:
+            value = vector.load(kind, buffer, position)
+        else:
+            value = vector.maskedload(kind, buffer, position, mask, _zeros(kind))
+        wanted = self.generic.block.arguments[operand].type
+        # A bool is a byte in memory and an i1 in registers.
+        if wanted == buffer.type.element_type:
+            return value
+        return arith.trunci(ir.VectorType.get([width], wanted), value)
+
+    def _load_scalar(self, operand: int, place: Place) -> Any:
+        value = memref.load(self.buffers[operand], [at(place.bases[operand])])
+        wanted = self.generic.block.arguments[operand].type
+        return value if value.type == wanted else arith.trunci(wanted, value)
+
+    def _store(
+        self, operand: int, value: Any, place: Place, k: int, mask: Any, *, streamed: bool
+    ) -> None:
+        buffer = self.buffers[operand]
+        width = self.lanes.width
+        kind = ir.VectorType.get([width], buffer.type.element_type)
+        if value.type != kind:
+            value = arith.extui(kind, value)
+        position = [shifted(place.bases[operand], k * width)]
+        if streamed:
+            alignment = vector_bytes(buffer, width)
+            vector.store(value, buffer, position, nontemporal=True, alignment=alignment)
+        elif mask is None:
+            vector.store(value, buffer, position)
+        else:
+            vector.maskedstore(buffer, position, mask, value)
+
+    def _store_scalar(self, operand: int, value: Any, place: Place) -> None:
+        buffer = self.buffers[operand]
+        if value.type != buffer.type.element_type:
+            value = arith.extui(buffer.type.element_type, value)
+        memref.store(value, buffer, [at(place.bases[operand])])
+
+
+def _fold(name: str, values: list[Any]) -> Any:
+    """Neighbours two by two, until one is left."""
+    while len(values) > 1:
+        pairs = [combiner(name)(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + values[len(pairs) * 2 :]
+    return values[0]
+
+
+def _fold_lanes(name: str, value: Any, width: int) -> Any:
+    """The upper half onto the lower half, until one lane is left."""
+    while width > 1:
+        width //= 2
+        halves = [
+            vector.shuffle(value, value, mask=list(range(first, first + width)))
+            for first in (0, width)
+        ]
+        value = combiner(name)(*halves)
+    return vector.extract(value, dynamic_position=[], static_position=[0])
+
+
+def _mask_type(width: int) -> Any:
+    return ir.VectorType.get([width], ir.IntegerType.get_signless(1))
+
+
+def _zeros(kind: Any) -> Any:
+    element = kind.element_type
+    if isinstance(element, ir.IntegerType):
+        attr: Any = ir.IntegerAttr.get(element, 0)
+    else:
+        attr = ir.FloatAttr.get(element, 0.0)
+    return arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, attr)).result
+
+
+def _or_zero(low: Any) -> Any:
+    return index(0) if low is None else low
+
+
+def _end(low: Any, count: int) -> Any:
+    """`count` behind `low`."""
+    if low is None:
+        return index(count)
+    return low if count == 0 else arith.addi(low, index(count))

@@ -1,0 +1,219 @@
+"""Which loop of a nest becomes vectors, how wide they are, and which nests stay scalar loops.
+
+In: a `LoopNest`, the flat buffers of its operands, and the target. Out: a `VectorPlan`, or None
+where one of
+the rules below says that the nest stays scalar. `LoopEmitter` asks; `vector_loops` emits.
+
+A loop can become vectors when no operand jumps along it: inputs stand still or advance by one,
+outputs advance by one along a parallel loop and stand still along a reduction. A nest stays scalar
+when there is no such loop of at least `_SHORTEST` iterations; when the body does to elements what
+has no vector form (`_SCALAR_ONLY`, reads of memory, control flow, unusual types); when a reduction
+is not one combination of the output with a value (an argmax); or when an output is also read by
+another access than its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nova.codegen.common.loop_nest import Loop, LoopNest, score
+from nova.codegen.cpu.nontemporal import streams
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.bindings import ir
+from nova.ir.buffers import buffer_root
+
+COMBINERS = {
+    "arith.addf": 0.0,
+    "arith.mulf": 1.0,
+    "arith.maximumf": float("-inf"),
+    "arith.minimumf": float("inf"),
+    "arith.addi": 0,
+    "arith.muli": 1,
+    "arith.andi": -1,
+    "arith.ori": 0,
+    "arith.xori": 0,
+}
+"""The ops that a reduction may combine with, and the value that changes nothing in each."""
+
+# Integer quotients trap on what lanes beyond the end hold; remf is a loop.
+_SCALAR_ONLY = frozenset(
+    f"arith.{name}"
+    for name in ("remf", "divsi", "divui", "remsi", "remui", "ceildivsi", "ceildivui", "floordivsi")
+)
+_WIDTHS = {
+    "f64": 64,
+    "f32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "i64": 64,
+    "i32": 32,
+    "i16": 16,
+    "i8": 8,
+    "i1": 8,
+    "index": 32,  # positions are two registers where elements are one: better than half lanes
+}
+_SHORTEST = 4
+
+
+@record
+class VectorPlan:
+    """The loop of a nest that becomes vectors.
+
+    `width` is the elements of a vector and `unroll` how many vectors one turn of the loop takes.
+    `masked` says that the target can load and store part of a vector of every type here; otherwise
+    what is left at the end is scalar. `streams` says that outputs are too large for the caches.
+    `combiners` names the op of each output where the loop is a reduction.
+    """
+
+    loop: int
+    width: int
+    unroll: int
+    masked: bool
+    streams: bool
+    combiners: tuple[str, ...] | None
+
+
+def find_vector_plan(nest: LoopNest, buffers: Sequence[Any], target: Target) -> VectorPlan | None:
+    """How `nest` becomes vectors on `target`, or None."""
+    if any(loop.size == 0 for loop in nest.loops) or _reads_own_output(nest):
+        return None
+    candidates = [
+        i for i, loop in enumerate(nest.loops) if loop.size >= _SHORTEST and _walks(nest, loop)
+    ]
+    for i in sorted(candidates, key=lambda i: score(nest, i), reverse=True):
+        if (found := _vector_plan_of(nest, i, buffers, target)) is not None:
+            return found
+    return None
+
+
+def _walks(nest: LoopNest, loop: Loop) -> bool:
+    """Whether every operand stands still or advances by one, as outputs of this kind must."""
+    inputs = nest.generic.num_inputs
+    wanted = 1 if loop.parallel else 0
+    return all(s in (0, 1) for s in loop.strides[:inputs]) and all(
+        s == wanted for s in loop.strides[inputs:]
+    )
+
+
+def _reads_own_output(nest: LoopNest) -> bool:
+    """Whether an output's buffer is also an input, by another access than the output's."""
+    inputs = nest.generic.num_inputs
+    accesses = [
+        (buffer_root(value), nest.offsets[i], tuple(loop.strides[i] for loop in nest.loops))
+        for i, value in enumerate(nest.generic.op.operands)
+    ]
+    return any(
+        given[0] == written[0] and given != written
+        for written in accesses[inputs:]
+        for given in accesses[:inputs]
+    )
+
+
+def _vector_plan_of(
+    nest: LoopNest, number: int, buffers: Sequence[Any], target: Target
+) -> VectorPlan | None:
+    loop = nest.loops[number]
+    varying = varying_values(nest, loop)
+    ops = [
+        op.operation
+        for op in nest.generic.block.operations
+        if any(r in varying for r in op.operation.results)
+    ]
+    types = {str(v.type) for v in varying}
+    if not types <= _WIDTHS.keys() or not all(_has_vector_form(op) for op in ops):
+        return None
+    combiners = None
+    if not loop.parallel:
+        combiners = find_combiners(nest)
+        if combiners is None:
+            return None
+    stored = {
+        str(b.type.element_type)
+        for b, stride in zip(buffers, loop.strides, strict=True)
+        if stride and isinstance(b.type, ir.MemRefType)
+    }
+    masked = all(has_masks(target, _WIDTHS[t]) for t in stored)
+    bits = max((_WIDTHS[t] for t in stored | (types - {"i64", "i1", "i8", "i16"})), default=32)
+    width = target.lanes(bits)
+    size = loop.size
+    while width // 2 >= size or (not masked and width > size):
+        width //= 2
+    if width < 2:
+        return None
+    carries = not all(loop.parallel for loop in nest.loops)
+    unroll = _unroll(size // width, len(ops), carries, masked)
+    return VectorPlan(number, width, unroll, masked, streams(nest, target, width), combiners)
+
+
+def has_masks(target: Target, bits: int) -> bool:
+    """Whether elements of this width have masked loads and stores that are instructions."""
+    if "avx512bw" in target.features and "avx512vl" in target.features:
+        return True
+    return bits >= 32 and "avx2" in target.features
+
+
+def _unroll(vectors: int, ops: int, carries: bool, masked: bool) -> int:
+    """How many vectors a turn takes: enough to hide latency, if the length is a multiple.
+
+    A long body needs no unrolling, for the processor overlaps its turns; sums wait for themselves.
+    """
+    if carries:
+        most = 4 if ops <= 12 else 2
+    else:
+        most = 4 if ops <= 3 else 2 if ops <= 12 else 1
+    if vectors >= 16 and masked:
+        return most
+    return next(u for u in (4, 3, 2, 1) if u <= most and (vectors % u == 0 or u == 1))
+
+
+def varying_values(nest: LoopNest, loop: Loop) -> set[Any]:
+    """The values of the body that differ from one iteration of `loop` to the next."""
+    block = nest.generic.block
+    inputs = nest.generic.num_inputs
+    varying = {
+        a
+        for i, a in enumerate(block.arguments)
+        if (loop.strides[i] or i >= inputs) and any(True for _ in a.uses)
+    }
+    for op in block.operations:
+        op = op.operation
+        own_index = op.name == "linalg.index" and int(op.attributes["dim"].value) in loop.dims
+        if own_index or any(v in varying for v in op.operands) or _uses_inside(op, varying):
+            varying.update(op.results)
+    return varying
+
+
+def _uses_inside(op: Any, varying: set[Any]) -> bool:
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if any(v in varying for v in inner.operation.operands):
+                    return True
+                if _uses_inside(inner.operation, varying):
+                    return True
+    return False
+
+
+def _has_vector_form(op: Any) -> bool:
+    if op.name == "linalg.index":
+        return True
+    return op.name.startswith(("arith.", "math.")) and op.name not in _SCALAR_ONLY
+
+
+def find_combiners(nest: LoopNest) -> tuple[str, ...] | None:
+    """The op that combines each output with a value, if each is yielded by one such op."""
+    block = nest.generic.block
+    operations = [op.operation for op in block.operations]
+    found = []
+    for k, value in enumerate(operations[-1].operands):
+        argument = block.arguments[nest.generic.num_inputs + k]
+        if not isinstance(value, ir.OpResult):
+            return None
+        op = value.owner.operation
+        uses = [use.owner.operation for use in argument.uses]
+        if op.name not in COMBINERS or uses != [op] or len(list(value.uses)) != 1:
+            return None
+        found.append(op.name)
+    return tuple(found)

@@ -1,0 +1,133 @@
+"""The position of the largest or smallest element: how lanes that looked at parts agree.
+
+In: a reduction to a value and where it is, whose body takes the next element when that is better
+than the best so far. Out: which of two such results is better, as code. `generic.py` calls this: a
+warp goes through the elements, each lane through every 32nd, and ends with 32 results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.gpu.block_ops import WARP, shuffle_xor
+from nova.ir.bindings import arith, ir
+from nova.ir.clone import clone_into
+
+Best = tuple[Any, Any]
+"""A value and its position."""
+
+
+@dataclass(frozen=True)
+class ArgReduce:
+    """The parts of the body: the element, its position, whether it is taken, and what says so."""
+
+    element: Any
+    position: Any
+    taken: Any
+    best: Any
+    judges: tuple[Any, ...]
+
+    def empty(self) -> list[Any]:
+        """A best one that the first element of all replaces."""
+        return [_zero(self.best.type), _zero(self.position.type)]
+
+    def better(self, new: Any, old: Any, captured: Mapping[Any, Any]) -> Any:
+        """Whether an element is better than another; of equal ones neither is."""
+        mapping = dict(captured) | {self.element: new, self.best: old}
+        # Only the first element of all is taken whatever it is.
+        kind = self.position.type
+        mapping[self.position] = arith.ConstantOp(kind, ir.IntegerAttr.get(kind, 1)).result
+        for op in self.judges:
+            clone_into(op, mapping)
+        return mapping[self.taken]
+
+    def merge(self, one: Best, other: Best, captured: Mapping[Any, Any]) -> Best:
+        """The better of two; of equal ones, that which comes first."""
+        wins = self.better(other[0], one[0], captured)
+        loses = self.better(one[0], other[0], captured)
+        earlier = arith.cmpi(arith.CmpIPredicate.slt, other[1], one[1])
+        true = arith.ConstantOp(wins.type, ir.IntegerAttr.get(wins.type, 1)).result
+        equal = arith.xori(arith.ori(wins, loses), true)
+        chosen = arith.ori(wins, arith.andi(equal, earlier))
+        return (
+            arith.select(chosen, other[0], one[0]),
+            arith.select(chosen, other[1], one[1]),
+        )
+
+    def merge_warp(self, own: Best, captured: Mapping[Any, Any]) -> Best:
+        """The best of all lanes, in each of them."""
+        distance = WARP // 2
+        while distance:
+            other = shuffle_xor(own[0], distance), shuffle_xor(own[1], distance)
+            own = self.merge(own, other, captured)
+            distance //= 2
+        return own
+
+
+def find_extreme(nest: LoopNest) -> ArgReduce | None:
+    """The parts of a body that looks for a position along its one reduction; else None."""
+    generic = nest.generic
+    reductions = [loop for loop in nest.loops if not loop.parallel]
+    if generic.num_outputs != 2 or len(reductions) != 1:
+        return None
+    *body, last = [op.operation for op in generic.block.operations]
+    best, where = list(generic.block.arguments)[generic.num_inputs :]
+    chosen = [_maker(value, "arith.select") for value in last.operands]
+    if chosen[0] is None or chosen[1] is None:
+        return None
+    (taken, element, old), (also, position, place) = (list(op.operands) for op in chosen if op)
+    cast = _maker(position, "arith.index_cast")
+    counter = _maker(cast.operands[0], "linalg.index") if cast is not None else None
+    if taken != also or old != best or place != where or counter is None:
+        return None
+    if (int(counter.attributes["dim"].value),) != reductions[0].dims:
+        return None
+    needed, judges = {taken}, []
+    for op in reversed(body):
+        made = list(op.results)
+        if any(r in needed for r in made) and element not in made and position not in made:
+            judges.append(op)
+            needed.update(op.operands)
+    if not any(_is_first(op, position) for op in judges):
+        return None
+    known = {element, position, best}
+    inside = {r for op in judges for r in op.results} | known
+    arguments = set(generic.block.arguments) - known
+    if needed & arguments or where in needed or any(len(op.regions) for op in judges):
+        return None
+    outside = {r for op in body for r in op.results} - inside
+    return (
+        None if needed & outside else ArgReduce(element, position, taken, best, tuple(judges[::-1]))
+    )
+
+
+def _is_first(op: Any, position: Any) -> bool:
+    """Whether an op asks for position 0."""
+    if op.name != "arith.cmpi" or int(op.attributes["predicate"].value) != arith.CmpIPredicate.eq:
+        return False
+    constant = _maker(op.operands[1], "arith.constant")
+    return (
+        op.operands[0] == position
+        and constant is not None
+        and int(constant.attributes["value"].value) == 0
+    )
+
+
+def _zero(kind: Any) -> Any:
+    attr: Any = (
+        ir.FloatAttr.get(kind, 0.0)
+        if isinstance(kind, ir.FloatType)
+        else ir.IntegerAttr.get(kind, 0)
+    )
+    return arith.ConstantOp(kind, attr).result
+
+
+def _maker(value: Any, name: str) -> Any | None:
+    """The op called `name` that makes `value`, if that is what makes it."""
+    if not isinstance(value, ir.OpResult):
+        return None
+    op = value.owner.operation
+    return op if op.name == name else None

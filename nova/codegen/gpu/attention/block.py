@@ -1,0 +1,216 @@
+"""What the blocks of attention on a GPU are made of: tiles that pass by, products, and weights.
+
+In: an `Attention` with its plan and buffers, at one point of the batch; out: code.
+`flash_forward.py`
+and `flash_backward.py` write their blocks with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from nova.codegen.common.builder import (
+    BITS,
+    Index,
+    add,
+    compare,
+    element_type,
+    index,
+    mul,
+    vector_type,
+)
+from nova.codegen.cpu.attention.tiles import Matrix
+from nova.codegen.gpu.attention.scores import AttentionScores
+from nova.codegen.gpu.gemm.epilogue import Core, parts
+from nova.codegen.gpu.gemm.fma import PlainCore
+from nova.codegen.gpu.gemm.mma import TensorCore
+from nova.codegen.gpu.gemm.pipelined_copies import PipelinedCopies
+from nova.codegen.gpu.gemm.plan import Operand, copy_bytes
+from nova.codegen.gpu.gemm.shared_tile import SharedTile
+from nova.codegen.gpu.ptx_ops import (
+    GLOBAL,
+    SHARED,
+    at,
+    barrier,
+    commit_copies,
+    divide,
+    global_base,
+    load,
+    modulo,
+    narrow_pair,
+    store,
+    wait_for_copies,
+)
+from nova.ir.attention_ops import AXES
+from nova.ir.bindings import arith, ir, scf, vector
+
+_LESS = arith.CmpIPredicate.slt
+
+
+@dataclass(frozen=True)
+class AttentionBlock(AttentionScores):
+    """A block of threads at one point of the batch."""
+
+    thread: ir.Value
+    shared: ir.Value
+
+    # --- tiles ----------------------------------------------------------------------------------
+
+    def tile(self, name: str) -> SharedTile:
+        """The tile of an operand."""
+        return self.plan.tile(*AXES[name])
+
+    def stager(self, name: str) -> PipelinedCopies:
+        """Who copies rows of an operand into its tile."""
+        matrix, plan = self.matrices[name], self.plan
+        rows, features = (self.attention.size(role) for role in AXES[name])
+        strides = matrix.row, matrix.column if features > 1 else 1
+        copied = copy_bytes(True, *strides, matrix.type, plan.element, self._starts(name))
+        operand = Operand(rows, features, *strides, matrix.type, self.tile(name), copied, False)
+        base = add(global_base(matrix.buffer), mul(matrix.start, BITS[matrix.type] // 8))
+        return PipelinedCopies(operand, plan.threads, self.thread, index(base), plan.element)
+
+    def core(self, left: SharedTile, right: SharedTile) -> Core:
+        """This thread's part of a product of tiles, with what it needs computed."""
+        plan, tiles = self.plan, self.plan.product(left, right)
+        lane, warp = modulo(self.thread, 32), divide(self.thread, 32)
+        at_rows = mul(divide(warp, plan.warps[1]), tiles.warp[0])
+        at_columns = mul(modulo(warp, plan.warps[1]), tiles.warp[1])
+        kind = TensorCore if plan.kind == "tensor" else PlainCore
+        core = kind(tiles, index(lane), at_rows, at_columns, 0)
+        core.prepare()
+        return core
+
+    def passing(
+        self,
+        names: Sequence[str],
+        places: Sequence[Index],
+        blocks: tuple[Index, Index],
+        size: int,
+        carried: Sequence[ir.Value],
+        body: Callable[[Index, Index, list[ir.Value]], list[ir.Value]],
+        begin: Callable[[], None] = lambda: None,
+    ) -> list[ir.Value]:
+        """A loop over blocks of `size` rows of some operands, which are in tiles there.
+
+        `places` are offsets of the tiles in a buffer of the ring, which begins at the first.
+        `body` gets the number of the first row, where the ring's buffer is from the first one on,
+        and the carried values, and gives those of the next turn. What was copied before is there
+        in the first turn, too; `begin` is called when the first copies are on their way.
+        """
+        stagers = [self.stager(name) for name in names]
+        length = sum(self.tile(name).nbytes for name in names)
+
+        def copy(number: Index, buffer: Index) -> None:
+            for stager, place in zip(stagers, places, strict=True):
+                stager.copy(at(self.shared, buffer, place), mul(number, size), 0)
+
+        several = self.plan.stages > 1
+        if several:
+            first = scf.IfOp(compare(_LESS, *blocks))
+            with ir.InsertionPoint(first.then_block):
+                copy(blocks[0], 0)
+                scf.YieldOp([])
+        commit_copies()
+        begin()
+        low, high = (index(b) for b in blocks)
+        loop = scf.ForOp(low, high, index(1), [index(0), *carried])
+        with ir.InsertionPoint(loop.body):
+            number = loop.induction_variable
+            buffer, *values = loop.inner_iter_args
+            other = arith.subi(index(length), buffer) if several else buffer
+            if several:
+                wait_for_copies(0)
+                barrier()
+                following = arith.addi(number, index(1))
+                more = scf.IfOp(compare(_LESS, following, high))
+                with ir.InsertionPoint(more.then_block):
+                    copy(following, other)
+                    scf.YieldOp([])
+                commit_copies()
+            else:
+                barrier()
+                copy(number, buffer)
+                commit_copies()
+                wait_for_copies(0)
+                barrier()
+            made = body(mul(number, size), buffer, list(values))
+            scf.YieldOp([other, *made])
+        wait_for_copies(0)
+        return list(loop.results)[1:]
+
+    def keep(self, core: Core, values: list[ir.Value], place: Index) -> None:
+        """Write what a thread has of a block of weights into their tile at an offset."""
+        plan, tile = self.plan, self.plan.tile("i", "j")
+        for row, column, some in parts(core, values):
+            chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
+            address = at(self.shared, tile.at(row, chunk), mul(rest, tile.element), place)
+            if plan.kind == "tensor":
+                store(narrow_pair(some[0], some[1], plan.element), address, SHARED, 4)
+            else:
+                whole = vector.from_elements(vector_type(plan.element, len(some)), some)
+                store(whole, address, SHARED, tile.element * len(some))
+
+    # --- results --------------------------------------------------------------------------------
+
+    def write(
+        self,
+        name: str,
+        core: Core,
+        values: list[ir.Value],
+        first: Index,
+        factor: Callable[[int], ir.Value] | None = None,
+    ) -> None:
+        """Store what a thread has of a result, its rows from `first` on, times a factor a row."""
+        matrix = self.matrices[f"to_{name}"]
+        rows, features = (self.attention.size(role) for role in AXES[name])
+        width = self._width(f"to_{name}", features, core.together)
+        columns = core.columns()
+        size = BITS[matrix.type] // 8
+        for number, place in enumerate(core.rows()):
+            row = add(first, place)
+            scale = factor(number) if factor else None
+            exists = scf.IfOp(compare(_LESS, row, rows))
+            with ir.InsertionPoint(exists.then_block):
+                for start in range(0, len(columns), width):
+                    some = [values[core.number(number, start + i)] for i in range(width)]
+                    if scale is not None:
+                        some = [arith.mulf(value, scale) for value in some]
+                    whole = self._stored(some, matrix.type)
+                    address = at(
+                        global_base(matrix.buffer), mul(matrix.at(row, columns[start]), size)
+                    )
+                    inside = scf.IfOp(compare(_LESS, columns[start], features))
+                    with ir.InsertionPoint(inside.then_block):
+                        store(whole, address, GLOBAL, size * width)
+                        scf.YieldOp([])
+                scf.YieldOp([])
+
+    def _stored(self, values: Sequence[ir.Value], type_: str) -> ir.Value:
+        """Neighbours as they are stored, rounded to a type."""
+        if type_ != self.attention.type:
+            if len(values) == 2 and type_ in ("bf16", "f16"):
+                return narrow_pair(values[0], values[1], type_)
+            values = [arith.truncf(element_type(type_), value) for value in values]
+        return vector.from_elements(vector_type(type_, len(values)), values)
+
+    def _width(self, name: str, features: int, together: int) -> int:
+        """Neighbours that can be stored at once."""
+        matrix = self.matrices[name]
+        apart = features, matrix.row, *self._starts(name)
+        return gcd(together, *apart) if matrix.column == 1 else 1
+
+    def _starts(self, name: str) -> list[int]:
+        """Where an operand begins in its buffer: a number, and steps of the loops of the batch."""
+        number, nest = self.attention.names.index(name), self.attention.nest
+        steps = (nest.loops[i].strides[number] for i in self.attention.batch)
+        return [nest.offsets[number], *steps]
+
+
+def read_number(matrix: Matrix, row: Index, type_: str) -> ir.Value:
+    """A number that a tensor has for a row."""
+    size = BITS[type_] // 8
+    address = add(global_base(matrix.buffer), mul(matrix.at(row), size))
+    return load(element_type(type_), address, GLOBAL, size)

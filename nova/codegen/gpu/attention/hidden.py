@@ -1,0 +1,163 @@
+"""Values that `causal` hides from a row, on a GPU: those that are not finite stay out of its sums.
+
+In: an `AttentionBlock`, and where a tile of values is; out: code. `flash_forward.py` adds values
+with
+`multiply_seen`.
+
+A product of tiles multiplies a hidden value by a weight of 0, which NaN and infinity survive. So
+each warp looks through the values of the few blocks that hide some. Where one is not finite, the
+product takes zeros for such values, and the rows that see them get them added afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from math import inf
+
+from nova.codegen.common.builder import Index, add, compare, element_type, index, mul, splat
+from nova.codegen.gpu.attention.block import AttentionBlock
+from nova.codegen.gpu.block_ops import WARP, ballot
+from nova.codegen.gpu.gemm.epilogue import Core
+from nova.codegen.gpu.gemm.shared_tile import CHUNK, Clean
+from nova.codegen.gpu.ptx_ops import SHARED, at, divide, load, modulo
+from nova.ir.bindings import arith, ir, math, scf, vector
+
+
+@dataclass(frozen=True)
+class _Format:
+    """A word of one or two elements; an exponent of all ones plus `one` reaches the sign."""
+
+    bits: int
+    exponent: int
+    one: int
+    sign: int
+
+    def constant(self, value: int) -> ir.Value:
+        signed = value - (1 << self.bits) if value >> (self.bits - 1) else value
+        return splat(ir.IntegerType.get_signless(self.bits), signed)
+
+    def signs(self, word: ir.Value) -> ir.Value:
+        """The word with the signs of those elements set that are not finite, and other bits."""
+        exponents = arith.andi(word, self.constant(self.exponent))
+        return arith.addi(exponents, self.constant(self.one))
+
+
+_FORMATS = {
+    "f64": _Format(64, 0x7FF << 52, 1 << 52, 1 << 63),
+    "f32": _Format(32, 0x7F800000, 0x00800000, 0x80000000),
+    "f16": _Format(32, 0x7C007C00, 0x04000400, 0x80008000),
+    "bf16": _Format(32, 0x7F807F80, 0x00800080, 0x80008000),
+}
+
+
+def multiply_seen(
+    block: AttentionBlock,
+    core: Core,
+    values: Index,
+    first: Index,
+    key: Index,
+    product: Callable[[Clean | None], list[ir.Value]],
+) -> list[ir.Value]:
+    """Sums with the product of a block of weights and the values from `key` on added.
+
+    `product` multiplies by the tile at the address `values`, whose elements are cleaned first.
+    """
+    plan = block.plan
+    if not block.attention.kind.causal:
+        return product(None)
+    truth = ir.IntegerType.get_signless(1)
+    edge = compare(arith.CmpIPredicate.sgt, add(key, plan.keys - 1), first)
+    look = scf.IfOp(edge, [truth], has_else=True)
+    with ir.InsertionPoint(look.then_block):
+        scf.YieldOp([_some_not_finite(block, values)])
+    with ir.InsertionPoint(look.else_block):
+        scf.YieldOp([splat(truth, 0)])
+    kinds = [value.type for value in core.zeros()]
+    either = scf.IfOp(look.results[0], kinds, has_else=True)
+    with ir.InsertionPoint(either.then_block):
+        sums = product(_zeros_for_others(plan.element, plan.kind == "tensor"))
+        scf.YieldOp(_add_not_finite(block, core, values, (first, key), sums))
+    with ir.InsertionPoint(either.else_block):
+        scf.YieldOp(product(None))
+    return list(either.results)
+
+
+def _some_not_finite(block: AttentionBlock, values: Index) -> ir.Value:
+    """Whether a value of the tile is not finite, for all lanes of a warp."""
+    tile, form = block.tile("v"), _FORMATS[block.plan.element]
+    per_row, words = tile.row_bytes // CHUNK, CHUNK * 8 // form.bits
+    kind = ir.VectorType.get([words], ir.IntegerType.get_signless(form.bits))
+    lane = index(modulo(block.thread, WARP))
+    loop = scf.ForOp(lane, index(tile.rows * per_row), index(WARP), [form.constant(0)])
+    with ir.InsertionPoint(loop.body):
+        number = loop.induction_variable
+        place = tile.at(divide(number, per_row), modulo(number, per_row))
+        loaded = load(kind, at(values, place), SHARED, CHUNK)
+        signs = [form.signs(vector.extract(loaded, [], [i])) for i in range(words)]
+        scf.YieldOp([reduce(arith.ori, signs, loop.inner_iter_args[0])])
+    found = arith.andi(loop.results[0], form.constant(form.sign))
+    mine = arith.cmpi(arith.CmpIPredicate.ne, found, form.constant(0))
+    everyone = ballot(mine)
+    return arith.cmpi(arith.CmpIPredicate.ne, everyone, splat(everyone.type, 0))
+
+
+def _zeros_for_others(element: str, pairs: bool) -> Clean:
+    """What makes zeros of elements that are not finite: of pairs in words, or of numbers."""
+    if not pairs:
+        return lambda value: arith.select(_is_finite(value), value, splat(value.type, 0.0))
+    form = _FORMATS[element]
+
+    def clean(word: ir.Value) -> ir.Value:
+        signs = arith.andi(form.signs(word), form.constant(form.sign))
+        lowest = arith.shrui(signs, form.constant(15))
+        others = arith.muli(lowest, form.constant(0xFFFF))
+        return arith.andi(word, arith.xori(others, form.constant(0xFFFFFFFF)))
+
+    return clean
+
+
+def _add_not_finite(
+    block: AttentionBlock,
+    core: Core,
+    values: Index,
+    corner: tuple[Index, Index],
+    sums: list[ir.Value],
+) -> list[ir.Value]:
+    """Add values of the tile that are not finite to the sums of the rows that see their key."""
+    first, key = corner
+    rows = [add(first, place) for place in core.rows()]
+    loop = scf.ForOp(index(0), index(block.plan.keys), index(1), sums)
+    with ir.InsertionPoint(loop.body):
+        number = loop.induction_variable
+        made = list(loop.inner_iter_args)
+        seen = [compare(arith.CmpIPredicate.sle, add(key, number), row) for row in rows]
+        for j, column in enumerate(core.columns()):
+            value = _value(block, values, number, column)
+            zero = splat(value.type, 0.0)
+            value = arith.select(_is_finite(value), zero, value)
+            for i, sees in enumerate(seen):
+                n = core.number(i, j)
+                made[n] = arith.addf(made[n], arith.select(sees, value, zero))
+        scf.YieldOp(made)
+    return list(loop.results)
+
+
+def _value(block: AttentionBlock, values: Index, row: Index, column: Index) -> ir.Value:
+    """An element of the tile of values, in the type of sums."""
+    tile, element = block.tile("v"), block.plan.element
+    chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
+    place = at(values, tile.at(row, chunk), mul(rest, tile.element))
+    if element == "bf16":
+        # The upper half of an f32.
+        half, whole = (ir.IntegerType.get_signless(bits) for bits in (16, 32))
+        wide = arith.extui(whole, load(half, place, SHARED, tile.element))
+        return arith.bitcast(ir.F32Type.get(), arith.shli(wide, splat(whole, 16)))
+    value = load(element_type(element), place, SHARED, tile.element)
+    sums = element_type(block.attention.type)
+    return value if value.type == sums else arith.extf(sums, value)
+
+
+def _is_finite(value: ir.Value) -> ir.Value:
+    return arith.cmpf(arith.CmpFPredicate.OLT, math.absf(value), splat(value.type, inf))

@@ -1,0 +1,183 @@
+"""How attention runs on a GPU: pure arithmetic, no code.
+
+In: the sizes and types of an attention and the name of an architecture; out: an `AttentionPlan`.
+`kernel.py` makes one for each kernel that is an attention.
+
+A block of threads has some rows of q (for the gradients of k and v: some rows of those), and blocks
+of the other rows pass by, through shared memory. All tiles there have the rows of the tensors as
+their rows. Weights of a block of rows and keys are written to shared memory once, as factors of
+the next products; scores exist in registers only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from nova.codegen.common.builder import BITS
+from nova.codegen.gpu.gemm.select_plan import limits
+from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
+
+_TENSOR_TYPES = ("bf16", "f16")
+_MOST_SUMS, _MOST_SUMS_64 = 144, 96
+"""Of the registers of a thread, so many may hold sums; with f64, all else takes two each, too."""
+
+_CACHE = 16 << 20
+"""Bytes of the second cache that blocks which run at a time should need."""
+
+
+@dataclass(frozen=True)
+class AttentionSizes:
+    """Rows of q, rows of k and v, features of q and k, features of v; points of the batch."""
+
+    batch: int
+    i: int
+    j: int
+    e: int
+    f: int
+
+    def of(self, role: str) -> int:
+        return {"i": self.i, "j": self.j, "e": self.e, "f": self.f}[role]
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """Tiles of `rows` rows of q and `keys` rows of k and v, with features filled up."""
+
+    sizes: AttentionSizes
+    kind: str
+    element: str
+    """Type of the factors in shared memory."""
+    rows: int
+    keys: int
+    warps: tuple[int, int]
+    stages: int
+    results: tuple[str, ...]
+
+    @property
+    def threads(self) -> int:
+        return 32 * prod(self.warps)
+
+    def extent(self, role: str) -> int:
+        """Rows or features of a tile."""
+        if role in "ij":
+            return self.rows if role == "i" else self.keys
+        size = self.sizes.of(role)
+        # A power of two, as threads share out the rows of a tile evenly then; a warp has 32 columns
+        # of plain sums, or 16 of a tensor core's.
+        least = (32 if self.kind == "plain" else 16) * self.warps[1]
+        return least << (-(-size // least) - 1).bit_length()
+
+    def tile(self, role: str, feature: str) -> SharedTile:
+        """Rows `role` of a tensor with features `feature`, or with keys."""
+        size = BITS[self.element] // 8
+        tensor = self.kind == "tensor"
+        sides = self.extent(role), self.extent(feature)
+        return SharedTile(*sides, size, True, 1 if tensor else 0, not tensor)
+
+    def product(self, left: SharedTile, right: SharedTile) -> TileMatmul:
+        return TileMatmul(left, right, self.element, self.warps)
+
+    # --- blocks of a launch, and what they keep -------------------------------------------------
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Which rows blocks have: those of the results; a launch may have both kinds."""
+        if self.is_forward:
+            return ("i",)
+        both = ("j" if {"k", "v"} & set(self.results) else "", "i" if "q" in self.results else "")
+        return tuple(role for role in both if role)
+
+    def blocks_of(self, role: str) -> int:
+        return self.sizes.batch * -(-self.sizes.of(role) // self.extent(role))
+
+    @property
+    def blocks(self) -> int:
+        return sum(self.blocks_of(role) for role in self.roles)
+
+    @property
+    def points_together(self) -> int:
+        """Points of the batch whose keys and values stay in the second cache together."""
+        sizes = self.sizes
+        each = max(1, sizes.j * (sizes.e + sizes.f) * BITS[self.element] // 8)
+        most = max(1, _CACHE // each)
+        return next(n for n in range(min(most, sizes.batch), 0, -1) if sizes.batch % n == 0)
+
+    @property
+    def weights(self) -> int:
+        """Bytes of one block of weights."""
+        return self.tile("i", "j").nbytes
+
+    def pair(self, role: str) -> int:
+        """Bytes of the tiles of all tensors with these rows: q alone in the forward pass."""
+        first, second = self.tile(role, "e").nbytes, self.tile(role, "f").nbytes
+        return first if role == "i" and self.is_forward else first + second
+
+    @property
+    def is_forward(self) -> bool:
+        return "out" in self.results or "logsumexp" in self.results
+
+    @property
+    def held(self) -> int:
+        """Registers of a thread for its rows of q as factors of tensor cores."""
+        return self.rows // self.warps[0] * self.extent("e") * BITS[self.element] // 32 // 32
+
+    def shared_of(self, role: str) -> int:
+        other = "j" if role == "i" else "i"
+        kept = 2 if role == "j" else 1
+        if self.is_forward and self.kind == "tensor":
+            kept = 0  # weights stay in registers
+        return self.pair(role) + self.stages * self.pair(other) + kept * self.weights
+
+    @property
+    def sums(self) -> int:
+        """The most numbers of 32 bits that a thread has in registers from one turn to the next."""
+        counts = []
+        for role in self.roles:
+            columns = {"q": "e", "k": "e", "v": "f"}
+            mine = [columns[n] for n in self.results if n in ("kv" if role == "j" else "q")]
+            rows = self.extent(role) * sum(map(self.extent, ["f"] if self.is_forward else mine))
+            scores = self.rows * self.keys * (1 if self.is_forward else 2)
+            counts.append((rows + scores) // self.threads)
+        return max(counts) * (2 if self.element == "f64" else 1)
+
+    @property
+    def shared_bytes(self) -> int:
+        return max(self.shared_of(role) for role in self.roles)
+
+
+def plan_attention(
+    sizes: AttentionSizes, types: tuple[str, ...], sums: str, results: tuple[str, ...], arch: str
+) -> AttentionPlan | None:
+    """The plan for operands of `types` and sums of a type; None where no tiles fit."""
+    processors, shared = limits(arch)
+    same = len(set(types)) == 1 and sums == "f32"
+    element = types[0] if same and types[0] in _TENSOR_TYPES else sums
+    kind = "tensor" if element in _TENSOR_TYPES else "plain"
+    forward = "out" in results or "logsumexp" in results
+    wide = max(sizes.e, sizes.f) > 64 and not forward
+    found = []
+    for rows, keys in ((64, 64), (32, 64), (32, 32), (16, 32)):
+        for stages in (2, 1):
+            warps = _warps(kind, rows, keys, forward, wide)
+            plan = AttentionPlan(sizes, kind, element, rows, keys, warps, stages, results)
+            if plan.shared_bytes <= shared << 10:
+                found.append(plan)
+                break
+    most = _MOST_SUMS_64 if element == "f64" else _MOST_SUMS
+    light = [plan for plan in found if plan.sums <= most] or found[-1:]
+    full = [plan for plan in light if plan.blocks >= processors]
+    if not full:
+        # Half as many rows where all blocks would not give every multiprocessor one; but in plain
+        # products not with half as many threads, which would have twice as much to copy.
+        smaller = [p for p in light[1:2] if kind == "tensor" or p.threads == light[0].threads]
+        full = smaller or light
+    return full[0] if full else None
+
+
+def _warps(kind: str, rows: int, keys: int, forward: bool, wide: bool) -> tuple[int, int]:
+    """Warps along rows and columns of all products: a row's maximum is found within a warp."""
+    least = 16 if kind == "tensor" else 8
+    along = max(1, min(4, min(rows, keys if not forward else rows) // least))
+    across = 2 if wide and keys >= 32 and min(rows, keys) >= 32 else 1
+    return along, across

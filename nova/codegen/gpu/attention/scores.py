@@ -1,0 +1,129 @@
+"""Scores of attention on a GPU and the weights made of them: scaled, masked, and hidden.
+
+In: what a thread has of a product of q and k; out: code. `AttentionBlock` is one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from math import e, inf, log2
+
+from nova.codegen.common.builder import BITS, Index, add, compare, element_type, minimum, mul, splat
+from nova.codegen.cpu.attention.tiles import Attention, Matrix
+from nova.codegen.gpu.attention.plan import AttentionPlan
+from nova.codegen.gpu.gemm.epilogue import Core
+from nova.codegen.gpu.ptx_ops import GLOBAL, exponential2, fused, global_base, load
+from nova.ir.bindings import arith, ir, math, scf
+
+
+@dataclass(frozen=True)
+class AttentionScores:
+    """Those at one point of the batch; `matrices` are the operands and results there."""
+
+    plan: AttentionPlan
+    attention: Attention
+    matrices: dict[str, Matrix]
+
+    @property
+    def unit(self) -> float:
+        """What scores are multiplied with so that `power` makes weights of them."""
+        return log2(e) if self.attention.type == "f32" else 1.0
+
+    def power(self, value: ir.Value) -> ir.Value:
+        return exponential2(value) if self.attention.type == "f32" else math.exp(value)
+
+    def number(self, value: float) -> ir.Value:
+        return splat(element_type(self.attention.type), value)
+
+    @cached_property
+    def factor(self) -> float:
+        """What scores are still to be multiplied with: by nothing where there is a mask to add.
+
+        Scores are compared before that, so the order has to stay.
+        """
+        factor = self.attention.kind.scale * self.unit
+        return 1.0 if "mask" in self.matrices or factor <= 0 else factor
+
+    def scores(
+        self, core: Core, products: Sequence[ir.Value], first: Index, key: Index
+    ) -> list[ir.Value]:
+        """Scores of a block of rows and keys; -inf for a key that the row does not see.
+
+        In units of `power`, with the mask, or to be multiplied with `factor`.
+        """
+        scores = list(products)
+        if self.factor == 1.0:
+            unit = self.number(self.attention.kind.scale * self.unit)
+            scores = [arith.mulf(product, unit) for product in scores]
+        if "mask" in self.matrices:
+            for n, row, column in self._places(core, first, key):
+                scores[n] = self._masked(scores[n], row, column)
+        edge = self._edge(first, key)
+        if edge is None:
+            return scores
+        # Few blocks have something to hide; the others are not asked for every score.
+        hiding = scf.IfOp(edge, [score.type for score in scores], has_else=True)
+        with ir.InsertionPoint(hiding.then_block):
+            seen = list(scores)
+            for n, row, column in self._places(core, first, key):
+                for hidden in self._hidden(row, column):
+                    seen[n] = arith.select(hidden, self.number(-inf), seen[n])
+            scf.YieldOp(seen)
+        with ir.InsertionPoint(hiding.else_block):
+            scf.YieldOp(scores)
+        return list(hiding.results)
+
+    def weight(self, score: ir.Value, shift: ir.Value) -> ir.Value:
+        """The power of a score less `shift`, which is multiplied already."""
+        if self.factor == 1.0:
+            return self.power(arith.subf(score, shift))
+        return self.power(fused(score, self.number(self.factor), arith.negf(shift)))
+
+    def _places(self, core: Core, first: Index, key: Index) -> Iterator[tuple[int, Index, Index]]:
+        """Each number of a thread: which it is, its row and its key."""
+        columns = [add(key, column) for column in core.columns()]
+        for i, place in enumerate(core.rows()):
+            row = add(first, place)
+            for j, column in enumerate(columns):
+                yield core.number(i, j), row, column
+
+    def _edge(self, first: Index, key: Index) -> ir.Value | None:
+        """Whether a block of rows and keys has some that are hidden; None where none has."""
+        sizes, plan = self.plan.sizes, self.plan
+        found = []
+        if sizes.j % plan.keys:
+            found.append(compare(arith.CmpIPredicate.sgt, key, sizes.j - plan.keys))
+        if sizes.i % plan.rows:
+            found.append(compare(arith.CmpIPredicate.sgt, first, sizes.i - plan.rows))
+        if self.attention.kind.causal:
+            found.append(compare(arith.CmpIPredicate.sgt, add(key, plan.keys - 1), first))
+        return reduce(arith.ori, found) if found else None
+
+    def _hidden(self, row: Index, key: Index) -> list[ir.Value]:
+        sizes, plan = self.plan.sizes, self.plan
+        found = []
+        if sizes.j % plan.keys:
+            found.append(compare(arith.CmpIPredicate.sge, key, sizes.j))
+        if sizes.i % plan.rows:
+            found.append(compare(arith.CmpIPredicate.sge, row, sizes.i))
+        if self.attention.kind.causal:
+            found.append(compare(arith.CmpIPredicate.sgt, key, row))
+        return found
+
+    def _masked(self, score: ir.Value, row: Index, key: Index) -> ir.Value:
+        mask, sizes = self.matrices["mask"], self.plan.sizes
+        row, key = minimum(row, sizes.i - 1), minimum(key, sizes.j - 1)
+        stored = mask.buffer.type.element_type
+        size = BITS.get(mask.type, 8) // 8
+        address = add(global_base(mask.buffer), mul(mask.at(row, key), size))
+        value = load(stored, address, GLOBAL, size)
+        if mask.type not in BITS:
+            hidden = arith.cmpi(arith.CmpIPredicate.eq, value, splat(stored, 0))
+            return arith.select(hidden, self.number(-inf), score)
+        wide = element_type(self.attention.type)
+        if BITS[mask.type] != BITS[self.attention.type]:
+            narrower = BITS[mask.type] < BITS[self.attention.type]
+            value = (arith.extf if narrower else arith.truncf)(wide, value)
+        return arith.addf(score, arith.mulf(value, self.number(self.unit)))

@@ -1,0 +1,228 @@
+"""Threads of a block: positions, barriers, shuffles, and values that a whole block reduces.
+
+In: values of each thread, inside of a `gpu.launch`. Out: code at the insertion point. The schedules
+of this folder are written with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from nova.codegen.common.index_math import index
+from nova.ir.bindings import arith, ir, memref, scf
+from nova.ir.gpu_bindings import gpu
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """How a kernel is launched: blocks, threads of a block, bytes of shared memory.
+
+    `resident` is how many blocks a multiprocessor shall hold; 0 for as many as it happens to.
+    """
+
+    blocks: int
+    threads: int
+    shared: int = 0
+    resident: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a thread is: its block, its number in the block, and the threads of a block."""
+
+    block: Any
+    thread: Any
+    threads: int
+
+    @property
+    def warps(self) -> int:
+        return self.threads // WARP
+
+    def lane(self) -> Any:
+        return arith.remui(self.thread, index(WARP))
+
+    def warp(self) -> Any:
+        return arith.divui(self.thread, index(WARP))
+
+
+class SharedMemory:
+    """The dynamic shared memory of a block, handed out in pieces; `size` is known at the end."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._whole: Any = None
+
+    def allocate(self, count: int, element: Any) -> Any:
+        """A flat buffer; called at the top of the launch, before anything branches."""
+        self.size += -self.size % 16
+        if self._whole is None:
+            kind = ir.MemRefType.get(
+                [ir.ShapedType.get_dynamic_size()],
+                ir.IntegerType.get_signless(8),
+                memory_space=_workgroup(),
+            )
+            self._whole = gpu.DynamicSharedMemoryOp(kind).result
+        flat = ir.MemRefType.get([count], element, memory_space=_workgroup())
+        view = memref.ViewOp(flat, self._whole, index(self.size), [])
+        self.size += count * element_bytes(element)
+        return view.result
+
+
+def element_bytes(element: Any) -> int:
+    """Bytes of an element in memory; an index has eight, a bool one."""
+    return 8 if isinstance(element, ir.IndexType) else (element.width + 7) // 8
+
+
+def _workgroup() -> Any:
+    return ir.Attribute.parse("#gpu.address_space<workgroup>")
+
+
+def barrier() -> None:
+    """All threads of the block have come this far, and see what the others wrote."""
+    gpu.BarrierOp()
+
+
+@contextmanager
+def when(condition: Any) -> Iterator[None]:
+    """What follows happens in threads where `condition` holds."""
+    op = scf.IfOp(condition)
+    with ir.InsertionPoint(op.then_block):
+        yield
+        scf.YieldOp([])
+
+
+def is_less(a: Any, b: Any) -> Any:
+    return arith.cmpi(arith.CmpIPredicate.ult, a, b)
+
+
+def is_equal(a: Any, b: Any) -> Any:
+    return arith.cmpi(arith.CmpIPredicate.eq, a, b)
+
+
+def split(number: Any, sizes: Sequence[int]) -> list[Any]:
+    """The counters of nested loops of `sizes` in turn `number` of all of them together."""
+    counters: list[Any] = []
+    rest = number
+    for i in reversed(range(len(sizes))):
+        if all(size == 1 for size in sizes[:i]):
+            counters.append(rest if sizes[i] > 1 else index(0))
+            counters += [index(0)] * i
+            break
+        counters.append(arith.remui(rest, index(sizes[i])))
+        rest = arith.divui(rest, index(sizes[i]))
+    return counters[::-1]
+
+
+Combine = Callable[[Any, Any], Any]
+
+
+def shuffle_down(value: Any, distance: int) -> Any:
+    """The value of the lane `distance` further; any element type."""
+    return _through_words(value, lambda word: _shuffle(word, distance, gpu.ShuffleMode.DOWN))
+
+
+def shuffle_xor(value: Any, distance: int) -> Any:
+    """The value of the lane whose number differs in the bit `distance`; any element type."""
+    return _through_words(value, lambda word: _shuffle(word, distance, gpu.ShuffleMode.XOR))
+
+
+def _shuffle(word: Any, distance: int, mode: Any) -> Any:
+    i32 = ir.IntegerType.get_signless(32)
+    offset, width = (
+        arith.ConstantOp(i32, ir.IntegerAttr.get(i32, n)).result for n in (distance, WARP)
+    )
+    return gpu.ShuffleOp(word, offset, width, mode).results[0]
+
+
+def _through_words(value: Any, move: Callable[[Any], Any]) -> Any:
+    """Move a value between lanes in words of 32 bits, which is what the hardware moves."""
+    kind = value.type
+    i32 = ir.IntegerType.get_signless(32)
+    if isinstance(kind, ir.IndexType):
+        i64 = ir.IntegerType.get_signless(64)
+        return arith.index_castui(kind, _through_words(arith.index_castui(i64, value), move))
+    if kind == i32 or isinstance(kind, ir.F32Type):
+        return move(value)
+    bits = kind.width
+    plain = ir.IntegerType.get_signless(bits)
+    raw = value if kind == plain else arith.bitcast(plain, value)
+    if bits < 32:
+        moved = arith.trunci(plain, move(arith.extui(i32, raw)))
+    else:
+        shift = arith.ConstantOp(plain, ir.IntegerAttr.get(plain, 32)).result
+        low = arith.extui(plain, move(arith.trunci(i32, raw)))
+        high = arith.extui(plain, move(arith.trunci(i32, arith.shrui(raw, shift))))
+        moved = arith.ori(low, arith.shli(high, shift))
+    return moved if kind == plain else arith.bitcast(kind, moved)
+
+
+def ballot(condition: Any) -> Any:
+    """A word with a bit for each lane of the warp, all of which take part, where it holds."""
+    i32 = ir.IntegerType.get_signless(32)
+    everyone = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, -1)).result
+    return ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[i32],
+        operands=[everyone, condition],
+        attributes={
+            "intrin": ir.StringAttr.get("llvm.nvvm.vote.ballot.sync"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    ).results[0]
+
+
+def reduce_warp(values: Sequence[Any], combine: Combine) -> list[Any]:
+    """Each of `values` combined over the lanes of a warp, in every lane."""
+    return reduce_lanes(values, combine, WARP)
+
+
+def reduce_lanes(values: Sequence[Any], combine: Combine, lanes: int) -> list[Any]:
+    """The same over groups of `lanes` neighbouring lanes, a power of two."""
+    found = list(values)
+    distance = lanes // 2
+    while distance:
+        moved = [shuffle_xor(v, distance) for v in found]
+        found = [combine(a, b) for a, b in zip(found, moved, strict=True)]
+        distance //= 2
+    return found
+
+
+def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, partial: Any) -> Any:
+    """`value` combined over the block, in every thread; `partial` has room for all warps.
+
+    The order is fixed: lanes of a warp, then warps. Two barriers stand inside: one before
+    `partial` is written, for who still reads what it had.
+    """
+    (own,) = reduce_warp([value], combine)
+    if place.warps == 1:
+        return own
+    barrier()
+    return _exchange(place, own, combine, identity, partial)
+
+
+def reduce_block_once(place: Place, value: Any, combine: Combine, partial: Any) -> Any:
+    """The same for a block of 2, 4, ... 32 warps, and a new `partial`: one barrier."""
+    (own,) = reduce_warp([value], combine)
+    return _exchange(place, own, combine, None, partial)
+
+
+def _exchange(place: Place, own: Any, combine: Combine, identity: Any, partial: Any) -> Any:
+    """The values of all warps combined; without an `identity` there are a power of two of them."""
+    lane = place.lane()
+    with when(is_equal(lane, index(0))):
+        memref.store(own, partial, [place.warp()])
+    barrier()
+    if identity is None:
+        loaded = memref.load(partial, [arith.remui(lane, index(place.warps))])
+        return reduce_lanes([loaded], combine, place.warps)[0]
+    inside = is_less(lane, index(place.warps))
+    slot = arith.select(inside, lane, index(0))
+    loaded = memref.load(partial, [slot])
+    (total,) = reduce_warp([arith.select(inside, loaded, identity)], combine)
+    return total

@@ -1,0 +1,279 @@
+"""A thread for one or a few points of the grid: elementwise work, and small loops at each point.
+
+In: the nests of a kernel, all over its grid, and which points a thread has. Out: the code of the
+thread. Every op of a kernel reads what the kernel wrote at its own point only, so threads need not
+wait for each other, and what one op makes for the next stays in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from nova.codegen.common.cascade_sum import Cascade, cascade_of
+from nova.codegen.common.elements import Elements
+from nova.codegen.common.index_math import advance, index, shifted
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.gpu.memory import load_run, store_run, widest
+from nova.ir.bindings import arith, ir, scf
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The loop of the grid along which a thread has `count` neighbouring points; its number."""
+
+    loop: int
+    count: int
+
+
+def widest_lane(nests: Sequence[LoopNest], grid: Sequence[int]) -> Lane | None:
+    """Along the last loop: as many points as 16 bytes of the widest element hold."""
+    if not grid:
+        return None
+    loop = len(grid) - 1
+    kinds = [
+        value.type.element_type
+        for nest in nests
+        for value, stride in zip(nest.generic.op.operands, nest.loops[loop].strides, strict=True)
+        if stride == 1 and isinstance(value.type, ir.MemRefType)
+    ]
+    count = widest(kinds)
+    if any(_has_own_memory(nest) for nest in nests):
+        return None  # it reads at computed places: nothing of it is a vector
+    return Lane(loop, count) if count > 1 and grid[loop] % count == 0 else None
+
+
+def _has_own_memory(nest: LoopNest) -> bool:
+    return any(op.operation.name == "memref.load" for op in nest.generic.block.operations)
+
+
+class ElementwiseCode:
+    """The code of a thread at its points."""
+
+    def __init__(self, grid_rank: int, lane: Lane | None, apart: Mapping[Any, int] | None = None):
+        self.grid_rank = grid_rank
+        self.lane = lane
+        self.count = lane.count if lane else 1
+        # Buffers of the thread that hold something for each of its points: so many elements apart.
+        self.apart = apart or {}
+        # What was last written, by buffer and access: read again, it is still in registers.
+        self.known: dict[Any, list[Any]] = {}
+
+    def emit(
+        self,
+        nest: LoopNest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        captured: Mapping[Any, Any],
+    ) -> None:
+        """One op at the thread's points; `counters` are those of the grid's loops at the first."""
+        elements = Elements(nest, buffers, captured)
+        bases = _begin(nest, counters)
+        ivs: list[dict[int, Any]] = [{} for _ in range(self.count)]
+        for i, counter in enumerate(counters):
+            loop = nest.loops[i]
+            if len(loop.dims) == 1 and loop.dims[0] in nest.indexed:
+                step = self.lane is not None and i == self.lane.loop
+                for k in range(self.count):
+                    ivs[k][loop.dims[0]] = shifted(counter, k) if step else counter
+        inner = list(range(self.grid_rank, len(nest.loops)))
+        parallel = [i for i in inner if nest.loops[i].parallel]
+        reductions = [i for i in inner if not nest.loops[i].parallel]
+        self._parallel(elements, parallel, reductions, bases, ivs)
+
+    def give(
+        self,
+        nest: LoopNest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        values: list[Any],
+        *,
+        adds: bool,
+    ) -> None:
+        """The results of an op at the thread's points, made elsewhere; `adds` to what is there."""
+        elements = Elements(nest, buffers, {})
+        bases = _begin(nest, counters)
+        if adds:
+            (before,) = self._outputs(elements, bases)
+            values = [arith.addf(old, new) for old, new in zip(before, values, strict=True)]
+        self._store(elements, [values], bases)
+
+    def _parallel(
+        self,
+        elements: Elements,
+        loops: list[int],
+        reductions: list[int],
+        bases: list[Any],
+        ivs: list[dict[int, Any]],
+    ) -> None:
+        if loops:
+            nest = elements.nest
+            op = scf.ForOp(index(0), index(nest.loops[loops[0]].size), index(1))
+            with ir.InsertionPoint(op.body):
+                inside = self._inside(nest, loops[0], op.induction_variable, bases, ivs)
+                self._parallel(elements, loops[1:], reductions, *inside)
+                scf.YieldOp([])
+            self._forget(elements)
+            return
+        if not reductions:
+            outputs = self._outputs(elements, bases) if elements.generic.uses_output else None
+            self._store(elements, self._apply(elements, bases, outputs, ivs), bases)
+            return
+        self._store(elements, self._totals(elements, reductions, bases, ivs), bases)
+
+    def _totals(
+        self,
+        elements: Elements,
+        loops: list[int],
+        bases: list[Any],
+        ivs: list[dict[int, Any]],
+    ) -> list[list[Any]]:
+        """What the reductions make of what the outputs held: a list of points for each output."""
+        return self._reduce(elements, loops, bases, self._outputs(elements, bases), ivs)
+
+    def _inside(
+        self, nest: LoopNest, number: int, iv: Any, bases: list[Any], ivs: list[dict[int, Any]]
+    ) -> tuple[list[Any], list[dict[int, Any]]]:
+        loop = nest.loops[number]
+        if len(loop.dims) == 1:
+            ivs = [{**own, loop.dims[0]: iv} for own in ivs]
+        return advance(bases, iv, loop), ivs
+
+    def _reduce(
+        self,
+        elements: Elements,
+        loops: list[int],
+        bases: list[Any],
+        totals: list[list[Any]],
+        ivs: list[dict[int, Any]],
+    ) -> list[list[Any]]:
+        """The reductions, carried in registers: `totals` are lists of values for each output."""
+        if not loops:
+            return self._apply(elements, bases, totals, ivs)
+        nest = elements.nest
+        cascade, (size, *sizes) = self._cascade(nest), [nest.loops[i].size for i in loops]
+        apart = cascade.is_long(prod(sizes))
+
+        def turn(iv: Any, values: list[Any]) -> list[Any]:
+            where, own = self._inside(nest, loops[0], iv, bases, ivs)
+            given = _grouped(cascade.fresh(values) if apart else values, self.count)
+            made = self._reduce(elements, loops[1:], where, given, own)
+            flat = [value for total in made for value in total]
+            return cascade.combined(values, flat) if apart else flat
+
+        flat = [value for total in totals for value in total]
+        per_turn = 1 if apart else prod(sizes)
+        return _grouped(cascade.turns(size, 1, flat, turn, per_turn=per_turn), self.count)
+
+    def _cascade(self, nest: LoopNest) -> Cascade:
+        """The cascade of values that lie together by output, one for each point."""
+        names = cascade_of(nest).names
+        return Cascade(tuple(name for name in names for _ in range(self.count)))
+
+    # --- elements of several points ---------------------------------------------------------------
+
+    def _apply(
+        self,
+        elements: Elements,
+        bases: list[Any],
+        outputs: list[list[Any]] | None,
+        ivs: list[dict[int, Any]],
+    ) -> list[list[Any]]:
+        generic = elements.generic
+        used = [any(True for _ in a.uses) for a in generic.block.arguments]
+        inputs = [
+            self._load(elements, i, bases[i]) if used[i] else None
+            for i in range(generic.num_inputs)
+        ]
+        results = [
+            elements.apply(
+                [v and v[k] for v in inputs] + [total[k] for total in outputs or ()], ivs[k]
+            )
+            for k in range(self.count)
+        ]
+        return [list(values) for values in zip(*results, strict=True)]
+
+    def _outputs(self, elements: Elements, bases: list[Any]) -> list[list[Any]]:
+        first = elements.generic.num_inputs
+        return [
+            self._load(elements, first + i, bases[first + i])
+            for i in range(elements.generic.num_outputs)
+        ]
+
+    def _load(self, elements: Elements, operand: int, base: Any) -> list[Any]:
+        buffer = elements.buffers[operand]
+        if not isinstance(buffer.type, ir.MemRefType):
+            return [buffer] * self.count
+        known = self.known.get(self._key(elements, operand))
+        if known is not None:
+            return known
+        whole = self._is_vector(elements, operand)
+        found = load_run(buffer, base, self.count, self._stride(elements, operand), whole)
+        return [elements.unpacked(operand, value) for value in found]
+
+    def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
+        for k, points in enumerate(values):
+            operand = elements.generic.num_inputs + k
+            self._put(elements, operand, points, bases[operand])
+            self._remember(elements, operand, points)
+
+    def _put(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
+        packed = [elements.packed(operand, v) for v in points]
+        whole = self._is_vector(elements, operand)
+        stride = self._stride(elements, operand)
+        store_run(packed, elements.buffers[operand], base, stride, whole)
+
+    def _stride(self, elements: Elements, operand: int) -> int:
+        """Elements from one of the thread's points to the next."""
+        if self.lane is None:
+            return 0
+        along = elements.nest.loops[self.lane.loop].strides[operand]
+        return self.apart.get(elements.buffers[operand], along)
+
+    def _is_vector(self, elements: Elements, operand: int) -> bool:
+        """Whether the thread's points of an operand are one aligned piece of memory."""
+        if self.lane is None:
+            return False
+        nest = elements.nest
+        lane = self.lane
+        steps = [loop.strides[operand] for i, loop in enumerate(nest.loops) if i != lane.loop]
+        return nest.loops[lane.loop].strides[operand] == 1 and not any(
+            step % self.count for step in (*steps, nest.offsets[operand])
+        )
+
+    # --- what is still in registers ---------------------------------------------------------------
+
+    def _key(self, elements: Elements, operand: int) -> Any:
+        nest = elements.nest
+        inner = nest.loops[self.grid_rank :]
+        if any(loop.strides[operand] for loop in inner):
+            return None
+        strides = tuple(loop.strides[operand] for loop in nest.loops[: self.grid_rank])
+        return elements.buffers[operand], nest.offsets[operand], strides
+
+    def _remember(self, elements: Elements, operand: int, points: list[Any]) -> None:
+        buffer = elements.buffers[operand]
+        self.known = {k: v for k, v in self.known.items() if k is None or k[0] != buffer}
+        inner = elements.nest.loops[self.grid_rank :]
+        # Made inside of a loop, a value is not there behind it.
+        if not any(loop.parallel for loop in inner):
+            self.known[self._key(elements, operand)] = points
+            self.known.pop(None, None)
+
+    def _forget(self, elements: Elements) -> None:
+        written = set(elements.buffers[elements.generic.num_inputs :])
+        self.known = {k: v for k, v in self.known.items() if k[0] not in written}
+
+
+def _begin(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:
+    """Where each operand's access is at a point of the grid."""
+    bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+    for counter, loop in zip(counters, nest.loops, strict=False):
+        bases = advance(bases, counter, loop)
+    return bases
+
+
+def _grouped(values: list[Any], size: int) -> list[list[Any]]:
+    return [values[i : i + size] for i in range(0, len(values), size)]

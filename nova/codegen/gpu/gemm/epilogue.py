@@ -1,0 +1,168 @@
+"""What happens to the sums of a block's matrix product on a GPU.
+
+In: the sums of each thread; out: code that brings them to those who finish them. They go through
+shared memory: neighbours in memory to neighbouring threads, some columns (a `Fragment`) at a time.
+`mainloop.py` calls it; whoever wants a product says what a `Finish` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nova.codegen.common.builder import (
+    BITS,
+    Index,
+    add,
+    compare,
+    element_type,
+    index,
+    loop,
+    mul,
+    splat,
+    vector_type,
+)
+from nova.codegen.gpu.gemm.plan import GemmPlan, Operand
+from nova.codegen.gpu.ptx_ops import (
+    GLOBAL,
+    SHARED,
+    at,
+    divide,
+    global_base,
+    load,
+    modulo,
+    store,
+)
+from nova.ir.bindings import arith, ir, scf, vector
+
+_LESS = arith.CmpIPredicate.slt
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Some results: `value` is a vector of the plan's width, or a number where that is one.
+
+    `row` and `column` are those of its first element in C; the others are in the same row, or with
+    `along_rows` in the same column. `around` are positions of the loops around, 0 in those of k.
+    """
+
+    around: tuple[Index, ...]
+    row: ir.Value
+    column: ir.Value
+    value: ir.Value
+    along_rows: bool
+
+
+Finish = Callable[[Fragment], None]
+"""What to do with results, such as to add a bias and store them; called once, in a loop."""
+
+
+class Core(Protocol):
+    """What a warp multiplies with: `TensorCore` or `PlainCore`."""
+
+    @property
+    def part(self) -> Index: ...
+    def prepare(self) -> None: ...
+    def zeros(self) -> list[ir.Value]: ...
+    def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]: ...
+    @property
+    def row_lanes(self) -> int: ...
+    @property
+    def together(self) -> int: ...
+    def rows(self) -> list[Index]: ...
+    def columns(self) -> list[Index]: ...
+    def number(self, row: int, column: int) -> int: ...
+
+
+def parts(core: Core, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list[ir.Value]]]:
+    """Row and column in the tile, and the sums of neighbours in a row from there on."""
+    columns = core.columns()
+    for row, place in enumerate(core.rows()):
+        for first in range(0, len(columns), core.together):
+            numbers = (core.number(row, first + i) for i in range(core.together))
+            yield place, columns[first], [sums[n] for n in numbers]
+
+
+def storing(plan: GemmPlan, c: ir.Value) -> Finish:
+    """A `Finish` that writes C, a flat buffer of the sums' type, or adds to it."""
+    spec, offset = plan.product.contraction, plan.product.offsets[2]
+    size = BITS[spec.acc_type] // 8
+    strides = spec.c_strides[::-1] if plan.swapped else spec.c_strides
+    aligned = all(s % plan.width == 0 for s in (max(strides), offset, *plan.steps_around(2)))
+    align = size * (plan.width if aligned else 1)
+
+    def finish(fragment: Fragment) -> None:
+        number = add(mul(fragment.row, strides[0]), mul(fragment.column, strides[1]))
+        for position, step in zip(fragment.around, plan.steps_around(2), strict=True):
+            number = add(number, mul(position, step))
+        address = at(global_base(c), mul(number, size), offset * size)
+        value = fragment.value
+        if spec.accumulate:
+            value = arith.addf(load(value.type, address, GLOBAL, align), value)
+        store(value, address, GLOBAL, align)
+
+    return finish
+
+
+@dataclass(frozen=True)
+class Results:
+    """The sums of a block, in shared memory from `shared` on."""
+
+    plan: GemmPlan
+    shared: ir.Value
+    thread: ir.Value
+
+    def collect(self, core: Core, sums: list[ir.Value]) -> None:
+        """Write the sums of all warps as tiles, one for each part of the steps."""
+        plan = self.plan
+        type_ = plan.product.contraction.acc_type
+        size = BITS[type_] // 8
+        base = add(self.shared, mul(core.part, plan.shape.rows * plan.pitch))
+        for row, column, values in parts(core, sums):
+            address = at(base, mul(row, plan.pitch), mul(column, size))
+            kind = vector_type(type_, len(values))
+            value = vector.from_elements(kind, values) if len(values) > 1 else values[0]
+            store(value, address, SHARED, size * len(values))
+
+    def finish(
+        self,
+        finish: Finish,
+        tile: tuple[Index, Index],
+        first: Sequence[Index],
+        around: tuple[Index, ...],
+    ) -> None:
+        """Hand the results to those who finish them, as many threads as there are fragments."""
+        plan, shape, spec = self.plan, self.plan.shape, self.plan.product.contraction
+        size, per_row = BITS[spec.acc_type] // 8, shape.columns // plan.width
+        kind = element_type(spec.acc_type)
+        if plan.width > 1:
+            kind = vector_type(spec.acc_type, plan.width)
+        apart = shape.rows * plan.pitch
+        with loop(self.thread, shape.rows * per_row, shape.threads) as number:
+            row, column = divide(number, per_row), mul(modulo(number, per_row), plan.width)
+            at_row, at_column = add(first[0], row), add(first[1], column)
+            inside = self._is_own(plan.left, at_row, tile[0])
+            if (other := self._is_own(plan.right, at_column, tile[1])) is not None:
+                inside = other if inside is None else arith.andi(inside, other)
+            only = scf.IfOp(splat(ir.IntegerType.get_signless(1), 1) if inside is None else inside)
+            with ir.InsertionPoint(only.then_block):
+                start = at(self.shared, mul(row, plan.pitch), mul(column, size))
+                align = size * plan.width
+                value = load(kind, start, SHARED, align)
+                for part in range(1, shape.split):
+                    more = load(kind, at(start, part * apart), SHARED, align)
+                    value = arith.addf(value, more)
+                at_row, at_column = index(at_row), index(at_column)
+                if plan.swapped:
+                    at_row, at_column = at_column, at_row
+                finish(Fragment(around, at_row, at_column, value, plan.swapped))
+                scf.YieldOp([])
+
+    def _is_own(self, operand: Operand, place: Index, tile: Index) -> ir.Value | None:
+        """Whether a row (or column) exists, and belongs to this tile rather than the one before."""
+        if not operand.ragged:
+            return None
+        if operand.shifted:
+            return compare(arith.CmpIPredicate.sge, place, mul(tile, operand.tile.outer))
+        return compare(_LESS, place, operand.size)

@@ -1,0 +1,203 @@
+"""Products of a thread's part of a stage with ordinary multiply-adds, exact to the type.
+
+In: a product of tiles, and which warp and lane this thread is; out: code that reads tiles from
+shared memory and adds to accumulators. `mainloop.py` and `block.py` make a `PlainCore`
+and call it in their loops.
+
+A warp is 4 x 8 threads. What a thread has of the rows (or columns) depends on how the tile lies:
+where it runs along k, every fourth row (eighth column), and several steps of k are read at once;
+else groups of 16 bytes of neighbours. Both let a warp read without waiting for banks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nova.codegen.common.builder import Index, add, element_type, index, mul, splat, vector_type
+from nova.codegen.gpu.gemm.shared_tile import Clean, SharedTile, TileMatmul
+from nova.codegen.gpu.ptx_ops import SHARED, at, divide, fused, load, modulo
+from nova.ir.bindings import ir, scf, vector
+
+LANES = (4, 8)
+"""Threads of a warp along rows and along columns."""
+
+_AT_ONCE = 64
+"""Bytes of k whose steps are written out: of more, the assembler would hold too many factors."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What a thread has of one operand: `count` rows (or columns), the warp's from `first` on."""
+
+    tile: SharedTile
+    element: str
+    lane: Index
+    lanes: int
+    first: Index
+    k_first: Index
+    count: int
+    steps: int
+    """Steps of k that are read together."""
+    start: list[Index] = field(default_factory=list)
+
+    @property
+    def apart(self) -> int:
+        """Bytes from one step of k to the next."""
+        return self.tile.element if self.tile.along_k else self.tile.pitch
+
+    @property
+    def together(self) -> int:
+        """Neighbours that are read at once, or lie at once."""
+        return 1 if self.tile.along_k else min(self.count, self.tile.per_chunk)
+
+    def offset(self, number: int) -> int:
+        """How far from the thread's first row the one with this number is."""
+        group, rest = divmod(number, self.together)
+        return group * self.lanes * self.together + rest
+
+    def places(self) -> list[Index]:
+        """The rows (or columns) of the tile that the thread has."""
+        first = add(self.first, mul(self.lane, self.together))
+        return [add(first, self.offset(i)) for i in range(self.count)]
+
+    def prepare(self) -> None:
+        """The address of the thread's first element, before the loop over k."""
+        tile = self.tile
+        first = add(self.first, mul(self.lane, self.together))
+        across, along = (first, self.k_first) if tile.along_k else (self.k_first, first)
+        self.start.append(add(mul(across, tile.pitch), mul(along, tile.element)))
+
+    def read(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
+        """The elements of some steps from `step` on, in the order in which they are read.
+
+        Along k, those of all steps for a row at a time; else those of all rows for a step.
+        """
+        tile, base = self.tile, add(shared, self.start[0])
+        if tile.along_k:
+            for row in range(self.count):
+                place = at(base, self.offset(row) * tile.pitch, step * tile.element)
+                yield self._load(place, self.steps)
+            return
+        for k in range(step, step + self.steps):
+            values: list[ir.Value] = []
+            for row in range(0, self.count, self.together):
+                place = at(base, k * tile.pitch, self.offset(row) * tile.element)
+                values += self._load(place, self.together)
+            yield values
+
+    def by_step(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
+        """The elements of all rows, for one step after the other."""
+        if not self.tile.along_k:
+            return self.read(shared, step)
+        return map(list, zip(*self.read(shared, step), strict=True))
+
+    def _load(self, place: Index, count: int) -> list[ir.Value]:
+        size = count * self.tile.element
+        if count == 1:
+            return [load(element_type(self.element), place, SHARED, size)]
+        value = load(vector_type(self.element, count), place, SHARED, size)
+        return [vector.extract(value, [], [i]) for i in range(count)]
+
+
+@dataclass(frozen=True)
+class PlainCore:
+    """The part of one thread: `at_rows` and `at_columns` of its warp, `part` of the steps."""
+
+    tiles: TileMatmul
+    lane: ir.Value
+    at_rows: Index
+    at_columns: Index
+    part: Index
+    strips: list[Strip] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        tiles = self.tiles
+        lanes = divide(self.lane, LANES[1]), modulo(self.lane, LANES[1])
+        step = mul(self.part, tiles.steps)
+        together = tiles.reach // tiles.left.element
+        sides = (tiles.left, self.at_rows), (tiles.right, self.at_columns)
+        for i, (tile, first) in enumerate(sides):
+            count = tiles.warp[i] // LANES[i]
+            strip = Strip(tile, tiles.element, lanes[i], LANES[i], first, step, count, together)
+            strip.prepare()
+            self.strips.append(strip)
+
+    def zeros(self) -> list[ir.Value]:
+        rows, columns = (strip.count for strip in self.strips)
+        return [splat(element_type(self.tiles.element), 0.0)] * (rows * columns)
+
+    def stage(
+        self,
+        left: Index,
+        right: Index,
+        sums: list[ir.Value],
+        clean: Clean | None = None,
+    ) -> list[ir.Value]:
+        """Add the products of a stage whose tiles are at these addresses.
+
+        `clean` changes the elements of the right one.
+        """
+        steps, some = self.tiles.steps, _AT_ONCE // self.tiles.left.element
+        if steps <= some:
+            return self._some(left, right, sums, steps, clean)
+        loop = scf.ForOp(index(0), index(steps), index(some), list(sums))
+        with ir.InsertionPoint(loop.body):
+            of_rows, of_columns = self.strips
+            left = add(left, mul(loop.induction_variable, of_rows.apart))
+            right = add(right, mul(loop.induction_variable, of_columns.apart))
+            scf.YieldOp(self._some(left, right, list(loop.inner_iter_args), some, clean))
+        return list(loop.results)
+
+    def _some(
+        self,
+        left: Index,
+        right: Index,
+        sums: list[ir.Value],
+        steps: int,
+        clean: Clean | None,
+    ) -> list[ir.Value]:
+        """Add the products of the first steps of two tiles."""
+        sums = list(sums)
+        of_rows, of_columns = self.strips
+
+        def multiply(row: int, column: int, a: ir.Value, b: ir.Value) -> None:
+            place = row * of_columns.count + column
+            sums[place] = fused(a, b, sums[place])
+
+        for step in range(0, steps, of_rows.steps):
+            if of_rows.tile.along_k and of_columns.tile.along_k:
+                # All rows are held, and columns pass by: both would be too many registers.
+                rows = list(of_rows.read(left, step))
+                for j, column in enumerate(of_columns.read(right, step)):
+                    for k, b in enumerate(map(clean, column) if clean else column):
+                        for i, row in enumerate(rows):
+                            multiply(i, j, row[k], b)
+                continue
+            sides = of_rows.by_step(left, step), of_columns.by_step(right, step)
+            for a_step, b_step in zip(*sides, strict=True):
+                factors = list(map(clean, b_step)) if clean else b_step
+                for i, a in enumerate(a_step):
+                    for j, b in enumerate(factors):
+                        multiply(i, j, a, b)
+        return sums
+
+    row_lanes = LANES[1]
+    """Lanes that share a row: a group of neighbours."""
+
+    @property
+    def together(self) -> int:
+        """Neighbouring columns that a thread has."""
+        return self.strips[1].together
+
+    def rows(self) -> list[Index]:
+        """The rows of the tile that this thread has sums of."""
+        return self.strips[0].places()
+
+    def columns(self) -> list[Index]:
+        """The columns of the tile that this thread has sums of."""
+        return self.strips[1].places()
+
+    def number(self, row: int, column: int) -> int:
+        """Which sum is that of the thread's row and column with these numbers."""
+        return row * self.strips[1].count + column

@@ -1,0 +1,240 @@
+"""Products of a warp's part of a stage with tensor cores.
+
+In: a product of tiles, and which warp and lane this thread is; out: code that reads swizzled tiles
+from shared memory and adds to accumulators. `mainloop.py` and `block.py` make a
+`TensorCore` and call it in their loops.
+
+A step is 32 bytes of k: 16 elements of two bytes, or 8 of tf32. An accumulator of 16 x 8 elements
+is four numbers a lane: rows lane / 4 and that + 8, columns 2 (lane % 4) and that + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from nova.codegen.common.builder import Index, add, mul, splat
+from nova.codegen.gpu.gemm.shared_tile import CHUNK, Clean, SharedTile, TileMatmul
+from nova.codegen.gpu.ptx_ops import (
+    SHARED,
+    at,
+    divide,
+    load,
+    load_matrices,
+    modulo,
+    multiply,
+    narrow_pair,
+    round_tf32,
+)
+from nova.ir.bindings import arith, ir
+
+_STEP = 32
+"""Bytes of k."""
+
+Fragments = list[list[ir.Value]]
+"""The registers of each fragment of a tile, at one step."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Fragments of one operand: 16 rows (or columns) by a step of k, as four matrices.
+
+    The matrices of A are in the order of columns of a matrix of matrices (`rows_first`), those of B
+    in the order of rows. The warp's part of the tile begins at `first` and step `k_first`.
+    """
+
+    tile: SharedTile
+    lane: ir.Value
+    first: Index
+    k_first: Index
+    rows_first: bool
+    tf32: bool
+    known: dict[int, Index] = field(default_factory=dict)
+
+    def read(self, shared: Index, number: int, step: int) -> list[ir.Value]:
+        """The registers of the fragment with this number, at this step of the stage."""
+        tile = self.tile
+        if self.tf32 and not tile.along_k:
+            places = [self._place_of_word(number, step, matrix) for matrix in range(4)]
+            single = ir.F32Type.get()
+            return [round_tf32(load(single, at(shared, *p), SHARED, 4)) for p in places]
+        values = load_matrices(at(shared, *self._place(number, step)), transposed=not tile.along_k)
+        if self.tf32:
+            single = ir.F32Type.get()
+            return [round_tf32(arith.bitcast(single, value)) for value in values]
+        return values
+
+    def prepare(self, fragments: int, steps: range) -> None:
+        """Compute what the places depend on besides constants, before the loop over k."""
+        for step in steps:
+            for number in range(fragments):
+                if self.tf32 and not self.tile.along_k:
+                    for matrix in range(4):
+                        self._place_of_word(number, step, matrix)
+                else:
+                    self._place(number, step)
+
+    def _halves(self, matrix: Index) -> tuple[Index, Index]:
+        """Whether a matrix is in the second half of the fragment: of its rows, and of k."""
+        fast, slow = modulo(matrix, 2), divide(matrix, 2)
+        return (fast, slow) if self.rows_first else (slow, fast)
+
+    def _place(self, number: int, step: int) -> tuple[Index, int]:
+        """Where this lane's row of a matrix is: lane 8 i + j is asked for row j of matrix i.
+
+        Chunks are mixed with the number of their row modulo eight, to which only the lane
+        contributes. Of the chunk's number, so much has to be mixed, and what is above is added.
+        """
+        tile = self.tile
+        within, (outer_half, k_half) = modulo(self.lane, 8), self._halves(divide(self.lane, 8))
+        if tile.along_k:
+            rows, chunks = number * 16, step * (_STEP // CHUNK)
+        else:
+            rows, chunks = step * (_STEP // tile.element), number * (16 // tile.per_chunk)
+        mixed = chunks % 8
+        if mixed not in self.known:
+            if tile.along_k:
+                row = add(add(self.first, mul(outer_half, 8)), within)
+                chunk = at(mul(self.k_first, _STEP // CHUNK), k_half, mixed)
+            else:
+                row = at(mul(self.k_first, _STEP // tile.element), mul(k_half, 8), within)
+                chunk = at(divide(self.first, tile.per_chunk), outer_half, mixed)
+            self.known[mixed] = tile.at(row, chunk)
+        return self.known[mixed], rows * tile.pitch + (chunks - mixed) * CHUNK
+
+    def _place_of_word(self, number: int, step: int, matrix: int) -> tuple[Index, int]:
+        """Where an element of tf32 is, in a tile whose rows do not run along k."""
+        tile = self.tile
+        outer_half, k_half = self._halves(matrix)
+        assert isinstance(outer_half, int) and isinstance(k_half, int)
+        group, place = divide(self.lane, 4), modulo(self.lane, 4)
+        chunks = number * 4 + outer_half * 2
+        mixed = chunks % 8
+        if mixed not in self.known:
+            chunk = at(divide(self.first, 4), divide(group, 4), mixed)
+            row = add(mul(self.k_first, 8), place)
+            self.known[mixed] = add(tile.at(row, chunk), mul(modulo(group, 4), 4))
+        return self.known[mixed], (step * 8 + k_half * 4) * tile.pitch + (chunks - mixed) * CHUNK
+
+
+@dataclass(frozen=True)
+class TensorCore:
+    """The part of one warp: `at_rows` and `at_columns` of the tile, `part` of the steps."""
+
+    tiles: TileMatmul
+    lane: ir.Value
+    at_rows: Index
+    at_columns: Index
+    part: Index
+    readers: list[Reader] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        tiles, tf32 = self.tiles, self.tiles.element == "tf32"
+        step = mul(self.part, self._steps)
+        left = Reader(tiles.left, self.lane, self.at_rows, step, True, tf32)
+        right = Reader(tiles.right, self.lane, self.at_columns, step, False, tf32)
+        self.readers.extend((left, right))
+        for reader, count in zip(self.readers, self._fragments, strict=True):
+            reader.prepare(count, range(self._steps))
+
+    @property
+    def _fragments(self) -> tuple[int, int]:
+        rows, columns = self.tiles.warp
+        return rows // 16, columns // 16
+
+    @property
+    def _steps(self) -> int:
+        """Steps of a stage that this warp does."""
+        return self.tiles.steps * self.tiles.left.element // _STEP
+
+    def zeros(self) -> list[ir.Value]:
+        rows, columns = self._fragments
+        return [splat(ir.F32Type.get(), 0.0)] * (rows * columns * 8)
+
+    def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
+        """Add the products of a stage whose tiles are at these addresses."""
+        return self._multiply(lambda step: self._left(left, step), right, sums)
+
+    def stage_held(
+        self,
+        left: Sequence[Fragments],
+        right: Index,
+        sums: list[ir.Value],
+        clean: Clean | None = None,
+    ) -> list[ir.Value]:
+        """The same where the left tile is in registers: its fragments of every step.
+
+        `clean` changes what is read of the right one.
+        """
+        return self._multiply(lambda step: left[step], right, sums, clean)
+
+    def hold(self, left: Index) -> list[Fragments]:
+        """A left tile in registers, for `stage_held`."""
+        return [self._left(left, step) for step in range(self._steps)]
+
+    def as_left(self, sums: list[ir.Value]) -> list[Fragments]:
+        """Sums of this product as the left tile of another, rounded to the type of the factors.
+
+        A lane has the same places of two neighbouring accumulators as of a fragment.
+        """
+        rows, columns = self._fragments
+        pairs = [
+            narrow_pair(sums[i], sums[i + 1], self.tiles.element) for i in range(0, len(sums), 2)
+        ]
+        return [
+            [pairs[4 * (row * columns + step) :][:4] for row in range(rows)]
+            for step in range(columns)
+        ]
+
+    def _left(self, start: Index, step: int) -> Fragments:
+        return [self.readers[0].read(start, number, step) for number in range(self._fragments[0])]
+
+    def _multiply(
+        self,
+        left: Callable[[int], Fragments],
+        right: Index,
+        sums: list[ir.Value],
+        clean: Clean | None = None,
+    ) -> list[ir.Value]:
+        sums = list(sums)
+        rows, columns = self._fragments
+
+        def fragments(step: int) -> tuple[Fragments, Fragments]:
+            a = left(step)
+            b = [self.readers[1].read(right, number, step) for number in range(columns)]
+            return a, [[clean(word) for word in words] for words in b] if clean else b
+
+        ahead = fragments(0)
+        for step in range(self._steps):
+            a, b = ahead
+            if step + 1 < self._steps:
+                ahead = fragments(step + 1)
+            for row in range(rows):
+                for column in range(2 * columns):
+                    place = 4 * (row * 2 * columns + column)
+                    pair = b[column // 2][2 * (column % 2) : 2 * (column % 2) + 2]
+                    old = sums[place : place + 4]
+                    sums[place : place + 4] = multiply(self.tiles.element, a[row], pair, old)
+        return sums
+
+    row_lanes = 4
+    """Lanes that share a row: a group of neighbours."""
+
+    together = 2
+    """Neighbouring columns that a thread has."""
+
+    def rows(self) -> list[Index]:
+        """The rows of the tile that this thread has sums of."""
+        group = divide(self.lane, 4)
+        return [at(self.at_rows, group, 8 * i) for i in range(2 * self._fragments[0])]
+
+    def columns(self) -> list[Index]:
+        """The columns of the tile that this thread has sums of."""
+        place = mul(modulo(self.lane, 4), 2)
+        count = 2 * self._fragments[1]
+        return [at(self.at_columns, place, 8 * i + k) for i in range(count) for k in range(2)]
+
+    def number(self, row: int, column: int) -> int:
+        """Which sum is that of the thread's row and column with these numbers."""
+        accumulator = row // 2 * 2 * self._fragments[1] + column // 2
+        return 4 * accumulator + 2 * (row % 2) + column % 2

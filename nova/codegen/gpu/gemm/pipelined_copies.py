@@ -1,0 +1,187 @@
+"""Copies of operand tiles from global to shared memory, by all threads of a block.
+
+In: an `Operand` of a plan and where its block's rows (or columns) begin; out: code. `mainloop.py`
+makes a `PipelinedCopies` for each operand before its loop over k, so that what does not depend on
+k is
+computed once, and calls `copy` for each stage.
+
+Elements that do not exist become zeros in shared memory: what is computed from them is not stored,
+or adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nova.codegen.common.builder import (
+    BITS,
+    Index,
+    add,
+    compare,
+    element_type,
+    index,
+    minimum,
+    mul,
+    splat,
+    sub,
+    vector_type,
+)
+from nova.codegen.gpu.gemm.plan import Operand
+from nova.codegen.gpu.gemm.shared_tile import CHUNK
+from nova.codegen.gpu.ptx_ops import (
+    GLOBAL,
+    SHARED,
+    at,
+    copy_async,
+    divide,
+    load,
+    modulo,
+    store,
+    word,
+)
+from nova.ir.bindings import arith, ir, scf, vector
+
+_LESS = arith.CmpIPredicate.slt
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """One of the copies of a thread: how far it is from the thread's first one."""
+
+    row: int
+    column: int
+    """In bytes of shared memory."""
+
+
+class PipelinedCopies:
+    """The copies of one operand by `threads` threads, of which this one is `thread`.
+
+    `base` is the address of the operand at the first element of its first row, and `element` the
+    type in shared memory.
+    """
+
+    def __init__(
+        self,
+        operand: Operand,
+        threads: int,
+        thread: ir.Value,
+        base: ir.Value,
+        element: str,
+    ):
+        self.operand, self.threads, self.element = operand, threads, element
+        self.base = base
+        self.unit = operand.copied or CHUNK
+        """Bytes in shared memory that a copy fills."""
+        self.per_row = operand.tile.row_bytes // self.unit
+        # The place of this thread's first copy.
+        self.row = divide(thread, self.per_row)
+        self.column = mul(modulo(thread, self.per_row), self.unit)
+        self.units = tuple(self._units())
+        self.to = tuple(self._shared(unit) for unit in self.units)
+
+    def _units(self) -> Iterator[_Unit]:
+        """Rows, and parts of rows that are longer than all threads' copies."""
+        # Otherwise two threads would copy to one place, and some of them behind the tile.
+        assert self.threads % self.per_row == 0 or self.per_row % self.threads == 0
+        apart = max(1, self.threads // self.per_row)
+        for row in range(0, self.operand.tile.rows, apart):
+            for column in range(0, self.per_row, self.threads):
+                yield _Unit(row, column * self.unit)
+
+    def _shared(self, unit: _Unit) -> tuple[Index, int]:
+        """Where a unit goes: a number of this thread, and one that is known."""
+        tile = self.operand.tile
+        column = add(self.column, unit.column)
+        chunk, within = divide(column, CHUNK), modulo(column, CHUNK)
+        if unit.row % 8 == 0:
+            # The order of chunks repeats every eight rows.
+            return add(tile.at(self.row, chunk), within), unit.row * tile.pitch
+        return add(tile.at(add(self.row, unit.row), chunk), within), 0
+
+    def copy(self, shared: Index, first: Index, k: Index, extra: Index = 0) -> None:
+        """Start the copy of the tile that begins at row `first` and step `k`, `extra` bytes on."""
+        rows = self.operand.tile.rows
+        if self.threads // self.per_row > rows:
+            only = scf.IfOp(compare(_LESS, self.row, rows))
+            with ir.InsertionPoint(only.then_block):
+                self._copy(shared, first, k, extra)
+                scf.YieldOp([])
+        else:
+            self._copy(shared, first, k, extra)
+
+    def _copy(self, shared: Index, first: Index, k: Index, extra: Index) -> None:
+        for unit, to in zip(self.units, self.to, strict=True):
+            if self.operand.copied:
+                self._copy_unit(at(shared, *to), unit, first, k, extra)
+            else:
+                self._pass_through(at(shared, *to), unit, first, k, extra)
+
+    # --- without passing registers --------------------------------------------------------------
+
+    def _copy_unit(self, to: Index, unit: _Unit, first: Index, k: Index, extra: Index) -> None:
+        o, size = self.operand, BITS[self.operand.type] // 8
+        # Addresses: what depends on the thread, on the stage, and on the unit, in this order.
+        elements = divide(self.column, size)
+        outer, step = (self.row, elements) if o.tile.along_k else (elements, self.row)
+        mine = add(mul(add(outer, first), o.stride), mul(step, o.step))
+        more = unit.column // size
+        down, right = (o.stride, o.step) if o.tile.along_k else (o.step, o.stride)
+        apart = (unit.row * down + more * right) * size
+        source = at(self.base, mul(mine, size), extra, mul(k, o.step * size), apart)
+        copy_async(to, source, self.unit, self._valid(unit, first, k))
+
+    def _valid(self, unit: _Unit, first: Index, k: Index) -> ir.Value | None:
+        """How many bytes of a unit exist; None for all."""
+        o, size = self.operand, BITS[self.operand.type] // 8
+        outer_limit, k_limit = self._limits(first, k)
+        across, along = (outer_limit, k_limit) if o.tile.along_k else (k_limit, outer_limit)
+        valid: ir.Value | None = None
+        if along is not None:
+            left = sub(along, divide(add(self.column, unit.column), size))
+            inside = arith.maxsi(index(minimum(left, self.unit // size)), index(0))
+            valid = word(mul(inside, size))
+        if across is not None:
+            exists = compare(_LESS, add(self.row, unit.row), across)
+            valid = arith.select(exists, word(self.unit) if valid is None else valid, word(0))
+        return valid
+
+    def _limits(self, first: Index, k: Index) -> tuple[Index | None, Index | None]:
+        """Rows (or columns) and steps that the tile has; None for no fewer than it has room for."""
+        o = self.operand
+        rows = sub(o.size, first) if o.ragged and not o.shifted else None
+        steps = sub(o.steps, k) if o.steps % o.tile.depth else None
+        return rows, steps
+
+    # --- through registers: elements that are apart, unaligned, or of another type --------------
+
+    def _pass_through(self, to: Index, unit: _Unit, first: Index, k: Index, extra: Index) -> None:
+        o = self.operand
+        tile, kind = o.tile, element_type(o.type)
+        across = add(self.row, unit.row)
+        start = divide(add(self.column, unit.column), tile.element)
+        outer_limit, k_limit = self._limits(first, k)
+        values = []
+        for i in range(tile.per_chunk):
+            along = add(start, i)
+            outer, step = (across, along) if tile.along_k else (along, across)
+            exists = None
+            places = []
+            for place, limit in ((outer, outer_limit), (step, k_limit)):
+                if limit is None:
+                    places.append(place)
+                    continue
+                inside = compare(_LESS, place, limit)
+                exists = inside if exists is None else arith.andi(exists, inside)
+                places.append(arith.select(inside, index(place), index(0)))
+            number = add(mul(add(places[0], first), o.stride), mul(add(places[1], k), o.step))
+            size = BITS[o.type] // 8
+            value = load(kind, at(self.base, mul(number, size), extra), GLOBAL, size)
+            wide = element_type(self.element)
+            if value.type != wide:
+                value = arith.extf(wide, value)
+            if exists is not None:
+                value = arith.select(exists, value, splat(wide, 0.0))
+            values.append(value)
+        packed = vector.from_elements(vector_type(self.element, tile.per_chunk), values)
+        store(packed, to, SHARED, CHUNK)

@@ -1,0 +1,266 @@
+"""How a matrix product runs on a GPU, as records: pure arithmetic, no code.
+
+In: a `GpuGemm` and the shape of a tile; out: a `GemmPlan`, from which `mainloop.py` emits
+the code of one block, and which says the grid, the threads of a block and its shared memory.
+`select_plan.py` makes plans, with the shape that it takes for the best.
+
+C is cut into tiles, one a block. Both operands pass by in stages of `depth` steps of k, through a
+ring of buffers in shared memory. Warps share the tile, and where there are few tiles also the steps
+of a stage (`split`), so that their sums are added at the end, in order: results do not depend on
+how the blocks run. Another road to the same result, such as Hopper's, is another `kind` of plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import gcd, prod
+
+from nova.codegen.common.builder import BITS
+from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
+
+TENSOR_TYPES = ("bf16", "f16", "tf32")
+
+_GROUP = 8
+"""Rows of tiles that are walked together, so that what they read stays in the L2 cache."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """A loop around the product: strides in elements of A, B and C; `parallel`, or a part of k."""
+
+    size: int
+    strides: tuple[int, int, int]
+    parallel: bool = True
+
+
+@dataclass(frozen=True)
+class GpuGemm:
+    """A contraction with the loops around it, and where its operands begin in their buffers."""
+
+    contraction: Contraction
+    around: tuple[Around, ...] = ()
+    offsets: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def batch(self) -> int:
+        return prod(loop.size for loop in self.around if loop.parallel)
+
+    @property
+    def outer_steps(self) -> int:
+        """Points of the loops around that are summed over."""
+        return prod(loop.size for loop in self.around if not loop.parallel)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A or B as it is staged: `size` rows (or columns), `steps` of k, strides in elements."""
+
+    size: int
+    steps: int
+    stride: int
+    step: int
+    type: str
+    tile: SharedTile
+    copied: int
+    """Bytes of an asynchronous copy; 0 where elements pass through registers."""
+    may_shift: bool = True
+    """Whether tiles may begin anywhere."""
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last tile is not full."""
+        return self.size % self.tile.outer != 0
+
+    @property
+    def shifted(self) -> bool:
+        """Whether the last tile begins early enough to be full, and overlaps the one before.
+
+        Nothing then has to be asked when its rows are copied.
+        """
+        odd = (
+            not self.tile.along_k and self.copied and self.size * BITS[self.type] // 8 % self.copied
+        )
+        fits = self.size >= self.tile.outer and not odd
+        return self.may_shift and self.ragged and fits
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tile of C and who computes it.
+
+    `warps` along rows and along columns; each has `warp` rows and columns. The steps of a stage
+    are divided among `split` groups of so many warps.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    warps: tuple[int, int]
+    split: int
+    stages: int
+    blocks: int
+    """Blocks that a multiprocessor should have room for."""
+    speed: float
+    """Multiply-adds of a multiprocessor in a cycle when it has as many blocks as it wants."""
+    reach: int = 16
+    """Bytes of k that plain products read together."""
+
+    @property
+    def threads(self) -> int:
+        return 32 * prod(self.warps) * self.split
+
+    @property
+    def warp(self) -> tuple[int, int]:
+        return self.rows // self.warps[0], self.columns // self.warps[1]
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """A product and how it runs; with `swapped`, that of the transposed matrices."""
+
+    kind: str
+    product: GpuGemm
+    swapped: bool
+    element: str
+    """Type of the factors in shared memory."""
+    shape: Shape
+    left: Operand
+    right: Operand
+    width: int
+    """Columns of C in one fragment of the result."""
+    group: int
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        spec = self.product.contraction
+        return -(-spec.m // self.shape.rows), -(-spec.n // self.shape.columns)
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Blocks; one that does nothing where C is empty."""
+        return max(1, self.blocks), 1, 1
+
+    @property
+    def blocks(self) -> int:
+        """Tiles of all products of the batch."""
+        return prod(self.tiles) * self.product.batch
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        return self.shape.threads, 1, 1
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor shall hold: what the registers of a thread are limited by.
+
+        There are none to spare where copies are narrow or have to ask what exists, and in plain
+        products where both operands run along k, which are read in larger pieces.
+        """
+        sides = self.left, self.right
+        narrow = any(side.copied != 16 or side.steps % side.tile.depth for side in sides)
+        if narrow or (self.kind == "plain" and all(side.tile.along_k for side in sides)):
+            return max(1, self.shape.blocks - 1)
+        return self.shape.blocks
+
+    @property
+    def of_tiles(self) -> TileMatmul:
+        """What is multiplied in a stage."""
+        shape = self.shape
+        tiles = self.left.tile, self.right.tile
+        return TileMatmul(*tiles, self.element, shape.warps, shape.split, shape.reach)
+
+    def steps_around(self, which: int) -> list[int]:
+        """How far the loops around move in A, B or C."""
+        return [loop.strides[which] for loop in self.product.around]
+
+    @property
+    def stages_of_k(self) -> int:
+        """Stages of one point of the outer loops of k."""
+        return -(-self.product.contraction.k // self.shape.depth)
+
+    @property
+    def stage_bytes(self) -> int:
+        return self.left.tile.nbytes + self.right.tile.nbytes
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row of the tile of sums to the next: its writers hit different banks."""
+        return self.shape.columns * BITS[self.product.contraction.acc_type] // 8 + 32
+
+    @property
+    def shared_bytes(self) -> int:
+        sums = self.shape.split * self.shape.rows * self.pitch
+        return max(self.shape.stages * self.stage_bytes, sums)
+
+
+def make_plan(
+    product: GpuGemm, kind: str, element: str, shape: Shape, swapped: bool = False
+) -> GemmPlan:
+    """The plan with a given shape; benchmarks try others than `plan_gemm` takes."""
+    spec = product.contraction
+    outer = [loop.strides for loop in product.around]
+    size = BITS.get(element, 32) // 8
+
+    def operand(which: int, extent: int, rows: int, stride: int, step: int, type_: str) -> Operand:
+        along_k = step == 1 or stride != 1
+        # Single elements of tf32 are read where those of two bytes are transposed on the way.
+        swizzled = 0 if kind == "plain" else 2 if element == "tf32" and not along_k else 1
+        padded = kind == "plain" and along_k
+        tile = SharedTile(rows, shape.depth, size, along_k, swizzled, padded)
+        others = product.offsets[which], *(o[which] for o in outer)
+        copied = copy_bytes(along_k, stride, step, type_, element, others)
+        return Operand(extent, spec.k, stride, step, type_, tile, copied)
+
+    left = operand(0, spec.m, shape.rows, *_strides(spec.m, spec.k, *spec.a_strides), spec.a_type)
+    (k_stride, n_stride) = spec.b_strides
+    strides = _strides(spec.n, spec.k, n_stride, k_stride)
+    right = operand(1, spec.n, shape.columns, *strides, spec.b_type)
+    widest = 128 // BITS[spec.acc_type]
+    width = gcd(widest, spec.n) if spec.c_strides[1] == 1 else 1
+    plan = GemmPlan(kind, product, swapped, element, shape, left, right, width, 1)
+    return replace(plan, group=min(_GROUP, max(1, plan.tiles[0])))
+
+
+def copy_bytes(
+    along_k: bool, stride: int, step: int, type_: str, element: str, others: Iterable[int]
+) -> int:
+    """How wide an operand of `type_` can be copied as `element`; 0 for not without registers.
+
+    `others` are distances from the start of its buffer that its rows may be at, besides `stride`.
+    """
+    inner, across = (step, stride) if along_k else (stride, step)
+    unit = gcd(16, *(value * BITS[type_] // 8 for value in (across, *others)))
+    fits = inner == 1 and type_ == ("f32" if element == "tf32" else element) and unit >= 4
+    return unit if fits else 0
+
+
+def transposed(product: GpuGemm) -> GpuGemm:
+    """The product of the transposed operands, which is the transposed result."""
+    c = product.contraction
+    flipped = replace(
+        c,
+        m=c.n,
+        n=c.m,
+        a_strides=c.b_strides[::-1],
+        b_strides=c.a_strides[::-1],
+        c_strides=c.c_strides[::-1],
+        a_type=c.b_type,
+        b_type=c.a_type,
+    )
+    around = tuple(
+        replace(loop, strides=(loop.strides[1], loop.strides[0], loop.strides[2]))
+        for loop in product.around
+    )
+    a, b, result = product.offsets
+    return GpuGemm(flipped, around, (b, a, result))
+
+
+def _strides(size: int, steps: int, stride: int, step: int) -> tuple[int, int]:
+    """Strides where loops of one turn do not matter."""
+    if steps == 1 and stride != 1:
+        step = 1
+    if size == 1 and step != 1:
+        stride = 1
+    return stride, step

@@ -1,0 +1,104 @@
+"""Which plan a matrix product gets on a GPU.
+
+In: a `GpuGemm` and the name of an architecture; out: the `GemmPlan` that should take the
+least time. Called by the device schedule of kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.gpu.gemm.plan import (
+    TENSOR_TYPES,
+    GemmPlan,
+    GpuGemm,
+    Shape,
+    make_plan,
+    transposed,
+)
+
+_LIMITS = {
+    80: (108, 163),
+    86: (84, 99),
+    87: (16, 163),
+    89: (128, 99),
+    90: (132, 227),
+    100: (148, 227),
+}
+"""Capability -> multiprocessors, and KiB of shared memory that a block may have."""
+
+# Largest first; all are tried, and the cheapest taken. A warp of the plain kind has 4 x 8 threads.
+TENSOR: tuple[Shape, ...] = (
+    Shape(128, 256, 64, (2, 4), 1, 4, 1, 1300),
+    Shape(128, 128, 64, (2, 2), 1, 3, 2, 1250),
+    Shape(64, 128, 64, (2, 2), 1, 3, 3, 950),
+    Shape(128, 64, 64, (2, 2), 1, 3, 3, 950),
+    Shape(64, 64, 64, (2, 2), 1, 3, 4, 700),
+    Shape(32, 64, 64, (1, 2), 2, 4, 4, 450),
+    Shape(32, 32, 128, (1, 1), 4, 3, 4, 300),
+    Shape(16, 64, 128, (1, 2), 2, 3, 4, 250),
+    Shape(16, 32, 128, (1, 1), 4, 3, 4, 180),
+)
+PLAIN: tuple[Shape, ...] = (
+    Shape(128, 128, 8, (4, 2), 1, 4, 2, 115),
+    Shape(64, 128, 16, (2, 2), 1, 3, 3, 105),
+    Shape(128, 64, 16, (4, 1), 1, 3, 3, 105),
+    Shape(64, 64, 16, (4, 2), 1, 3, 3, 80),
+    Shape(32, 64, 32, (2, 2), 2, 3, 3, 70),
+    Shape(32, 32, 32, (2, 1), 4, 3, 3, 60),
+    Shape(16, 32, 64, (1, 1), 8, 3, 3, 50),
+    Shape(8, 32, 64, (1, 1), 8, 3, 3, 32),
+    Shape(4, 64, 64, (1, 1), 8, 3, 3, 24),
+)
+
+
+def plan_gemm(product: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
+    """The plan of a product for an architecture such as `sm_90a`; f32 is exact unless `tf32`."""
+    processors, shared = limits(arch)
+    swapped = product.contraction.c_strides[1] != 1 and product.contraction.c_strides[0] == 1
+    if swapped:
+        product = transposed(product)
+    spec = product.contraction
+    element = _element(spec, tf32)
+    kind = "tensor" if element in TENSOR_TYPES else "plain"
+    shapes = TENSOR if kind == "tensor" else PLAIN
+    if element == "tf32":
+        # As many bytes of k in a stage as others have.
+        shapes = tuple(replace(shape, depth=shape.depth // 2) for shape in shapes)
+    plans = [
+        plan
+        for shape in shapes
+        if (plan := make_plan(product, kind, element, shape, swapped)).shared_bytes <= shared << 10
+    ]
+    return min(plans, key=lambda plan: _cycles(plan, processors))
+
+
+def limits(arch: str) -> tuple[int, int]:
+    """Multiprocessors of an architecture, and KiB of shared memory of a block."""
+    capability = int("".join(c for c in arch if c.isdigit()))
+    known = max((c for c in _LIMITS if c <= capability), default=80)
+    return _LIMITS[known]
+
+
+def _element(spec: Contraction, tf32: bool) -> str:
+    if spec.a_type == spec.b_type and spec.acc_type == "f32":
+        if spec.a_type in TENSOR_TYPES:
+            return spec.a_type
+        if tf32 and spec.a_type == "f32":
+            return "tf32"
+    return spec.acc_type
+
+
+def _cycles(plan: GemmPlan, processors: int) -> float:
+    """About what a product takes; what a block does besides, and how full the last wave is."""
+    shape = plan.shape
+    blocks = plan.blocks
+    work = shape.rows * shape.columns * plan.stages_of_k * shape.depth * plan.product.outer_steps
+    slots = processors * shape.blocks
+    # A wave that is not full leaves each of its blocks a larger part of the multiprocessor.
+    whole, rest = divmod(blocks, slots)
+    share = -(-rest // processors) / shape.blocks
+    alone = 0.5 + 0.5 * share if rest else 0.0
+    busy = work * shape.blocks / shape.speed * (2 if plan.element == "tf32" else 1)
+    return (whole + alone) * (busy + 1500)

@@ -1,0 +1,257 @@
+"""A block for one point of the grid: its threads share the loops behind the grid.
+
+In: the nests and other ops of a kernel, and where a thread is. Out: the code of the block: each op
+spread over the threads, and barriers between ops that depend on each other. This takes every
+kernel; what has no structure is left to one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from nova.codegen.common.cascade_sum import Cascade, cascade_of
+from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.elements import Elements
+from nova.codegen.common.index_math import advance, index
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.cpu.vectorize import find_combiners
+from nova.codegen.gpu.argreduce import ArgReduce, find_extreme
+from nova.codegen.gpu.block_ops import (
+    WARP,
+    Place,
+    SharedMemory,
+    is_equal,
+    is_less,
+    reduce_block,
+    reduce_warp,
+    split,
+    when,
+)
+from nova.ir.bindings import arith, ir, scf
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """An op at one point of some of its loops: where its buffers are there, and the counters."""
+
+    elements: Elements
+    bases: list[Any]
+    ivs: dict[int, Any]
+
+    @property
+    def nest(self) -> LoopNest:
+        return self.elements.nest
+
+    def sizes(self, loops: Sequence[int]) -> list[int]:
+        return [self.nest.loops[i].size for i in loops]
+
+    def at(self, loops: Sequence[int], counters: Sequence[Any]) -> _Spot:
+        """The same op further inside."""
+        bases, ivs = self.bases, dict(self.ivs)
+        for number, counter in zip(loops, counters, strict=True):
+            loop = self.nest.loops[number]
+            bases = advance(bases, counter, loop)
+            if len(loop.dims) == 1:
+                ivs[loop.dims[0]] = counter
+        return replace(self, bases=bases, ivs=ivs)
+
+    def apply(self, values: Sequence[Any]) -> list[Any]:
+        """One turn of the reductions, on what there is so far."""
+        inputs = self.elements.load_inputs(self.bases)
+        return self.elements.apply([*inputs, *values], self.ivs)
+
+    def reduce(self, loops: Sequence[int], values: list[Any]) -> list[Any]:
+        """All turns of the reductions one after the other."""
+        if not loops:
+            return self.apply(values)
+        cascade, inner = cascade_of(self.nest), prod(self.sizes(loops[1:]))
+        apart = cascade.is_long(inner)
+
+        def turn(iv: Any, values: list[Any]) -> list[Any]:
+            inside = self.at(loops[:1], [iv])
+            made = inside.reduce(loops[1:], cascade.fresh(values) if apart else values)
+            return cascade.combined(values, made) if apart else made
+
+        (size,) = self.sizes(loops[:1])
+        return cascade.turns(size, 1, values, turn, per_turn=1 if apart else inner)
+
+    def reduce_share(
+        self, loops: Sequence[int], names: Sequence[str], first: Any, step: int
+    ) -> list[Any]:
+        """What one of `step` workers makes of every `step`th term, from its `first` on."""
+        generic = self.nest.generic
+        kinds = [a.type for a in generic.block.arguments][generic.num_inputs :]
+        neutral = [identity(name, kind) for name, kind in zip(names, kinds, strict=True)]
+        sizes = self.sizes(loops)
+
+        def turn(number: Any, values: list[Any]) -> list[Any]:
+            return self.at(loops, split(number, sizes)).apply(values)
+
+        return Cascade(tuple(names)).turns(prod(sizes), step, neutral, turn, first=first)
+
+    def finish(self, names: Sequence[str], totals: Sequence[Any]) -> None:
+        """Combine with what the output held, and store."""
+        before = self.elements.load_outputs(self.bases)
+        made = [combiner(n)(a, b) for n, a, b in zip(names, before, totals, strict=True)]
+        self.elements.store(made, self.bases)
+
+
+class GenericCode:
+    """Emits the ops of a kernel for one block, in order."""
+
+    def __init__(self, place: Place, grid_rank: int, shared: SharedMemory):
+        self.place = place
+        self.grid_rank = grid_rank
+        self.shared = shared
+        self.partials: dict[str, Any] = {}
+
+    def reserve(self, nests: Sequence[LoopNest]) -> None:
+        """Room for the partial results of all warps, at the top of the launch."""
+        for nest in nests:
+            names = find_combiners(nest)
+            if names is None or self.place.warps == 1:
+                continue
+            first = nest.generic.num_inputs
+            for argument in list(nest.generic.block.arguments)[first:]:
+                key = str(argument.type)
+                if key not in self.partials and not _parallel_size(nest, self.grid_rank) > 1:
+                    self.partials[key] = self.shared.allocate(self.place.warps, argument.type)
+
+    def emit(
+        self,
+        nest: LoopNest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        captured: Mapping[Any, Any],
+    ) -> None:
+        """One structured op; `counters` are those of the grid's loops."""
+        offsets: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+        spot = _Spot(Elements(nest, buffers, captured), offsets, {})
+        spot = spot.at(range(len(counters)), counters)
+        inner = range(self.grid_rank, len(nest.loops))
+        parallel = [i for i in inner if nest.loops[i].parallel]
+        reductions = [i for i in inner if not nest.loops[i].parallel]
+        points, terms = prod(spot.sizes(parallel)), prod(spot.sizes(reductions))
+        if not points:
+            return
+        names = find_combiners(nest) if reductions else None
+        if names is not None and points == 1 and terms > WARP:
+            self._by_block(spot, parallel, reductions, names)
+        elif names is not None and points < self.place.threads and terms >= WARP:
+            self._by_warps(spot, parallel, reductions, names)
+        elif terms >= WARP and reductions and (extreme := find_extreme(nest)):
+            self._position_by_warps(spot, parallel, reductions, extreme)
+        else:
+            self._by_threads(spot, parallel, reductions)
+
+    def alone(self) -> Any:
+        """In one thread only: a context for what has no structure."""
+        return when(is_equal(self.place.thread, index(0)))
+
+    # --- ways to share a nest out -----------------------------------------------------------------
+
+    def _by_threads(self, spot: _Spot, parallel: list[int], reductions: list[int]) -> None:
+        """A thread for each point, which goes through the reductions by itself."""
+        elements = spot.elements
+
+        def at_point(own: _Spot) -> None:
+            if reductions:
+                made = own.reduce(reductions, elements.load_outputs(own.bases))
+            else:
+                made = elements.apply(elements.load_all(own.bases), own.ivs)
+            elements.store(made, own.bases)
+
+        self._at_points(spot, parallel, self.place.thread, self.place.threads, at_point)
+
+    def _by_warps(
+        self, spot: _Spot, parallel: list[int], reductions: list[int], names: Sequence[str]
+    ) -> None:
+        """A warp for each point, whose lanes share the reductions."""
+        lane = self.place.lane()
+
+        def at_point(own: _Spot) -> None:
+            partial = own.reduce_share(reductions, names, lane, WARP)
+            totals = [
+                reduce_warp([value], combiner(name))[0]
+                for value, name in zip(partial, names, strict=True)
+            ]
+            with when(is_equal(lane, index(0))):
+                own.finish(names, totals)
+
+        self._at_points(spot, parallel, self.place.warp(), self.place.warps, at_point)
+
+    def _position_by_warps(
+        self, spot: _Spot, parallel: list[int], reductions: list[int], extreme: ArgReduce
+    ) -> None:
+        """A warp for each point, whose lanes look for the best element together."""
+        elements, (row,) = spot.elements, (spot.nest.loops[i] for i in reductions)
+        lane = self.place.lane()
+
+        def at_point(own: _Spot) -> None:
+            there = own.at(reductions, [lane])
+            inputs = elements.load_inputs(there.bases)
+            # The first element of all is taken whatever it is: so is the first one of each lane.
+            start = {**there.ivs, row.dims[0]: index(0)}
+            first, _ = elements.apply([*inputs, *extreme.empty()], start)
+            begin = [first, arith.index_cast(extreme.position.type, lane)]
+            size = index(row.size)
+            loop = scf.ForOp(arith.addi(lane, index(WARP)), size, index(WARP), begin)
+            with ir.InsertionPoint(loop.body):
+                there = own.at(reductions, [loop.induction_variable])
+                scf.YieldOp(there.apply(loop.inner_iter_args))
+            found = extreme.merge_warp((loop.results[0], loop.results[1]), elements.captured)
+            with when(is_equal(lane, index(0))):
+                elements.store(list(found), own.bases)
+
+        self._at_points(spot, parallel, self.place.warp(), self.place.warps, at_point)
+
+    def _by_block(
+        self, spot: _Spot, parallel: list[int], reductions: list[int], names: Sequence[str]
+    ) -> None:
+        """All threads share the reductions of the one point."""
+        own = spot.at(parallel, [index(0)] * len(parallel))
+        partial = own.reduce_share(reductions, names, self.place.thread, self.place.threads)
+        totals = []
+        for value, name in zip(partial, names, strict=True):
+            room = self.partials.get(str(value.type))
+            neutral = identity(name, value.type)
+            totals.append(reduce_block(self.place, value, combiner(name), neutral, room))
+        with self.alone():
+            own.finish(names, totals)
+
+    def _at_points(
+        self,
+        spot: _Spot,
+        loops: list[int],
+        first: Any,
+        step: int,
+        body: Callable[[_Spot], None],
+    ) -> None:
+        """`body` at every `step`th of the points of some loops, from `first` on."""
+        sizes = spot.sizes(loops)
+
+        def at_number(number: Any) -> None:
+            body(spot.at(loops, split(number, sizes)))
+
+        self._strided(first, step, prod(sizes), at_number)
+
+    def _strided(self, first: Any, step: int, count: int, body: Any) -> None:
+        """`body` for first, first + step, ... below `count`."""
+        if count <= step:
+            if count == step:
+                body(first)
+                return
+            with when(is_less(first, index(count))):
+                body(first)
+            return
+        loop = scf.ForOp(first, index(count), index(step))
+        with ir.InsertionPoint(loop.body):
+            body(loop.induction_variable)
+            scf.YieldOp([])
+
+
+def _parallel_size(nest: LoopNest, grid_rank: int) -> int:
+    return prod(loop.size for loop in nest.loops[grid_rank:] if loop.parallel)

@@ -1,0 +1,62 @@
+"""Which ops of a block have to wait for which: where barriers go.
+
+In: the ops of a kernel in order. Out: whether one touches what ops since the last barrier wrote, or
+writes what they touched. Arguments of a kernel do not overlap: a parameter that is updated in place
+is one argument (see `plan-workspace`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.ir.bindings import ir
+from nova.ir.buffers import VIEWS, buffer_root
+from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.walk import every_op
+
+
+class Hazards:
+    """What was touched since the last barrier."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """A barrier was put."""
+        self._read: set[Any] = set()
+        self._written: set[Any] = set()
+
+    def add(self, op: Any) -> None:
+        """`op` comes next."""
+        reads, writes = touched(op)
+        self._read |= reads
+        self._written |= writes
+
+    def conflicts(self, op: Any) -> bool:
+        """Whether a barrier has to stand before `op`."""
+        reads, writes = touched(op)
+        return bool(reads & self._written or writes & (self._read | self._written))
+
+
+def touched(op: Any) -> tuple[set[Any], set[Any]]:
+    """The buffers that an op reads and writes, at any depth."""
+    reads: set[Any] = set()
+    writes: set[Any] = set()
+    for inner in every_op(op):
+        values = [buffer_root(v) for v in inner.operands if isinstance(v.type, ir.MemRefType)]
+        if is_generic_op(inner):
+            generic = GenericOp(inner)
+            outputs = {buffer_root(v) for v in generic.outputs}
+            writes |= outputs
+            reads |= {v for v in values if v not in outputs or generic.uses_output}
+            reads |= {buffer_root(v) for v in generic.inputs if isinstance(v.type, ir.MemRefType)}
+        elif inner.name == "memref.store":
+            writes |= set(values)
+        elif inner.name in VIEWS:
+            continue
+        elif inner.name == "memref.load":
+            reads |= set(values)
+        else:
+            reads |= set(values)
+            writes |= set(values)
+    return reads, writes

@@ -1,0 +1,62 @@
+"""Neighbouring elements of a flat buffer, moved by one instruction where they are one vector.
+
+In: a flat buffer, a position and a number of elements. Out: code at the insertion point. The
+schedules of this folder load and store with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+from typing import Any
+
+from nova.codegen.common.index_math import at, shifted
+from nova.codegen.gpu.block_ops import element_bytes
+from nova.ir.bindings import ir, memref, vector
+
+ACCESS = 16
+"""Bytes that a thread loads or stores at once."""
+
+
+def widest(elements: Sequence[Any]) -> int:
+    """How many elements of the widest of these types are one access."""
+    return max(1, ACCESS // max(map(element_bytes, elements), default=ACCESS))
+
+
+def divides(count: int, steps: Sequence[int]) -> int:
+    """The largest power of two up to `count` that all of `steps` are multiples of."""
+    common = gcd(count, *steps)
+    return common & -common
+
+
+def load_run(buffer: Any, base: Any, count: int, stride: int, whole: bool) -> list[Any]:
+    """`count` elements from `base` on; `whole` says that they are one aligned vector."""
+    if stride == 0:
+        return [memref.load(buffer, [at(base)])] * count
+    if count == 1 or not whole:
+        return [memref.load(buffer, [shifted(base, k * stride)]) for k in range(count)]
+    element = buffer.type.element_type
+    kind = ir.VectorType.get([count], element)
+    loaded = vector.load(kind, buffer, [at(base)], alignment=_alignment(count, element))
+    return [_extract(loaded, k) for k in range(count)]
+
+
+def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: int, whole: bool) -> None:
+    """What `load_run` loads, the other way."""
+    count = len(values)
+    if count == 1 or not whole:
+        for k, value in enumerate(values):
+            memref.store(value, buffer, [shifted(base, k * stride)])
+        return
+    element = buffer.type.element_type
+    kind = ir.VectorType.get([count], element)
+    whole_value = vector.from_elements(kind, list(values))
+    vector.store(whole_value, buffer, [at(base)], alignment=_alignment(count, element))
+
+
+def _alignment(count: int, element: Any) -> int:
+    return min(ACCESS, count * element_bytes(element))
+
+
+def _extract(value: Any, k: int) -> Any:
+    return vector.extract(value, dynamic_position=[], static_position=[k])

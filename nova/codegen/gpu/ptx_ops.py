@@ -1,0 +1,231 @@
+"""Single instructions of a GPU, as code at the insertion point; the device schedules write with it.
+
+Memory is addressed by `index` values that are byte addresses: those of a buffer in global memory
+begin at `global_base`, those of the block's shared memory at `shared_base`. Whoever uses them knows
+the alignment, which memrefs cannot say, so that accesses become as wide as they may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nova.codegen.common.builder import Index, add, index, splat
+from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.gpu_bindings import gpu, llvm, nvvm
+
+GLOBAL, SHARED = 1, 3
+"""Address spaces."""
+
+_DEPTHS = {"bf16": 16, "f16": 16, "tf32": 8}
+"""Type of the factors -> steps of k of one product of tensor cores: 32 bytes."""
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def divide(left: Index, right: int) -> Index:
+    """The quotient of something not negative, rounded down."""
+    if isinstance(left, int):
+        return left // right
+    return left if right == 1 else arith.divui(left, index(right))
+
+
+def divide_up(left: Index, right: int) -> Index:
+    """The quotient of something not negative, rounded up."""
+    return divide(add(left, right - 1), right)
+
+
+def modulo(left: Index, right: int) -> Index:
+    if isinstance(left, int):
+        return left % right
+    return 0 if right == 1 else arith.remui(left, index(right))
+
+
+def exclusive_or(left: Index, right: Index) -> Index:
+    if isinstance(left, int) and isinstance(right, int):
+        return left ^ right
+    return left if right == 0 else arith.xori(index(left), index(right))
+
+
+def word(value: Index) -> ir.Value:
+    """A small number as an i32."""
+    kind = ir.IntegerType.get_signless(32)
+    if isinstance(value, int):
+        return splat(kind, value)
+    return arith.index_cast(kind, value)
+
+
+def fused(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """a * b + c, rounded once."""
+    return llvm.intr_fma(a, b, c)
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def global_base(buffer: ir.Value) -> ir.Value:
+    """The address of a buffer's first element."""
+    return memref.extract_aligned_pointer_as_index(buffer)
+
+
+def shared_base() -> ir.Value:
+    """The address of the block's shared memory."""
+    space = ir.Attribute.parse("#gpu.address_space<workgroup>")
+    byte = ir.IntegerType.get_signless(8)
+    size = ir.ShapedType.get_dynamic_size()
+    buffer = gpu.dynamic_shared_memory(ir.MemRefType.get([size], byte, memory_space=space))
+    return memref.extract_aligned_pointer_as_index(buffer)
+
+
+def pointer(address: Index, space: int) -> ir.Value:
+    number = arith.index_cast(ir.IntegerType.get_signless(64), index(address))
+    return llvm.inttoptr(ir.Type.parse(f"!llvm.ptr<{space}>"), number)
+
+
+def load(kind: ir.Type, address: Index, space: int, align: int) -> ir.Value:
+    return llvm.load(kind, pointer(address, space), alignment=align)
+
+
+def store(value: ir.Value, address: Index, space: int, align: int) -> None:
+    llvm.store(value, pointer(address, space), alignment=align)
+
+
+# --- copies that run on while the thread goes on ------------------------------------------------
+
+
+def copy_async(to: Index, source: Index, nbytes: int, valid: ir.Value | None = None) -> None:
+    """Start a copy of 4, 8 or 16 bytes from global to shared memory.
+
+    Of those, `valid` (i32) are read, and the others written as zeros. Copies of 16 bytes, which
+    are of whole tiles, leave the first cache alone.
+    """
+    cache = "cg" if nbytes == 16 else "ca"
+    operands = [pointer(to, SHARED), pointer(source, GLOBAL), *(() if valid is None else (valid,))]
+    ir.Operation.create(
+        "nvvm.cp.async.shared.global",
+        operands=operands,
+        attributes={
+            "size": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), nbytes),
+            "modifier": ir.Attribute.parse(f"#nvvm<load_cache_modifier {cache}>"),
+        },
+    )
+
+
+def commit_copies() -> None:
+    """What this thread copies since the last one is a group."""
+    nvvm.cp_async_commit_group()
+
+
+def wait_for_copies(but: int) -> None:
+    """Until all groups of this thread, but the last few, are there."""
+    nvvm.cp_async_wait_group(but)
+
+
+def barrier() -> None:
+    """Until all threads of the block are here, and see what the others wrote."""
+    gpu.barrier()
+
+
+# --- matrices of a warp -------------------------------------------------------------------------
+
+
+def load_matrices(address: Index, *, transposed: bool) -> list[ir.Value]:
+    """Four matrices of 8 rows of 16 bytes; lane 8 i + j says where row j of matrix i is.
+
+    Each becomes an i32 a lane: of row `lane / 4`, the four bytes at `lane % 4`; transposed, which
+    is for elements of two bytes, two elements of column `lane / 4`.
+    """
+    integer = ir.IntegerType.get_signless(32)
+    loaded = ir.Operation.create(
+        "nvvm.ldmatrix",
+        results=[ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>")],
+        operands=[pointer(address, SHARED)],
+        attributes={
+            "num": ir.IntegerAttr.get(integer, 4),
+            "layout": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if transposed else 'row'}>"),
+            "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+            "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+        },
+    ).result
+    return [llvm.extractvalue(integer, loaded, [i]) for i in range(4)]
+
+
+def multiply(
+    kind: str, a: Sequence[ir.Value], b: Sequence[ir.Value], c: Sequence[ir.Value]
+) -> list[ir.Value]:
+    """c + a b of 16 x 8 elements of f32; the factors are `kind`, 32 bytes deep."""
+    single = ir.F32Type.get()
+    attributes: dict[str, Any] = {
+        "shape": ir.Attribute.parse(f"#nvvm.shape<m = 16, n = 8, k = {_DEPTHS[kind]}>"),
+        "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
+        "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
+        "multiplicandAPtxType": ir.Attribute.parse(f"#nvvm.mma_type<{kind}>"),
+        "multiplicandBPtxType": ir.Attribute.parse(f"#nvvm.mma_type<{kind}>"),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(a), len(b), len(c)]),
+    }
+    if kind == "f16":
+        # Pairs of these are a type of their own.
+        pair = ir.VectorType.get([2], ir.F16Type.get())
+        a, b = ([llvm.bitcast(pair, value) for value in part] for part in (a, b))
+    product = ir.Operation.create(
+        "nvvm.mma.sync",
+        results=[ir.Type.parse("!llvm.struct<(f32, f32, f32, f32)>")],
+        operands=[*a, *b, *c],
+        attributes=attributes,
+    ).result
+    return [llvm.extractvalue(single, product, [i]) for i in range(4)]
+
+
+def at(base: Index, *offsets: Index) -> Index:
+    """An address and some offsets; those that are known now last, where they cost nothing."""
+    known = sum(o for o in offsets if isinstance(o, int))
+    for offset in offsets:
+        if not isinstance(offset, int):
+            base = add(base, offset)
+    return add(base, known)
+
+
+def round_tf32(value: ir.Value) -> ir.Value:
+    """An f32 as a factor of kind tf32, rounded to the nearest."""
+    return ir.Operation.create(
+        "nvvm.convert.float.to.tf32",
+        results=[ir.IntegerType.get_signless(32)],
+        operands=[value],
+        attributes={"rnd": ir.Attribute.parse("#nvvm.fp_rnd_mode<rna>")},
+    ).result
+
+
+# --- numbers of a warp, and conversions -----------------------------------------------------------
+
+
+def warp_barrier() -> None:
+    """Until all lanes of the warp are here, and see what the others wrote."""
+    nvvm.bar_warp_sync(word(0xFFFFFFFF))
+
+
+def exponential2(value: ir.Value) -> ir.Value:
+    """2 to the power of an f32, to about 22 bits, by the instruction for it."""
+    return ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[value.type],
+        operands=[value],
+        attributes={
+            "intrin": ir.StringAttr.get("llvm.nvvm.ex2.approx.ftz.f"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    ).result
+
+
+def narrow_pair(first: ir.Value, second: ir.Value, kind: str) -> ir.Value:
+    """Two f32 as two neighbouring elements of bf16 or f16: an i32."""
+    whole = ir.IntegerType.get_signless(32)
+    if kind == "bf16":
+        # Written out, as bf16 is no type of numbers on the way through LLVM.
+        text = "cvt.rn.bf16x2.f32 $0, $1, $2;"
+        return llvm.inline_asm(whole, [second, first], text, "=r,f,f")
+    pair = ir.VectorType.get([2], ir.F16Type.get())
+    half = ir.F16Type.get()
+    parts = [arith.truncf(half, value) for value in (first, second)]
+    return llvm.bitcast(whole, vector.from_elements(pair, parts))

@@ -1,0 +1,320 @@
+"""A row in the registers of a few threads: softmax, norms, losses, and their gradients.
+
+In: a `RowwisePlan` and the nests of a kernel. Out: the code of a thread, which keeps its elements
+of
+the row from op to op. Numbers of the row are in every thread of it. A row of up to a warp is
+reduced by shuffles, one of a block through shared memory too; nothing else waits, and what is no
+result of the kernel is never in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.elements import Elements
+from nova.codegen.common.index_math import advance, at, index
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.cpu.vectorize import find_combiners
+from nova.codegen.gpu.block_ops import (
+    WARP,
+    Place,
+    SharedMemory,
+    is_equal,
+    is_less,
+    reduce_block_once,
+    reduce_lanes,
+    split,
+    when,
+)
+from nova.codegen.gpu.memory import load_run, store_run
+from nova.codegen.gpu.rowwise_plan import Key, RowwisePlan, along_row, row_key
+from nova.ir.bindings import arith, ir, memref, scf
+
+Values = list[list[Any]]
+"""What a thread has of each of some rows: a list of neighbours for each."""
+
+
+class RowwiseCode:
+    """Emits the ops of a kernel for one thread, in order."""
+
+    def __init__(self, plan: RowwisePlan, place: Place, grid: Sequence[int], shared: SharedMemory):
+        self.plan = plan
+        self.place = place
+        self.grid_rank = len(grid)
+        self.shared = shared
+        # What a thread has of a chunk of a row, and the numbers of the row: chunk 0.
+        self.known: dict[tuple[Key, int], list[Any]] = {}
+        self.partials: dict[tuple[Any, int], Any] = {}
+        team = index(plan.team)
+        self.member = place.thread if plan.per_block == 1 else arith.remui(place.thread, team)
+        row = place.block
+        if plan.per_block > 1:
+            own = arith.divui(place.thread, team)
+            row = arith.addi(arith.muli(row, index(plan.per_block)), own)
+        # Rows behind the last one: their threads take part in shuffles, and touch no memory.
+        self.active = is_less(row, index(plan.rows)) if plan.rows % plan.per_block else None
+        self.counters = split(row, list(grid))
+        starts = [self._start(chunk) for chunk in range(plan.chunks)]
+        self.starts = starts
+        self.guards = [self._guard(chunk, start) for chunk, start in enumerate(starts)]
+
+    def reserve(self, nests: Sequence[LoopNest]) -> None:
+        """Room for the partial results of all warps, at the top of the launch.
+
+        Each reduction has its own, so that none has to wait for the readers of the one before.
+        """
+        if self.plan.team <= WARP:
+            return
+        for nest in nests:
+            if all(loop.parallel for loop in nest.loops):
+                continue
+            first = nest.generic.num_inputs
+            for i, argument in enumerate(list(nest.generic.block.arguments)[first:]):
+                room = self.shared.allocate(self.place.warps, argument.type)
+                self.partials[nest.generic.op, i] = room
+
+    def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
+        """One op."""
+        elements = Elements(nest, buffers, captured)
+        row = along_row(nest, self.grid_rank)
+        if not row:
+            self._number(elements)
+        elif row[0].parallel:
+            for chunk in range(self.plan.chunks):
+                self._elementwise(elements, chunk)
+        else:
+            self._reduction(elements)
+
+    # --- kinds of ops -----------------------------------------------------------------------------
+
+    def _number(self, elements: Elements) -> None:
+        """On numbers of the row: in every thread, and stored by the first."""
+
+        where, ivs = self._at(elements.nest, None)
+        given = [v and v[0] for v in self._inputs(elements, where, None)]
+        if elements.generic.uses_output:
+            given += [v[0] for v in self._outputs(elements, where, None)]
+
+        def make() -> Values:
+            return [[value] for value in elements.apply(given, ivs)]
+
+        made = self._guarded(self.active, make, self._kinds(elements), 1)
+        self._keep_numbers(elements, [values[0] for values in made])
+
+    def _elementwise(self, elements: Elements, chunk: int) -> None:
+        generic = elements.generic
+
+        where, ivs = self._at(elements.nest, chunk)
+        given = self._inputs(elements, where, chunk)
+        if generic.uses_output:
+            given += self._outputs(elements, where, chunk)
+
+        def make() -> Values:
+            points = [
+                elements.apply([v and v[k] for v in given], self._moved(elements.nest, ivs, k))
+                for k in range(self.plan.width)
+            ]
+            made = [list(values) for values in zip(*points, strict=True)]
+            for i, values in enumerate(made):
+                if self.plan.last_writes[generic.op, i]:
+                    operand = generic.num_inputs + i
+                    packed = [elements.packed(operand, v) for v in values]
+                    stride = along_row(elements.nest, self.grid_rank)[0].strides[operand]
+                    whole = stride == 1
+                    store_run(packed, elements.buffers[operand], where[operand], stride, whole)
+            return made
+
+        made = self._guarded(self.guards[chunk], make, self._kinds(elements), self.plan.width)
+        for i, values in enumerate(made):
+            key = row_key(elements.nest, generic.num_inputs + i, self.grid_rank)
+            self.known[key, chunk] = values
+
+    def _reduction(self, elements: Elements) -> None:
+        nest = elements.nest
+        names = find_combiners(nest)
+        assert names is not None, "the plan has only reductions that combine"
+        kinds = self._kinds(elements)
+        neutral = [identity(n, kind) for n, kind in zip(names, kinds, strict=True)]
+        width = self.plan.width
+        totals: Values = [[value] * width for value in neutral]
+        for chunk in range(self.plan.chunks):
+            where, ivs = self._at(nest, chunk)
+            given = self._inputs(elements, where, chunk)
+
+            def make(
+                ivs: dict[int, Any] = ivs, given: list[Any] = given, before: Values = totals
+            ) -> Values:
+                points = [
+                    elements.apply(
+                        [*[v and v[k] for v in given], *[t[k] for t in before]],
+                        self._moved(nest, ivs, k),
+                    )
+                    for k in range(width)
+                ]
+                return [list(values) for values in zip(*points, strict=True)]
+
+            totals = self._guarded(self.guards[chunk], make, kinds, width, totals)
+        made = []
+        for i, (name, values) in enumerate(zip(names, totals, strict=True)):
+            combine = combiner(name)
+            room = self.partials.get((elements.generic.op, i))
+            made.append(self._reduced(_tree(values, combine), combine, room))
+
+        where, _ = self._at(nest, None)
+        initial = self._outputs(elements, where, None)
+        together = zip(names, initial, made, strict=True)
+        self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
+
+    def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], room: Any) -> Any:
+        """Combined over the threads of the row, in each of them."""
+        if self.plan.team <= WARP:
+            return reduce_lanes([value], combine, self.plan.team)[0]
+        return reduce_block_once(self.place, value, combine, room)
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _guarded(
+        self,
+        guard: Any,
+        make: Callable[[], Values],
+        kinds: Sequence[Any],
+        width: int,
+        otherwise: Values | None = None,
+    ) -> Values:
+        """What `make` makes where `guard` holds, and elsewhere `otherwise`: zeros, if not given.
+
+        All of it is inside: on what is no element, nothing is read, divided or looked up.
+        """
+        if guard is None:
+            return make()
+        op = scf.IfOp(guard, [kind for kind in kinds for _ in range(width)], has_else=True)
+        with ir.InsertionPoint(op.then_block):
+            scf.YieldOp([value for values in make() for value in values])
+        with ir.InsertionPoint(op.else_block):
+            empty = otherwise or [[_zero(kind)] * width for kind in kinds]
+            scf.YieldOp([value for values in empty for value in values])
+        results = list(op.results)
+        return [results[i * width : (i + 1) * width] for i in range(len(kinds))]
+
+    def _inputs(self, elements: Elements, bases: list[Any], chunk: int | None) -> list[Any]:
+        arguments = elements.generic.block.arguments
+        return [
+            self._load(elements, i, bases[i], chunk)
+            if any(True for _ in arguments[i].uses)
+            else None
+            for i in range(elements.generic.num_inputs)
+        ]
+
+    def _outputs(self, elements: Elements, bases: list[Any], chunk: int | None) -> list[Any]:
+        first = elements.generic.num_inputs
+        return [
+            self._load(elements, first + i, bases[first + i], chunk)
+            for i in range(elements.generic.num_outputs)
+        ]
+
+    def _load(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
+        """A thread's elements of an operand; of a number, as many copies."""
+        width = 1 if chunk is None else self.plan.width
+        buffer = elements.buffers[operand]
+        if not isinstance(buffer.type, ir.MemRefType):
+            return [buffer] * width
+        key = row_key(elements.nest, operand, self.grid_rank)
+        along = key[-1] != 0 and chunk is not None
+        part = chunk if along and chunk is not None else 0
+        if (key, part) not in self.known:
+            self.known[key, part] = self._fetch(elements, operand, base, part if along else None)
+        known = self.known[key, part]
+        return known if along else known * width
+
+    def _fetch(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
+        """A thread's elements of an operand from memory, where there are any; else zeros."""
+        *_, stride = row_key(elements.nest, operand, self.grid_rank)
+        width = 1 if chunk is None else self.plan.width
+        buffer = elements.buffers[operand]
+
+        def load() -> Values:
+            found = load_run(buffer, base, width, stride, stride == 1)
+            return [[elements.unpacked(operand, value) for value in found]]
+
+        kind = elements.generic.block.arguments[operand].type
+        return self._guarded(self._where(chunk), load, [kind], width)[0]
+
+    def _keep_numbers(self, elements: Elements, values: list[Any]) -> None:
+        generic = elements.generic
+        where, _ = self._at(elements.nest, None)
+        for i, value in enumerate(values):
+            operand = generic.num_inputs + i
+            self.known[row_key(elements.nest, operand, self.grid_rank), 0] = [value]
+            if not self.plan.last_writes[generic.op, i]:
+                continue
+            first = is_equal(self.member, index(0))
+            here = first if self.active is None else arith.andi(first, self.active)
+            with when(here):
+                packed = elements.packed(operand, value)
+                memref.store(packed, elements.buffers[operand], [at(where[operand])])
+
+    def _kinds(self, elements: Elements) -> list[Any]:
+        arguments = list(elements.generic.block.arguments)
+        return [argument.type for argument in arguments[elements.generic.num_inputs :]]
+
+    # --- places -----------------------------------------------------------------------------------
+
+    def _start(self, chunk: int) -> Any:
+        """Where the thread's elements of a chunk begin in the row."""
+        width, team = self.plan.width, self.plan.team
+        first = self.member if width == 1 else arith.muli(self.member, index(width))
+        return first if chunk == 0 else arith.addi(first, index(chunk * team * width))
+
+    def _where(self, chunk: int | None) -> Any:
+        """What guards a thread's elements of a chunk, or the numbers of its row."""
+        return self.active if chunk is None else self.guards[chunk]
+
+    def _guard(self, chunk: int, start: Any) -> Any:
+        """Whether the thread has elements in a chunk; None where every thread has."""
+        if (chunk + 1) * self.plan.team * self.plan.width <= self.plan.length:
+            return self.active
+        inside = is_less(start, index(self.plan.length))
+        return inside if self.active is None else arith.andi(inside, self.active)
+
+    def _at(self, nest: LoopNest, chunk: int | None) -> tuple[list[Any], dict[int, Any]]:
+        """Where each operand's elements are, and the counters of the loops there."""
+        bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+        ivs: dict[int, Any] = {}
+        for i, loop in enumerate(nest.loops):
+            if i < self.grid_rank:
+                counter = self.counters[i]
+            elif loop.size != 1 and chunk is not None:
+                counter = self.starts[chunk]
+            else:
+                counter = None
+            if counter is not None:
+                bases = advance(bases, counter, loop)
+            if len(loop.dims) == 1 and loop.dims[0] in nest.indexed:
+                ivs[loop.dims[0]] = index(0) if counter is None else counter
+        return bases, ivs
+
+    def _moved(self, nest: LoopNest, ivs: dict[int, Any], by: int) -> dict[int, Any]:
+        """The counters `by` elements later in the row."""
+        (row,) = along_row(nest, self.grid_rank)
+        if not by or len(row.dims) != 1 or row.dims[0] not in ivs:
+            return ivs
+        return {**ivs, row.dims[0]: arith.addi(ivs[row.dims[0]], index(by))}
+
+
+def _tree(values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    found = list(values)
+    while len(found) > 1:
+        pairs = [combine(a, b) for a, b in zip(found[::2], found[1::2], strict=False)]
+        found = pairs + found[len(found) & ~1 :]
+    return found[0]
+
+
+def _zero(kind: Any) -> Any:
+    attr: Any = (
+        ir.FloatAttr.get(kind, 0.0)
+        if isinstance(kind, ir.FloatType)
+        else ir.IntegerAttr.get(kind, 0)
+    )
+    return arith.ConstantOp(kind, attr).result

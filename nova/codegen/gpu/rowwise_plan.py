@@ -1,0 +1,220 @@
+"""Whether a kernel is a row program, and how many threads have a row.
+
+In: the nests of a kernel over its grid. Out: a `RowwisePlan`, or None. A row program is one whose
+ops
+go along a row at each point of the grid: elementwise, or from the row to a number, or on numbers
+of the row; and what one makes, others read where it was made. Then every thread keeps its part of
+the row in registers from op to op. `schedule.py` asks, `rowwise.py` writes the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from nova.codegen.common.loop_nest import Loop, LoopNest
+from nova.codegen.cpu.vectorize import find_combiners
+from nova.codegen.gpu.block_ops import WARP
+from nova.codegen.gpu.memory import divides, widest
+from nova.ir.bindings import ir
+from nova.ir.buffers import buffer_root
+from nova.ir.walk import every_op, find_ops
+
+_BLOCK = 128
+"""Threads of a block whose rows are shorter than that."""
+_MOST = 1024
+_LONG = ("math.sin", "math.cos", "math.tan")
+"""Functions whose code takes more registers than each of 1024 threads can have."""
+_HELD = 64
+"""Elements that a thread may hold in registers, of all rows that live at once."""
+_PART = 32
+"""Elements of one row that a thread may have: the code of each is written out."""
+_FEW, _WIDE = 2, 512
+"""Vectors of a row that a thread should have, and the threads up to which that is so: few vectors
+leave room for more warps, which wait in turn; of more threads all wait for the last."""
+BUSY = 132 * 1024
+"""Threads that keep a large device busy: below that, more of them share a row."""
+
+Key = tuple[Any, int, tuple[int, ...], int]
+"""An access: buffer, offset, strides along the grid, stride along the row."""
+
+
+@dataclass(frozen=True)
+class RowwisePlan:
+    """`team` threads have a row of `length`, each `width` neighbours at a time, `chunks` times."""
+
+    rows: int
+    length: int
+    width: int
+    team: int
+    chunks: int
+    per_block: int
+    last_writes: Mapping[tuple[Any, int], bool]
+    """Whether what an op writes to its output number i is to be stored: by (op, i)."""
+    resident: int = 0
+    """Blocks that a multiprocessor shall hold; 0 for as many as it happens to."""
+
+    @property
+    def threads(self) -> int:
+        return self.team * self.per_block
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.per_block)
+
+
+def along_row(nest: LoopNest, grid_rank: int) -> list[Loop]:
+    """The loops behind the grid that have more than one turn."""
+    return [loop for loop in nest.loops[grid_rank:] if loop.size != 1]
+
+
+def row_key(nest: LoopNest, operand: int, grid_rank: int) -> Key:
+    """How a nest touches an operand."""
+    row = along_row(nest, grid_rank)
+    strides = tuple(
+        0 if loop.size == 1 else loop.strides[operand] for loop in nest.loops[:grid_rank]
+    )
+    root = buffer_root(nest.generic.op.operands[operand])
+    return root, nest.offsets[operand], strides, row[0].strides[operand] if row else 0
+
+
+def plan_rows(
+    nests: Sequence[LoopNest], others: Sequence[Any], grid: Sequence[int], stored: set[Any]
+) -> RowwisePlan | None:
+    """The plan for a kernel of `nests` over `grid`; `stored` are its results, the rest is private.
+
+    `others` are ops without structure, which make numbers of what is in memory.
+    """
+    rank = len(grid)
+    lengths = {loop.size for nest in nests for loop in along_row(nest, rank)}
+    if len(lengths) != 1 or not all(goes_along(nest, rank) for nest in nests):
+        return None
+    if not keeps_places(nests, others, rank, nests) or _by_columns(nests, rank):
+        return None
+    rows, length = prod(grid), lengths.pop()
+    width = _width(nests, rank, length)
+    held = _most_alive(nests, rank)
+    vectors = -(-length // width)
+    part = min(_PART, max(width, _HELD // max(1, held)))
+    most = _MOST // 2 if any(find_ops(nest.generic.op, *_LONG) for nest in nests) else _MOST
+    own = max(1, part // width)
+    team = 1
+    while (team < _WIDE and vectors > team * min(_FEW, own)) or (
+        team < most and vectors > team * own
+    ):
+        team *= 2
+    if vectors > team * own:
+        return None
+    while team < min(vectors, most) and rows * team < BUSY:
+        team *= 2
+    per_block = _BLOCK // team if team <= WARP else 1
+    while per_block * team > WARP and rows % per_block:
+        per_block //= 2
+    chunks = -(-vectors // team)
+    # Two blocks with long rows have registers to load all of them at once, and more would not.
+    resident = 2 if team == _WIDE and chunks > _FEW and held * chunks * width <= _PART else 0
+    writes = last_writes(nests, rank, stored)
+    return RowwisePlan(rows, length, width, team, chunks, per_block, writes, resident)
+
+
+def _by_columns(nests: Sequence[LoopNest], rank: int) -> bool:
+    """Whether rows jump through memory, and their neighbours are what lies side by side."""
+    return rank > 0 and any(
+        abs(along) > 1 and across == 1
+        for nest in nests
+        for loop in along_row(nest, rank)
+        for along, across in zip(loop.strides, nest.loops[rank - 1].strides, strict=True)
+    )
+
+
+def goes_along(nest: LoopNest, rank: int) -> bool:
+    """Whether an op is elementwise, a reduction that can be cut, or on numbers of the row."""
+    if nest.generic.is_whole or find_ops(nest.generic.op, "scf.for", "scf.while", "scf.if"):
+        return False
+    row = along_row(nest, rank)
+    if len(row) > 1:
+        return False
+    if not row or row[0].parallel:
+        return all(loop.parallel for loop in nest.loops)
+    return find_combiners(nest) is not None
+
+
+def keeps_places(
+    nests: Sequence[LoopNest], others: Sequence[Any], rank: int, together: Sequence[LoopNest]
+) -> bool:
+    """Whether every thread touches only its own elements of what the kernel writes.
+
+    All threads of a row or column take part in the nests `together`.
+    """
+    written: dict[Any, Key] = {}
+    for nest in nests:
+        first = nest.generic.num_inputs
+        for operand in range(first, first + nest.generic.num_outputs):
+            key = row_key(nest, operand, rank)
+            if written.setdefault(key[0], key) != key:
+                return False
+    made: set[Any] = set()
+    for nest in nests:
+        first = nest.generic.num_inputs
+        for operand, value in enumerate(nest.generic.op.operands):
+            if not isinstance(value.type, ir.MemRefType):
+                continue
+            key = row_key(nest, operand, rank)
+            root, *_, stride = key
+            if root not in written:
+                continue
+            if written[root] != key:
+                return False
+            reads = operand < first or nest.generic.uses_output
+            if reads and root not in made and stride == 0 and nest in together:
+                return False  # all threads of the row would read what one of them writes
+        made |= {row_key(nest, first + i, rank)[0] for i in range(nest.generic.num_outputs)}
+    bodies = [nest.generic.op for nest in nests]
+    loads = [op for body in (*bodies, *others) for op in every_op(body) if op.name == "memref.load"]
+    return not any(buffer_root(op.operands[0]) in written for op in loads)
+
+
+def _width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
+    """Neighbouring elements that a thread has: as many as one access moves."""
+    kinds, steps = [], [length]
+    for nest in nests:
+        row = along_row(nest, rank)
+        for operand, value in enumerate(nest.generic.op.operands):
+            if not row or not isinstance(value.type, ir.MemRefType):
+                continue
+            if row[0].strides[operand] == 1:
+                kinds.append(value.type.element_type)
+                _, offset, strides, _ = row_key(nest, operand, rank)
+                steps += [offset, *strides]
+    return divides(widest(kinds), steps)
+
+
+def _most_alive(nests: Sequence[LoopNest], rank: int) -> int:
+    """The most rows of values that are needed at one time."""
+    spans: dict[Key, tuple[int, int]] = {}
+    for time, nest in enumerate(nests):
+        for operand, value in enumerate(nest.generic.op.operands):
+            key = row_key(nest, operand, rank)
+            if isinstance(value.type, ir.MemRefType) and key[-1]:
+                spans[key] = (spans.get(key, (time, time))[0], time)
+    return max(
+        (sum(a <= time < b for a, b in spans.values()) for time in range(len(nests))), default=0
+    )
+
+
+def last_writes(
+    nests: Sequence[LoopNest], rank: int, stored: set[Any]
+) -> dict[tuple[Any, int], bool]:
+    """Whether what an op writes to its output number i has to be in memory: by (op, i)."""
+    last: dict[Any, tuple[Any, int]] = {}
+    found: dict[tuple[Any, int], bool] = {}
+    for nest in nests:
+        for i in range(nest.generic.num_outputs):
+            root = row_key(nest, nest.generic.num_inputs + i, rank)[0]
+            if root in last:
+                found[last[root]] = False
+            last[root] = (nest.generic.op, i)
+            found[last[root]] = root in stored
+    return found

@@ -1,0 +1,196 @@
+"""Which features LLVM's names of processors imply: asked of LLVM itself.
+
+`probe` is for the tests of `nova/core/cpus.py`. `python -m nova.compiler.cpu.cpu_probe` writes
+that table
+anew, after a change of LLVM's version or of the features that Nova knows
+(`nova/core/cpu_features.py`).
+LLVM does not list the features of a processor, but it inlines a function only into one that has all
+of its features. So a function for each feature is called from a function for each processor, and
+the calls that remain tell what the processor lacks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from nova.compiler.cpu.llvm import initialise
+from nova.compiler.cpu.llvm_bindings import binding as llvm
+from nova.core.cpu_features import BASES, FLAGS, UNPROBED
+from nova.core.records import record
+
+_NAME = re.compile(r"^  (\S+) +- ", re.MULTILINE)
+_CALLER = re.compile(r'^define [^@]*@"?caller\.(\d+)"?\(.*?^}', re.MULTILINE | re.DOTALL)
+_CALL = re.compile(r"call void @feature\.(\d+)\(")
+_ASK = (
+    "import sys; from llvmlite import binding as llvm; llvm.initialize_all_targets(); "
+    "llvm.initialize_all_asmprinters(); "
+    "llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu='help')"
+)
+# The names of architecture levels are Nova's own (x86_64-v3), and generic is no processor.
+_NOT_PROCESSORS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+# Without them there is no code for the architecture.
+_FIXED = ("16bit-mode", "32bit-mode", "64bit", "64bit-mode", "x32", "soft-float")
+_LINE = 88
+
+
+@record
+class Caller:
+    """What code is generated for: a processor of LLVM's, and a feature string."""
+
+    cpu: str
+    features: str = ""
+
+
+def triple(arch: str) -> str:
+    """The triple of the Linux of an architecture."""
+    return f"{arch}-unknown-linux-gnu"
+
+
+@cache
+def known_names(arch: str) -> tuple[list[str], list[str]]:
+    """LLVM's names of processors and of features: those that its help text has."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK, triple(arch)], capture_output=True, text=True, check=True
+    )
+    processors, features = done.stderr.split("Available features for this target:")
+    return _NAME.findall(processors), _NAME.findall(features)
+
+
+def usable(arch: str, names: Iterable[str]) -> list[str]:
+    """The processors that LLVM has 64-bit code for: on the others it ends the process."""
+    initialise()
+    return [name for name in names if _emits(arch, name)]
+
+
+def _emits(arch: str, name: str) -> bool:
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1] == 0
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    machine = llvm.Target.from_triple(triple(arch)).create_target_machine(cpu=name)
+    module = llvm.parse_assembly("define void @f() { ret void }")
+    module.triple = triple(arch)
+    machine.emit_object(module)
+    os._exit(0)
+
+
+def probe(arch: str, callers: Sequence[Caller], features: Sequence[str]) -> list[set[str]]:
+    """Of `features`, those that each caller has. Features that inlining ignores are had by all."""
+    initialise()
+    base = BASES[arch]
+    off = "".join(f"-{name}," for name in known_names(arch)[1] if name not in _FIXED)
+    parts = [
+        f'define void @feature.{i}(ptr %p) "target-cpu"="{base}" "tune-cpu"="generic" '
+        f'"target-features"="{off}+{name}" {{\n store volatile i32 {i}, ptr %p\n ret void\n}}'
+        for i, name in enumerate(features)
+    ]
+    calls = "".join(f" call void @feature.{i}(ptr %p)\n" for i in range(len(features)))
+    parts += [
+        f'define void @caller.{i}(ptr %p) "target-cpu"="{caller.cpu}" "tune-cpu"="generic" '
+        f'"target-features"="{caller.features}" {{\n{calls} ret void\n}}'
+        for i, caller in enumerate(callers)
+    ]
+    module = llvm.parse_assembly("\n".join(parts))
+    module.triple = triple(arch)
+    machine = llvm.Target.from_triple(triple(arch)).create_target_machine(cpu=base)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    builder.getModulePassManager().run(module, builder)
+    left = {int(m[1]): {int(i) for i in _CALL.findall(m[0])} for m in _CALLER.finditer(str(module))}
+    return [
+        {name for i, name in enumerate(features) if i not in left[number]}
+        for number in range(len(callers))
+    ]
+
+
+def processors(arch: str) -> dict[str, tuple[str, ...]]:
+    """Every processor of LLVM's with 64-bit code, and those of its features that Nova knows."""
+    table = FLAGS[arch]
+    found = [n for n in known_names(arch)[0] if n not in _NOT_PROCESSORS]
+    names = usable(arch, found)
+    asked = [feature for feature in table if feature not in UNPROBED]
+    answers = probe(arch, [Caller(name) for name in names], asked)
+    return {
+        name: tuple(f for f in table if f in answer or _follows(f, answer))
+        for name, answer in zip(names, answers, strict=True)
+    }
+
+
+def _follows(feature: str, answer: set[str]) -> bool:
+    """Whether a feature that inlining ignores is there because a later one is."""
+    return feature in UNPROBED and UNPROBED[feature] in answer
+
+
+def _rows(table: Mapping[str, tuple[str, ...]]) -> str:
+    """The table as text: a name, and its features after those of a name before it."""
+    lines: list[str] = []
+    before: dict[str, tuple[str, ...]] = {}
+    for name, own in sorted(table.items(), key=lambda row: (len(row[1]), row[1], row[0])):
+        parents = [p for p, had in before.items() if set(had) <= set(own)]
+        parent = max(parents, key=lambda p: len(before[p]), default="")
+        more = [f for f in own if f not in before.get(parent, ())]
+        before[name] = own
+        words = [*([parent] if parent else []), *(f"+{f}" for f in more)]
+        lines += _wrapped(name, words)
+    return "\n".join(lines)
+
+
+def _wrapped(name: str, words: list[str]) -> list[str]:
+    text, pieces = "", []
+    for word in words:
+        if len(text) + len(word) > _LINE:
+            pieces.append(text)
+            text = ""
+        text += f"{word} "
+    pieces.append(text.rstrip())
+    if len(pieces) == 1:
+        return [f'    "{name}": "{pieces[0]}",']
+    return [f'    "{name}": (', *(f'        "{piece}"' for piece in pieces), "    ),"]
+
+
+_HEAD = '''"""LLVM's processors: their names, and those of their features that Nova knows.
+
+Written by `python -m nova.compiler.cpu.cpu_probe`, which asks LLVM; `tests/test_cpus.py` checks it
+against LLVM. A row has the name of another row, whose features it has too, and further features.
+`nova/core/targets.py` reads it, so that a target is known without LLVM.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+'''
+_TAIL = '''
+PROCESSORS = {"x86_64": _X86_64, "aarch64": _AARCH64}
+
+
+@cache
+def processor_features(arch: str, name: str) -> frozenset[str]:
+    """The features of a processor that is in the table."""
+    own, parents = set(), []
+    for word in PROCESSORS[arch][name].split():
+        if word.startswith("+"):
+            own.add(word[1:])
+        else:
+            parents.append(word)
+    return frozenset(own).union(*(processor_features(arch, parent) for parent in parents))
+'''
+
+
+def main() -> None:
+    """Write `nova/core/cpus.py` anew."""
+    text = _HEAD
+    for variable, arch in (("_X86_64", "x86_64"), ("_AARCH64", "aarch64")):
+        text += f"{variable}: dict[str, str] = {{\n{_rows(processors(arch))}\n}}\n\n"
+    Path(__file__).parents[2].joinpath("core", "cpus.py").write_text(
+        text.rstrip("\n") + "\n" + _TAIL
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""llvmlite, or the error that says how to install it: the only file that imports it."""
+
+from nova.core.packages import compiler_missing
+
+try:
+    from llvmlite import binding
+    from llvmlite.binding import ffi
+    from llvmlite.binding.newpassmanagers import NewPassManager
+except (ImportError, OSError) as error:
+    raise compiler_missing(error) from error
+
+__all__ = ["NewPassManager", "binding", "ffi"]

@@ -1,0 +1,116 @@
+"""Device code: a module at the stage `nvvm` to PTX, with llvmlite.
+
+Comes in: `gpu.module`s in the LLVM and NVVM dialects, and a device target. Goes out: one PTX text
+with all of their kernels. A fault inside LLVM would end the process, and an intrinsic that it does
+not know becomes a call of a function that nobody has: both are looked for first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.artifact.device_image import check_calls
+from nova.compiler.cpu.llvm import (
+    ASSEMBLY,
+    default_passes,
+    emit,
+    initialise,
+    is_portable,
+    parse_module,
+    run_passes,
+)
+from nova.compiler.cpu.llvm_bindings import binding as llvmlite
+from nova.compiler.cpu.llvm_compat import normalise
+from nova.core.targets import Target
+from nova.errors import CodegenError
+from nova.ir.bindings import ir, llvm
+from nova.ir.diagnostics import place_of
+from nova.ir.walk import every_op
+
+_SHARED = "__dynamic_shmem__"
+# On intrinsics that it does not know, MLIR's translation ends the process; these Nova calls itself.
+_DEVICE_INTRINSICS = frozenset(("llvm.nvvm.ex2.approx.ftz.f", "llvm.nvvm.vote.ballot.sync"))
+# What LLVM calls a library for that devices do not have, where integers are wider than 64 bits.
+_OF_A_LIBRARY = frozenset(
+    f"llvm.{name}"
+    for name in ("sdiv", "udiv", "srem", "urem", "fptosi", "fptoui", "sitofp", "uitofp")
+)
+
+
+def device_ir(module: ir.Module) -> str:
+    """The LLVM IR of all device functions of a module."""
+    with module.context, ir.Location.unknown():
+        part = ir.Module.create()
+        known: set[str] = set()
+        with ir.InsertionPoint(part.body):
+            for outer in module.body.operations:
+                if outer.operation.name != "gpu.module":
+                    continue
+                _check_lowered(outer.operation)
+                for op in outer.operation.regions[0].blocks[0].operations:
+                    if op.operation.name == "llvm.mlir.global":
+                        _clone_variable(op.operation, known)
+                    else:
+                        op.operation.clone()
+        return normalise(llvm.translate_module_to_llvmir(part.operation))
+
+
+def _check_lowered(device: Any) -> None:
+    """Refuse ops on which MLIR's translation or LLVM ends the process, or that nobody lowered."""
+    for op in every_op(device)[:-1]:
+        if not op.name.startswith(("llvm.", "nvvm.")):
+            raise CodegenError(f"{op.name} is left in the device code", where=place_of(op.location))
+        if op.name == "llvm.call_intrinsic":
+            name = op.attributes["intrin"].value
+            if name not in _DEVICE_INTRINSICS and not is_portable(name):
+                raise CodegenError(
+                    f"the intrinsic {name} is not one that Nova makes device code of",
+                    where=place_of(op.location),
+                    hint="ops of the nvvm dialect and llvm.inline_asm name instructions, too",
+                )
+        if op.name in _OF_A_LIBRARY and any(map(_is_wide, [*op.operands, *op.results])):
+            raise CodegenError(
+                f"{op.name} of integers wider than 64 bits has no device code",
+                where=place_of(op.location),
+            )
+
+
+def _is_wide(value: Any) -> bool:
+    return isinstance(value.type, ir.IntegerType) and value.type.width > 64
+
+
+def _clone_variable(op: Any, known: set[str]) -> None:
+    """Copy a variable of a device module, whose name others may have, too.
+
+    The conversion to NVVM makes a variable without a size of a block's shared memory, where that is
+    given at the launch, and calls it internal: LLVM would take it for one of its own. It is the
+    same memory in all modules.
+    """
+    name = op.attributes["sym_name"].value
+    if not name.startswith(_SHARED):
+        op.clone()
+        return
+    if name in known:
+        return
+    known.add(name)
+    copy = op.clone()
+    copy.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
+
+
+def compile_ptx(text: str, target: Target) -> str:
+    """The PTX of LLVM IR; the long calls of LLVM leave other threads the interpreter."""
+    initialise()
+    context = llvmlite.create_context()
+    module = parse_module(text.encode(), context)
+    machine = llvmlite.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.llvm_features(), opt=3
+    )
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    options = llvmlite.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = False
+    builder = llvmlite.create_pass_builder(machine, options)
+    run_passes(default_passes(builder), module, builder)
+    ptx = emit(machine, module, ASSEMBLY).decode()
+    check_calls(ptx, target.cpu)
+    return ptx

@@ -1,0 +1,118 @@
+"""PTX before it goes into a file: NVIDIA's assembler takes it, and no kernel spills registers.
+
+Comes in: the images of a program that is about to be saved or was translated. Goes out: nothing,
+or a `PtxasError`. Programs that are only run are not looked at, for the driver says what it does
+not take. Where there is no `ptxas`, or one that is older than the code, nothing is asked. What was
+accepted is remembered, so that the same code is assembled once: in the process, and in a file in
+the cache folder, with the spills of its kernels, which the knob `spills` may allow at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from nova import knobs
+from nova.artifact.cache.disk import open_cache
+from nova.artifact.cache.folder import make_folder
+from nova.artifact.device_image import DeviceImage
+from nova.artifact.files import write_atomically
+from nova.artifact.format import Artifact
+from nova.compiler.gpu.ptxas import (
+    KernelUse,
+    find_ptxas,
+    ptxas_version,
+    refuse_spills,
+    use_of_kernels,
+)
+from nova.core.log import log
+from nova.errors import PtxasError
+
+_FILE = "ptxas-accepted"
+_MOST_BYTES = 1 << 20
+_TOO_OLD = re.compile(r"Unsupported \.version|is not defined for option 'gpu-name'")
+_accepted: dict[str, dict[str, KernelUse]] = {}
+
+
+def check_artifact(artifact: Artifact) -> None:
+    """Check the PTX of a program."""
+    rows = artifact.manifest.devices
+    if rows:
+        code = artifact.section(".nova.device")
+        parts = [(r.kind, r.arch, bytes(code[r.offset : r.offset + r.size])) for r in rows]
+        check_images([DeviceImage(*part) for part in parts])
+
+
+def check_images(images: Iterable[DeviceImage]) -> None:
+    """Check PTX that has no cubin beside it, which was checked when it was made."""
+    images = list(images)
+    assembled = {image.arch for image in images if image.kind == "cubin"}
+    waiting = [image for image in images if image.kind == "ptx" and image.arch not in assembled]
+    if not waiting or not knobs.get("check_ptx"):
+        return
+    if find_ptxas() is None:
+        log("compile", "no ptxas here: the PTX goes unchecked into the file")
+        return
+    for image in waiting:
+        _check(image.data, image.arch)
+
+
+def _check(ptx: bytes, arch: str) -> None:
+    key = hashlib.sha256(f"{ptxas_version()} {arch}\n".encode() + ptx).hexdigest()
+    used = _remembered(key)
+    if used is None:
+        try:
+            used = use_of_kernels(ptx.decode(), arch)
+        except PtxasError as error:
+            if not _TOO_OLD.search(error.what):
+                raise
+            log("compile", f"this ptxas is too old to check code for {arch}")
+            return
+        _remember(key, used)
+    refuse_spills(used, arch, knobs.get("spills"))
+
+
+# --- what was accepted ----------------------------------------------------------------------------
+
+
+def _remembered(key: str) -> dict[str, KernelUse] | None:
+    """The kernels of accepted code that spill; None for code that was not seen."""
+    if key not in _accepted and (path := _file()) is not None:
+        with suppress(OSError, ValueError, TypeError, AttributeError):  # damaged: not seen
+            for line in path.read_text().splitlines():
+                if line.startswith(key):
+                    uses = json.loads(line[len(key) :])
+                    _accepted[key] = {name: KernelUse(*use) for name, use in uses.items()}
+    return _accepted.get(key)
+
+
+def _remember(key: str, used: dict[str, KernelUse]) -> None:
+    """A line of the file; one that has become long begins anew."""
+    spilling = {name: use for name, use in used.items() if use.spilled}
+    _accepted[key] = spilling
+    path = _file()
+    if path is None:
+        return
+    uses = {n: (use.registers, use.stack, use.spilled) for n, use in spilling.items()}
+    line = f"{key} {json.dumps(uses)}\n".encode()
+    with suppress(OSError):  # a folder that cannot be written: it is assembled again next time
+        make_folder(path.parent)
+        if path.exists() and path.stat().st_size > _MOST_BYTES:
+            write_atomically(path, line, mode=0o600)
+            return
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "ab", buffering=0) as file:
+            file.write(line)
+
+
+def _file() -> Path | None:
+    """Where it is written down, unless there is no cache or others may write in its folder."""
+    if not knobs.get("cache"):
+        return None
+    cache = open_cache()
+    return None if cache is None or cache.problem() else cache.folder / _FILE

@@ -1,0 +1,178 @@
+"""PTX to cubin, with NVIDIA's assembler where there is one: code that a driver need not translate.
+
+Comes in: the PTX of one architecture. Goes out: the cubin and what each kernel uses of a
+multiprocessor, or an error with the assembler's log. Compiling needs no `ptxas`: `backend.py` calls
+this when cubins are asked for, `ptx_check.py` when PTX goes into a file. The knob `ptxas` says
+where it is; else it is looked for on PATH, and then in the package `nvidia-cuda-nvcc`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from nova import knobs
+from nova.core.log import log
+from nova.errors import PtxasError
+
+_PACKAGE = "nvidia-cuda-nvcc"
+_SECONDS = 600
+_IS_IT = "is it a ptxas?"
+_ENTRY = re.compile(r"\.entry\s+([\w$.]+)")
+_FUNCTION = re.compile(
+    r"Function properties for '?([\w$.]+)'?\n"
+    r"\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
+    r"(?:ptxas info *: Used (\d+) registers)?"
+)
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """What a thread of a kernel takes: registers, bytes of its own memory, bytes spilled to it."""
+
+    registers: int
+    stack: int
+    spilled: int
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A cubin, and its kernels by name."""
+
+    cubin: bytes
+    kernels: dict[str, KernelUse]
+
+
+def find_ptxas() -> Path | None:
+    """The assembler, or None where there is none."""
+    given = knobs.get("ptxas")
+    if given is not None:
+        found = shutil.which(given)
+        if found is None:
+            raise PtxasError(
+                f"there is no program {given}",
+                hint="NOVA_PTXAS and nova.knobs.ptxas name the assembler ptxas",
+            )
+        return Path(found)
+    on_path = shutil.which("ptxas")
+    return Path(on_path) if on_path else _find_in_packages()
+
+
+def _find_in_packages() -> Path | None:
+    spec = find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for program in sorted(Path(folder).glob("*/bin/ptxas")):
+            return program
+    return None
+
+
+def require_ptxas() -> Path:
+    """The assembler; PtxasError where there is none."""
+    found = find_ptxas()
+    if found is None:
+        raise PtxasError(
+            "cubins are asked for, and there is no ptxas here",
+            hint=f"pip install {_PACKAGE}, or name it with NOVA_PTXAS; PTX alone needs none",
+        )
+    return found
+
+
+def ptxas_version() -> str:
+    """What identifies the assembler, for cache keys: its cubins are part of the file."""
+    return _version_of(require_ptxas())
+
+
+@cache
+def _version_of(program: Path) -> str:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise PtxasError(f"{program} does not run: {error.strerror}", hint=_IS_IT) from None
+    found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
+    if done.returncode or found is None:
+        raise PtxasError(f"{program} does not say which version it is", hint=_IS_IT)
+    return found[1]
+
+
+def assemble(ptx: str, arch: str) -> Assembled:
+    """The cubin of PTX for `arch`; spills are refused but in kernels that the knob `spills` names.
+
+    A kernel that spills keeps what it computes with in memory: it is a wrong choice of a schedule
+    more often than what somebody wants.
+    """
+    done = _assemble(ptx, arch)
+    refuse_spills(done.kernels, arch, knobs.get("spills"))
+    return done
+
+
+def use_of_kernels(ptx: str, arch: str) -> dict[str, KernelUse]:
+    """What the kernels of PTX would use; PtxasError where it is not taken."""
+    return _assemble(ptx, arch).kernels
+
+
+def _assemble(ptx: str, arch: str) -> Assembled:
+    program = require_ptxas()
+    with tempfile.TemporaryDirectory(prefix="nova-ptxas-") as folder:
+        (Path(folder) / "kernels.ptx").write_text(ptx)
+        # Names without a folder: they must not depend on where the folder is.
+        words = [str(program), "-v", f"-arch={arch}", "kernels.ptx", "-o", "kernels.cubin"]
+        try:
+            done = subprocess.run(
+                words, cwd=folder, capture_output=True, text=True, check=False, timeout=_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            raise PtxasError(f"ptxas took longer than {_SECONDS} s for {arch}") from None
+        except OSError as error:
+            raise PtxasError(f"{program} does not run: {error.strerror}", hint=_IS_IT) from None
+        said = done.stdout + done.stderr
+        if done.returncode:
+            what = _kernel_at(ptx, said) or "the code"
+            raise PtxasError(f"ptxas does not take {what} for {arch}:\n{said.strip()}")
+        try:
+            cubin = (Path(folder) / "kernels.cubin").read_bytes()
+        except FileNotFoundError:
+            raise PtxasError(f"{program} wrote no cubin for {arch}", hint=_IS_IT) from None
+    for line in said.splitlines():
+        if "warning" in line:
+            log("compile", f"ptxas for {arch}: {line}")
+    return Assembled(cubin, read_uses(said))
+
+
+def _kernel_at(ptx: str, said: str) -> str | None:
+    """The kernel with the first line that ptxas complains of."""
+    line = re.search(r"line (\d+)", said)
+    if line is None:
+        return None
+    before = ptx.splitlines()[: int(line[1])]
+    names = [found[1] for text in before if (found := _ENTRY.search(text))]
+    return names[-1] if names else None
+
+
+def read_uses(said: str) -> dict[str, KernelUse]:
+    """What `ptxas -v` says of each kernel."""
+    return {
+        match[1]: KernelUse(int(match[5] or 0), int(match[2]), int(match[3]) + int(match[4]))
+        for match in _FUNCTION.finditer(said)
+    }
+
+
+def refuse_spills(used: Mapping[str, KernelUse], arch: str, allowed: Collection[str]) -> None:
+    """PtxasError for kernels that spill, but those that are `allowed`."""
+    spills = [
+        f"{name} spills {use.spilled} bytes with {use.registers} registers"
+        for name, use in used.items()
+        if use.spilled and name not in allowed
+    ]
+    if spills:
+        names = ",".join(line.partition(" ")[0] for line in spills)
+        raise PtxasError(
+            f"registers do not suffice on {arch}: {'; '.join(spills)}",
+            hint=f"NOVA_SPILLS={names} allows it",
+        )

@@ -1,0 +1,110 @@
+"""The tasks of a program of which a part is pinned to the host.
+
+In: the tasks of the host's launches, and where those launches are in the whole program. Out: tasks
+of all launches, for the format wants all or none. `split.py` calls `join_tasks`.
+
+Inside of an island, which is launches of the host that follow each other, the order is that of the
+host's tasks. Between islands, copies and launches of the device it is that of the launches: what
+really may overlap there is known to the runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nova.artifact.tables import TaskSpec
+
+
+@dataclass
+class _Group:
+    """Tasks that are done before those of the next group begin: an island, or one launch."""
+
+    launch: int  # the first one
+    tasks: list[int] = field(default_factory=list)  # numbers of the host's tasks; none: one launch
+
+
+def join_tasks(
+    tasks: Sequence[TaskSpec], host_at: Sequence[int], launch_count: int
+) -> tuple[TaskSpec, ...]:
+    """Tasks for `launch_count` launches, of which those numbered `host_at` have `tasks`.
+
+    None where the host's launches have none.
+    """
+    if not tasks:
+        return ()
+    by_launch: dict[int, list[int]] = {}
+    for number, task in enumerate(tasks):
+        by_launch.setdefault(host_at[task.launch], []).append(number)
+    host = set(host_at)
+    groups: list[_Group] = []
+    for launch in range(launch_count):
+        if launch not in host or not groups or launch - 1 not in host:
+            groups.append(_Group(launch))
+        if launch in host:
+            groups[-1].tasks += by_launch.get(launch, [])
+    made = _Joined()
+    for group in groups:
+        if group.launch not in host:
+            made.add_launch(group.launch)
+        elif group.tasks:
+            made.add_host_region([(host_at[tasks[n].launch], n, tasks[n]) for n in group.tasks])
+    return made.specs()
+
+
+class _Joined:
+    """Tasks so far; the edges are lists of who comes after."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, int]] = []
+        self._after: list[list[int]] = []
+        self._ends: list[int] = []  # tasks of the last group that no other one of it waits for
+
+    def add_launch(self, launch: int) -> None:
+        self._close(launch, 1)
+        self._ends = [self._after_all(launch, 0, 1)]
+
+    def add_host_region(self, rows: Sequence[tuple[int, int, TaskSpec]]) -> None:
+        """Add tasks of the host, given with their launches and their old numbers."""
+        old = {number for _, number, _ in rows}
+        named = {s for _, _, task in rows for s in task.successors if s in old}
+        self._close(rows[0][0], len(old - named))
+        place = {}
+        for launch, number, task in rows:
+            if number in named:
+                place[number] = self._append(launch, task.begin, task.end)
+            else:
+                place[number] = self._after_all(launch, task.begin, task.end)
+        ends = []
+        for _, number, task in rows:
+            inside = [place[s] for s in task.successors if s in place]
+            self._after[place[number]] += inside
+            if not inside:
+                ends.append(place[number])
+        self._ends = ends
+
+    def _close(self, launch: int, followers: int) -> None:
+        """Put one task that does nothing between two groups where that saves edges."""
+        if len(self._ends) > 1 and followers > 1:
+            self._ends = [self._after_all(launch, 0, 0)]
+
+    def _after_all(self, launch: int, begin: int, end: int) -> int:
+        number = self._append(launch, begin, end)
+        for before in self._ends:
+            self._after[before].append(number)
+        return number
+
+    def _append(self, launch: int, begin: int, end: int) -> int:
+        self._rows.append((launch, begin, end))
+        self._after.append([])
+        return len(self._rows) - 1
+
+    def specs(self) -> tuple[TaskSpec, ...]:
+        waits = [0] * len(self._rows)
+        for after in self._after:
+            for number in after:
+                waits[number] += 1
+        return tuple(
+            TaskSpec(launch, waits[i], begin, end, tuple(sorted(self._after[i])))
+            for i, (launch, begin, end) in enumerate(self._rows)
+        )

@@ -1,0 +1,100 @@
+"""A program that is a module and not a plan: to the contents of a file, and back from its text.
+
+`module_contents` is called by `nova.api.translate` with what it has built. `build_text` compiles
+the
+text of a stage that a file holds once more, for another machine or with weights; `nova.api.compile`
+and `Compiled.save` call it. Anybody may have written such a text, so it is parsed and compiled in
+a child process (`sandbox.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nova.artifact.cache.key import cache_key
+from nova.artifact.tables import Tables
+from nova.artifact.write import FileSpec, write_artifact
+from nova.compiler.driver import CompileResult, build, build_module, make_contents
+from nova.compiler.sandbox import run_sandboxed
+from nova.compiler.session import Program
+from nova.compiler.signature import ProgramSignature, read_signature
+from nova.compiler.stages import (
+    DEVICE_STAGES,
+    MLIR_STAGES,
+    Recorder,
+    ReportingRecorder,
+    follow,
+    start_from_text,
+)
+from nova.core.gc_pause import paused_gc
+from nova.core.log import progress
+from nova.core.settings import Settings
+from nova.plan import parse_plan
+
+# The stages whose text is a whole program: behind them there are only kernels.
+WHOLE_STAGES = tuple(
+    stage for stage in (*MLIR_STAGES, *DEVICE_STAGES) if stage not in ("llvm", "nvvm")
+)
+
+
+def build_text(
+    text: str, stage: str, settings: Sequence[Settings], key: Mapping[str, str], filename: str
+) -> CompileResult:
+    """Compile the text of a plan or of one of `WHOLE_STAGES` for every target of `settings`."""
+    recorder = Recorder(cache_key(key)[:12])
+    with progress("compiling", len(MLIR_STAGES) + 2) as bar:
+        contents = run_sandboxed(
+            f"{__name__}:text_contents",
+            *(text, stage, list(settings), dict(key), filename),
+            where=filename,
+            stage=stage,
+            observe=follow(recorder, bar),
+        )
+        started = time.perf_counter()
+        contents = replace(contents, stages=recorder.texts)
+        data = write_artifact(contents)
+        recorder.record_size("artifact", len(data), time.perf_counter() - started)
+    return CompileResult(data, recorder, contents)
+
+
+@paused_gc()
+def text_contents(
+    text: str, stage: str, settings: Sequence[Settings], key: Mapping[str, str], filename: str
+) -> FileSpec:
+    """In the child: what a file of the text holds, but for the texts, which the caller has."""
+    recorder = ReportingRecorder()
+    if stage == "plan":
+        (own,) = settings
+        built = build(parse_plan(text, filename), own, key, recorder).contents
+        return replace(built, stages={})
+    started = time.perf_counter()
+    module = start_from_text(text, filename)
+    signature = read_signature(module)
+    recorder.record_module(stage, module, time.perf_counter() - started)
+    program = build_module(module, settings, recorder, after=stage)
+    return module_contents(signature, program, {}, stage, key)
+
+
+def module_contents(
+    signature: ProgramSignature,
+    program: Program,
+    texts: Mapping[str, str],
+    source: str,
+    key: Mapping[str, str],
+) -> FileSpec:
+    """What the file of a program holds; `source` names the stage that a re-compile starts from."""
+    numbered = tuple(
+        replace(v, tables=_number_outputs(v.tables, signature.returned)) for v in program.variants
+    )
+    own = replace(program, variants=numbered)
+    return make_contents(signature.args, signature.outputs, own, texts, source, key)
+
+
+def _number_outputs(tables: Tables, returned: Sequence[int]) -> Tables:
+    """Results that take the memory of an argument have no buffer, but they have a number."""
+    buffers = [
+        replace(b, value=returned[b.value]) if b.kind == "output" else b for b in tables.buffers
+    ]
+    return replace(tables, buffers=tuple(buffers))

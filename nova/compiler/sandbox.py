@@ -1,0 +1,349 @@
+"""Runs a function of Nova in a child process: for libraries that crash on hostile input.
+
+MLIR and LLVM end the process on some wrong texts, or never come back. `run_sandboxed` runs a
+function on such a text in a child that other calls use again, so a call costs what its arguments
+and its result cost to send, not the start of an interpreter. A child that dies, by a signal, for
+want of memory or at its time limit, is a `SandboxError` that says which stage it was in and what
+it wrote to stderr; the next call starts another. Children are spawned, never forked: forking a
+process that has native threads is not safe. `sandbox_start.py` and `sandbox_child.py` are the other
+end. A call sends the knobs, and what changed since the last one of the environment, `sys.path` and
+the current folder: the child does what the caller would have done. Its log lines are the caller's.
+
+Called for every text of unknown origin: `nova.translate`, `nova-opt`, the text inside of a file,
+bytecode, and LLVM IR. Programs that Nova's own API built are compiled in the caller's process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from nova import errors, knobs
+from nova.compiler.sandbox_wire import FRAME, dump, load
+from nova.core.log import log
+from nova.errors import NovaError, SandboxError
+
+_START = Path(__file__).with_name("sandbox_start.py")
+# Children kept for the next call, calls after which one is replaced, and its memory then.
+_MOST_IDLE = 4
+_MOST_CALLS = 500
+_MOST_RESIDENT = 2 << 30
+_TAIL_LINES = 8
+_TAIL_BYTES = 4096
+
+Observe = Callable[..., None]
+_inside = False
+
+
+def mark_inside() -> None:
+    """Say that this process is such a child: what it calls runs in it."""
+    global _inside
+    _inside = True
+
+
+def is_inside() -> bool:
+    """Whether this process is such a child."""
+    return _inside
+
+
+def run_sandboxed(
+    function: str,
+    *args: Any,
+    where: str | None = None,
+    stage: str = "parse",
+    seconds: float | None = None,
+    observe: Observe | None = None,
+) -> Any:
+    """The result of `function`, named as `module:name`, on `args`, run in a child process.
+
+    `where` is the place that errors name; `stage` is what the child begins with. `observe` gets the
+    arguments of every `report` that the function makes meanwhile: those of `report("begin", stage)`
+    name the stage that follows. An error of the function is raised here.
+    """
+    limit = knobs.get("text_seconds") if seconds is None else seconds
+    call = _Call(function, args, where, stage, limit, observe)
+    child = _take()
+    try:
+        result = child.call(call)
+    except _ChildDied as died:
+        child.kill()
+        raise call.explain(died) from None
+    except BaseException:
+        if child.is_busy:  # interrupted: what it computes nobody wants
+            child.kill()
+        else:
+            _give(child)
+        raise
+    _give(child)
+    return result
+
+
+class _ChildDied(Exception):
+    """The child is gone: `status` is that of the process, None where it took too long."""
+
+    def __init__(self, status: int | None, said: str):
+        super().__init__(status, said)
+        self.status, self.said = status, said
+
+
+class _Call:
+    """One call: what is asked for, and the stage that it has come to."""
+
+    def __init__(
+        self,
+        function: str,
+        args: tuple[Any, ...],
+        where: str | None,
+        stage: str,
+        seconds: float,
+        observe: Observe | None,
+    ):
+        self.request = (function, args, *_knob_values(), seconds)
+        self.where, self.stage, self.seconds, self.observe = where, stage, seconds, observe
+
+    def see(self, words: tuple[Any, ...]) -> None:
+        if words[0] == "begin":
+            self.stage = words[1]
+        if self.observe is not None:
+            self.observe(*words)
+
+    def explain(self, died: _ChildDied) -> SandboxError:
+        tail = "\n".join(died.said.splitlines()[-_TAIL_LINES:])
+        what = f"stage {self.stage}: the compiler {_ending(died, self.seconds)}"
+        if tail:
+            what += f"; it said:\n{tail}"
+        hint = (
+            "raise the knob text_seconds if the program is that large"
+            if died.status is None
+            else "the text is not one that MLIR or LLVM can work with; look at what changed last"
+        )
+        return SandboxError(what, where=self.where, hint=hint)
+
+
+def _ending(died: _ChildDied, seconds: float) -> str:
+    if died.status is None:
+        return f"took more than {seconds:g} seconds and was stopped"
+    memory = "out of memory" in died.said or "bad_alloc" in died.said
+    if died.status < 0:
+        name = signal.Signals(-died.status).name
+        return f"crashed ({name}{', out of memory' if memory else ''})"
+    return f"ended with status {died.status}{', out of memory' if memory else ''}"
+
+
+def _knob_values() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The knobs of the process, and those of the caller's thread that differ from them.
+
+    Stages are dumped here, when the child tells of them.
+    """
+    found = {name: knobs.process_value(name) for name in knobs.KNOBS}
+    here = {"dump": None, "progress": "off"}
+    return {**found, **here}, {**knobs.overridden(), **here}
+
+
+def _surroundings() -> dict[str, Any]:
+    """What else of the caller a compile may depend on."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # somebody removed it
+        folder = None
+    return {"path": _import_path(), "environment": dict(os.environ), "folder": folder}
+
+
+def _import_path() -> list[str]:
+    """The folders of modules, but for the current one: its files must not replace modules."""
+    return [entry for entry in sys.path if isinstance(entry, str) and entry]
+
+
+def _open_scratch() -> IO[bytes]:
+    """A file without a name for what a child writes to stderr: a pipe must be read meanwhile."""
+    file: int = os.memfd_create("nova-stderr")
+    fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)  # both sides have the same position
+    return os.fdopen(file, "r+b", buffering=0)
+
+
+class _Child:
+    """A process that runs one call after the other."""
+
+    def __init__(self) -> None:
+        self.stderr = _open_scratch()
+        own = sys.modules["nova"]
+        places = {"path": _import_path(), "origin": own.__file__, "folders": list(own.__path__)}
+        try:
+            # -P: the folder of the script has no modules of the child's.
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", str(_START), json.dumps(places)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.stderr,
+                start_new_session=True,  # Ctrl-C is for the caller, which stops the child
+            )
+        except (OSError, ValueError) as error:
+            self.stderr.close()
+            raise SandboxError(
+                f"no process to compile the text in: {error}",
+                hint="the limits on processes and memory of this process may be too low",
+            ) from None
+        self.calls = 0
+        self.resident = 0
+        self.is_busy = False
+        self._told: dict[str, Any] | None = None
+
+    def call(self, call: _Call) -> Any:
+        self.calls += 1
+        self.is_busy = True
+        deadline = time.monotonic() + call.seconds
+        self.stderr.truncate(0)
+        now = _surroundings()
+        self._send(dump((*call.request, None if now == self._told else now)))
+        self._told = now
+        while True:
+            kind, *words = load(self._receive(deadline))
+            if kind == "report":
+                call.see(tuple(words))
+                continue
+            if kind == "log":
+                log(*words)
+                continue
+            if kind == "warn":
+                text, category = words
+                warnings.warn(text, getattr(errors, category, UserWarning), stacklevel=4)
+                continue
+            self.is_busy = False
+            self._show_said()
+            if kind == "error":
+                raise _make_error(call, *words)
+            result, self.resident = words
+            return result
+
+    def _send(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(FRAME.pack(len(data)) + data)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self._died() from None
+
+    def _receive(self, deadline: float) -> bytes:
+        (size,) = FRAME.unpack(self._read(FRAME.size, deadline))
+        return self._read(size, deadline)
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        assert self.process.stdout is not None
+        file = self.process.stdout.fileno()
+        found = bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(file, selectors.EVENT_READ)
+            while len(found) < size:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise _ChildDied(None, self._said())
+                piece = os.read(file, min(size - len(found), 1 << 20))
+                if not piece:
+                    raise self._died()
+                found += piece
+        return bytes(found)
+
+    def _died(self) -> _ChildDied:
+        return _ChildDied(self.process.wait(), self._said())
+
+    def _said(self) -> str:
+        size = self.stderr.seek(0, os.SEEK_END)
+        self.stderr.seek(max(0, size - _TAIL_BYTES))
+        return self.stderr.read().decode(errors="replace").strip()
+
+    def _show_said(self) -> None:
+        """What a child says without dying is for whoever reads the caller's stderr."""
+        if self.stderr.seek(0, os.SEEK_END):
+            self.stderr.seek(0)
+            sys.stderr.write(self.stderr.read().decode(errors="replace"))
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether it should make way for a new one: LLVM loses some memory with each compile."""
+        return self.calls >= _MOST_CALLS or self.resident > _MOST_RESIDENT
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.close()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+        self.stderr.close()
+
+    def forget(self) -> None:
+        """After a fork: the child belongs to the parent."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        os.close(self.process.stdin.fileno())
+        os.close(self.process.stdout.fileno())
+        self.process.returncode = 0
+
+
+def _make_error(
+    call: _Call, name: str, what: str, where: str | None, hint: str | None, more: Any, notes: Any
+) -> NovaError:
+    kind = getattr(errors, name, None)
+    assert isinstance(kind, type) and issubclass(kind, NovaError), name
+    if kind is SandboxError:
+        what, where = f"stage {call.stage}: {what}", where or call.where
+    if where is not None and where.startswith("-:") and call.where is not None:
+        where = call.where + where[1:]  # MLIR calls text without a name `-`
+    error = kind(what, where=where, hint=hint)
+    error.__dict__.update(more)
+    for note in notes:
+        error.add_note(note)
+    return error
+
+
+_lock = threading.Lock()
+_idle: list[_Child] = []
+
+
+def _take() -> _Child:
+    with _lock:
+        if _idle:
+            return _idle.pop()
+    return _Child()
+
+
+def _give(child: _Child) -> None:
+    with _lock:
+        if len(_idle) < _MOST_IDLE and not child.is_worn:
+            _idle.append(child)
+            return
+    child.close()
+
+
+def close_children() -> None:
+    """End the children that wait for a call; the next call starts one."""
+    with _lock:
+        children, _idle[:] = _idle[:], []
+    for child in children:
+        child.close()
+
+
+def _forget_children() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for child in _idle:
+        child.forget()
+    _idle.clear()
+
+
+atexit.register(close_children)
+os.register_at_fork(after_in_child=_forget_children)

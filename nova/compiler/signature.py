@@ -1,0 +1,130 @@
+"""The signature of a program that is a module: what it is given and what it gives.
+
+In: a module at any stage that still has `main`. Out: names, shapes, types and roles of arguments
+and results, for the manifest. Later stages know less than the first ones (u8 has become i8, a bool
+a byte, results are arguments), so that `keep_signature` writes it down as the attribute
+`nova.signature` of `main`, where it stays. Called by `nova.api.translate` and `start_from_plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nova.artifact.manifest import TensorSpec
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.types import nova_type
+from nova.ir.walk import main_function
+
+_ATTRIBUTE = "nova.signature"
+
+
+@record
+class ProgramSignature:
+    """Arguments in the order of a call, and all results; `alias` says which are updates."""
+
+    args: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    @property
+    def returned(self) -> tuple[int, ...]:
+        """The results that have memory of their own, in order."""
+        return tuple(i for i, spec in enumerate(self.outputs) if spec.alias < 0)
+
+
+def read_signature(module: ir.Module) -> ProgramSignature:
+    """The signature that `main` carries, or else the one that its type says."""
+    main = main_function(module)
+    specs = written_specs(main)
+    if specs is None:
+        return _from_types(main)
+    updated = _updates(main)
+    args = [s for s in specs if s.role != "output"]
+    return ProgramSignature(
+        tuple(replace(s, donated=i in updated) for i, s in enumerate(args)),
+        tuple(s for s in specs if s.role == "output"),
+    )
+
+
+def written_specs(main: Any) -> list[TensorSpec] | None:
+    """What `main` carries of its signature, arguments first; None where it carries none."""
+    if _ATTRIBUTE not in main.attributes:
+        return None
+    return [_read_spec(entry) for entry in main.attributes[_ATTRIBUTE]]
+
+
+def drop_written(main: Any) -> None:
+    """Forget what `main` carries of its signature."""
+    del main.attributes[_ATTRIBUTE]
+
+
+def keep_signature(module: ir.Module, signature: ProgramSignature | None = None) -> None:
+    """Write the signature down where later stages could not tell it from the types of `main`."""
+    main = main_function(module)
+    seen = _from_types(main)
+    given = signature or seen
+    lossy = any(s.dtype in ("u8", "bool") for s in (*given.args, *given.outputs))
+    if lossy or given != seen:
+        specs = [*given.args, *given.outputs]
+        main.attributes[_ATTRIBUTE] = ir.ArrayAttr.get([_write_spec(s) for s in specs])
+
+
+def _write_spec(spec: TensorSpec) -> Any:
+    i64 = ir.IntegerType.get_signless(64)
+    entries = {
+        "dtype": ir.StringAttr.get(spec.dtype),
+        "name": ir.StringAttr.get(spec.name),
+        "role": ir.StringAttr.get(spec.role),
+        "shape": ir.DenseI64ArrayAttr.get(list(spec.shape)),
+    }
+    if spec.alias >= 0:
+        entries["alias"] = ir.IntegerAttr.get(i64, spec.alias)
+    return ir.DictAttr.get(entries)
+
+
+def _read_spec(entry: Any) -> TensorSpec:
+    return TensorSpec(
+        entry["name"].value,
+        tuple(entry["shape"]),
+        entry["dtype"].value,
+        entry["role"].value,
+        alias=int(entry["alias"].value) if "alias" in entry else -1,
+    )
+
+
+def _from_types(main: Any) -> ProgramSignature:
+    updated = _updates(main)
+    given, results = list(main.type.inputs), list(main.type.results)
+    if "nova.outputs" in main.attributes:  # destinations and the workspace are arguments by now
+        outputs = int(main.attributes["nova.outputs"].value)
+        given, results = given[: -outputs - 1], given[-outputs - 1 : -1]
+    else:
+        results = results[: len(results) - len(updated)]
+    inputs = len(given)
+    if "nova.inputs" in main.attributes:
+        inputs = int(main.attributes["nova.inputs"].value)
+    names = _names(main, len(given))
+    args = []
+    for i, type_ in enumerate(given):
+        kind = nova_type(type_)
+        role = "input" if i < inputs else "param"
+        args.append(TensorSpec(names[i], kind.shape, kind.dtype.name, role, donated=i in updated))
+    outs = []
+    for i, type_ in enumerate(results):
+        kind = nova_type(type_)
+        outs.append(TensorSpec(f"y{i}", kind.shape, kind.dtype.name, "output"))
+    return ProgramSignature(tuple(args), tuple(outs))
+
+
+def _names(main: Any, count: int) -> list[str]:
+    attributes = list(main.arg_attrs) if len(main.arguments) else []
+    names = [f"arg{i}" for i in range(count)]
+    for i, own in enumerate(attributes[:count]):
+        if "nova.name" in own:
+            names[i] = own["nova.name"].value
+    return names
+
+
+def _updates(main: Any) -> list[int]:
+    return list(main.attributes["nova.updates"]) if "nova.updates" in main.attributes else []

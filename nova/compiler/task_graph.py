@@ -1,0 +1,198 @@
+"""The task graph: ranges of tiles, and which of them have to be finished before others start.
+
+Comes in: the kernels of a module at the `loops` stage, which say what their tiles touch
+(`nova/codegen/common/footprint.py`) and where their tasks begin (`plan-tasks`), and the launches
+with
+their buffers. Goes out: the task records of the file, in topological order. `tables.py` calls this.
+
+Two tasks of different launches that touch the same bytes, one of them writing, are ordered as the
+launches are, directly or through others. Buffers of the workspace share bytes, so that is also the
+order between a buffer's last reader and the writer of what takes its place. Tasks of one launch are
+never ordered: no tile touches what another one writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from nova.artifact.tables import BufferSpec, LaunchSpec, TaskSpec
+from nova.codegen.common.footprint import Bounds, load_footprint
+from nova.compiler.memory_dependencies import MemoryDependencies
+from nova.core.records import record
+from nova.passes.kernels.plan_tasks import kernel_ns
+
+_WORTH_SHARING_NS = 40_000
+"""Below this, a second core takes longer to wake than to help."""
+
+_JOIN_COSTS = 8
+"""A task takes about as long to start as this many edges take to be counted down."""
+
+
+def make_tasks(
+    kernels: Sequence[Any], launches: Sequence[LaunchSpec], buffers: Sequence[BufferSpec]
+) -> tuple[TaskSpec, ...]:
+    """The tasks of a program; none where one core does it all in the order of the launches."""
+    if sum(kernel_ns(kernels[launch.kernel]) for launch in launches) < _WORTH_SHARING_NS:
+        return ()
+    known: dict[int, _Tiles] = {}
+    graph = _Graph()
+    for number, launch in enumerate(launches):
+        if launch.kernel not in known:
+            known[launch.kernel] = _read_tiles(kernels[launch.kernel])
+        tiles = known[launch.kernel]
+        graph.add_launch(number, tiles, [buffers[b] for b in launch.buffers])
+    return graph.tasks() if graph.is_wide() else ()
+
+
+# --- what the tasks of a kernel touch -------------------------------------------------------------
+
+_Local = dict[tuple[int, int], list[int]]
+"""Bytes of an argument and the tasks of the kernel that touch them."""
+
+
+@record
+class _Tiles:
+    """A kernel's tasks: where they begin and end, and what they touch of each argument."""
+
+    cuts: tuple[int, ...]
+    reads: tuple[_Local, ...]
+    writes: tuple[_Local, ...]
+
+
+def _read_tiles(kernel: Any) -> _Tiles:
+    cuts = tuple(kernel.attributes["nova.tasks"])
+    footprint = load_footprint(kernel)
+
+    def local(bounds: Bounds | None) -> _Local:
+        spans: _Local = {}
+        if bounds is not None:
+            for task, (low, high) in enumerate(zip(*bounds, strict=True)):
+                spans.setdefault((int(low), int(high)), []).append(task)
+        return spans
+
+    return _Tiles(
+        cuts,
+        tuple(local(footprint.touched(byte_ranges, cuts)) for byte_ranges in footprint.reads),
+        tuple(local(footprint.touched(byte_ranges, cuts)) for byte_ranges in footprint.writes),
+    )
+
+
+# --- the graph ------------------------------------------------------------------------------------
+
+
+class _Graph:
+    """Tasks so far. A set of tasks is an int with a bit for each."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int, int]] = []
+        self._waits: list[list[int]] = []
+        self._above: list[int] = []  # of each task: all that are finished before, and itself
+        self._memory: dict[tuple[str, int], MemoryDependencies] = {}
+        self._joins: dict[int, int] = {}
+
+    def add_launch(self, number: int, tiles: _Tiles, buffers: Sequence[BufferSpec]) -> None:
+        """Add the tasks of a launch, behind those that they have to wait for."""
+        count = len(tiles.cuts) - 1
+        needed = [0] * count
+        for spans, writing in ((tiles.reads, False), (tiles.writes, True)):
+            for local, buffer in zip(spans, buffers, strict=False):
+                if buffer.kind == "constant":
+                    continue
+                memory, start = self._place(buffer)
+                for (low, high), tasks in local.items():
+                    before = memory.before(start + low, start + high, writing=writing)
+                    for task in tasks:
+                        needed[task] |= before
+        first = self._add_tasks(number, tiles.cuts, needed)
+        self._record(tiles, buffers, first)
+
+    def _place(self, buffer: BufferSpec) -> tuple[MemoryDependencies, int]:
+        """The space that a buffer is in, and where in it."""
+        inside = buffer.kind == "workspace"
+        space = (buffer.kind, 0 if inside else buffer.value)
+        return self._memory.setdefault(space, MemoryDependencies()), buffer.value if inside else 0
+
+    def _record(self, tiles: _Tiles, buffers: Sequence[BufferSpec], first: int) -> None:
+        touched: dict[MemoryDependencies, tuple[list[Any], list[Any]]] = {}
+        for kind, spans in enumerate((tiles.reads, tiles.writes)):
+            for local, buffer in zip(spans, buffers, strict=False):
+                if buffer.kind == "constant" or not local:
+                    continue
+                memory, start = self._place(buffer)
+                placed = {
+                    (start + low, start + high): sum(1 << (first + t) for t in tasks)
+                    for (low, high), tasks in local.items()
+                }
+                touched.setdefault(memory, ([], []))[kind].append(placed)
+        for memory, (reads, writes) in touched.items():
+            memory.record(reads, writes)
+
+    # --- edges ------------------------------------------------------------------------------------
+
+    def _add_tasks(self, launch: int, cuts: Sequence[int], needed: list[int]) -> int:
+        """Add the joins and tasks of a launch; the number of the first task is returned."""
+        common = reduce(and_, needed, -1) if needed else 0
+        join = self._join(launch, self._newest(common, None), len(needed))
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for task, before in enumerate(needed):
+            groups.setdefault(tuple(self._newest(before, join)), []).append(task)
+        waits: dict[int, list[int]] = {}
+        for before_group, tasks in groups.items():
+            own = self._join(launch, list(before_group), len(tasks))
+            waits |= {t: list(before_group) if own is None else [own] for t in tasks}
+        first = len(self._ranges)
+        for task in range(len(needed)):
+            self._append(launch, cuts[task], cuts[task + 1], waits[task])
+        return first
+
+    def _join(self, launch: int, waits: list[int], followers: int) -> int | None:
+        """A task without tiles that waits for all of `waits`, where that saves enough edges."""
+        if len(waits) * followers <= len(waits) + followers + _JOIN_COSTS:
+            return None
+        key = sum(1 << task for task in waits)
+        if key not in self._joins:
+            self._joins[key] = self._append(launch, 0, 0, waits)
+        return self._joins[key]
+
+    def _newest(self, tasks: int, join: int | None) -> list[int]:
+        """The tasks of a set that no other one of it waits for; `join` stands for what it joins."""
+        rest = tasks if join is None else tasks & ~self._above[join]
+        found: list[int] = []
+        covered = 0
+        while rest:
+            task = rest.bit_length() - 1  # the last one: nobody in the set waits for it
+            found.append(task)
+            covered |= self._above[task]
+            rest &= ~covered
+        if join is not None and self._above[join] & ~covered & ~(1 << join):
+            found.append(join)
+        return sorted(found)
+
+    def _append(self, launch: int, begin: int, end: int, waits: list[int]) -> int:
+        number = len(self._ranges)
+        above = 1 << number
+        for task in waits:
+            above |= self._above[task]
+        self._ranges.append((launch, begin, end))
+        self._waits.append(waits)
+        self._above.append(above)
+        return number
+
+    # --- results ----------------------------------------------------------------------------------
+
+    def is_wide(self) -> bool:
+        """Whether any two tasks may run at the same time."""
+        return any(above + 1 != 1 << (i + 1) for i, above in enumerate(self._above))
+
+    def tasks(self) -> tuple[TaskSpec, ...]:
+        successors: list[list[int]] = [[] for _ in self._ranges]
+        for task, waits in enumerate(self._waits):
+            for before in waits:
+                successors[before].append(task)
+        return tuple(
+            TaskSpec(launch, len(self._waits[i]), begin, end, tuple(successors[i]))
+            for i, (launch, begin, end) in enumerate(self._ranges)
+        )

@@ -1,0 +1,212 @@
+"""Element types, tensor types and the promotion rules: a table everybody may import.
+
+Promotion is torch's, written down in `docs/ops.md` and checked against torch in the tests: an
+integer or bool with a float gives that float, whatever its width, and a function that only exists
+on floats computes integers in f32. So f64 comes from f64 alone. i8 with u8 gives i32, as Nova has
+no i16; an integer sum of any width is i64; Python numbers are weak, as in NEP 50.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from nova.core.records import record
+from nova.errors import DTypeError, ShapeError
+
+
+@record
+class DType:
+    """One element type; `kind` is 'f' float, 'i' signed, 'u' unsigned, 'b' boolean.
+
+    There is one object of each, so that equal ones are the same.
+    """
+
+    name: str
+    kind: str
+    bits: int
+    numpy: np.dtype
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def itemsize(self) -> int:
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in "iu"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (dtype, (self.name,))
+
+
+f64 = DType("f64", "f", 64, np.dtype(np.float64))
+f32 = DType("f32", "f", 32, np.dtype(np.float32))
+f16 = DType("f16", "f", 16, np.dtype(np.float16))
+bf16 = DType("bf16", "f", 16, np.dtype(bfloat16))
+i64 = DType("i64", "i", 64, np.dtype(np.int64))
+i32 = DType("i32", "i", 32, np.dtype(np.int32))
+i8 = DType("i8", "i", 8, np.dtype(np.int8))
+u8 = DType("u8", "u", 8, np.dtype(np.uint8))
+bool_ = DType("bool", "b", 8, np.dtype(np.bool_))
+
+ALL = (f64, f32, f16, bf16, i64, i32, i8, u8, bool_)
+FLOATS = (f64, f32, f16, bf16)
+INTEGERS = (i64, i32, i8, u8)
+
+_BY_NAME = {d.name: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL}
+
+
+def dtype(spec: Any) -> DType:
+    """The DType that `spec` names: a DType, its name, or anything numpy takes as a dtype."""
+    if isinstance(spec, DType):
+        return spec
+    if isinstance(spec, str) and spec in _BY_NAME:
+        return _BY_NAME[spec]
+    try:
+        return _BY_NUMPY[np.dtype(spec)]
+    except (KeyError, TypeError) as error:
+        raise DTypeError(
+            f"{spec!r} is not an element type of Nova",
+            hint=f"the types are {', '.join(_BY_NAME)}; cast the array first",
+        ) from error
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The common type of two operands, as torch's `promote_types` has it."""
+    if a is b:
+        return a
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if a.is_float:
+        # f16 and bf16 hold values that the other one cannot.
+        return f32 if a.bits == b.bits else max(a, b, key=_width)
+    if {a, b} == {i8, u8}:
+        return i32  # the next wider type that Nova has
+    return a if b is bool_ else b if a is bool_ else max(a, b, key=_width)
+
+
+def _width(type_: DType) -> int:
+    return type_.bits
+
+
+def promote_all(types: Sequence[DType]) -> DType:
+    """The common type of any number of operands."""
+    result = types[0]
+    for other in types[1:]:
+        result = promote(result, other)
+    return result
+
+
+def float_of(a: DType) -> DType:
+    """The float type that a float-only function computes an `a` in: f32 for integers and bool."""
+    return a if a.is_float else f32
+
+
+def weak(value: bool | int | float, other: DType) -> DType:
+    """The type a Python number takes beside a tensor of type `other` (NEP 50)."""
+    if isinstance(value, bool):
+        return other
+    if isinstance(value, int):
+        return i64 if other is bool_ else other
+    return float_of(other)
+
+
+def constant(value: Any, type_: DType) -> np.ndarray:
+    """Python's `value` as an array of `type_`; an integer that the type cannot hold is an error.
+
+    A float beyond the type's range becomes an infinity, as a cast of an array does.
+    """
+    if type(value) is int and not type_.is_float and type_ is not bool_:
+        limits = np.iinfo(type_.numpy)
+        if not limits.min <= value <= limits.max:
+            raise DTypeError(f"{value} is no {type_}", hint="cast the tensor to a wider type")
+    try:
+        with np.errstate(all="ignore"):
+            return converted(np.asarray(value), type_)
+    except OverflowError:
+        raise DTypeError(f"an int of {value.bit_length()} bits is no {type_}") from None
+
+
+def converted(array: np.ndarray, type_: DType) -> np.ndarray:
+    """`array` as `type_`, without a copy where it has that type already. A float is rounded once.
+
+    numpy's own conversion to bf16 goes through f32, and rounds there too.
+    """
+    twice = array.dtype == np.float64 or (array.dtype.kind in "iu" and array.dtype.itemsize > 2)
+    if type_ is bf16 and twice:
+        array = _shortened(array).astype(np.float64, copy=False)
+        with np.errstate(all="ignore"):
+            near = np.asarray(array.astype(np.float32))
+        # To odd, of the two f32 next to an inexact value: then the second rounding is as the first.
+        back, bits = near.astype(np.float64), near.view(np.int32)
+        step = (np.abs(back) < np.abs(array)).astype(np.int32) - (np.abs(back) > np.abs(array))
+        array = np.where(bits & 1, bits, bits + step).astype(np.int32).view(np.float32)
+    return array.astype(type_.numpy, copy=False)
+
+
+def _shortened(array: np.ndarray) -> np.ndarray:
+    """Integers beyond the digits of an f64 with the last ones as one that says if any was set."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
+        return array
+    low = array & array.dtype.type(0xFFF)
+    short = (array ^ low) | np.where(low != 0, array.dtype.type(0x800), array.dtype.type(0))
+    limit = array.dtype.type(1 << 53)
+    large = (array > limit) if array.dtype.kind == "u" else (array > limit) | (array < -limit)
+    return np.where(large, short, array)
+
+
+def accumulator(a: DType) -> DType:
+    """The type that reductions and contractions of `a` accumulate in."""
+    return f32 if a in (f16, bf16) else a
+
+
+_MOST_BYTES = 1 << 47
+
+
+@record
+class TensorType:
+    """Shape and element type of a tensor; everything is static."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        # Strides and offsets are 64-bit numbers, and no machine addresses more than this.
+        if prod(n or 1 for n in self.shape) >= _MOST_BYTES:
+            raise ShapeError(f"{self} has more elements than memory has bytes")
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: Sequence[int]) -> TensorType:
+        return TensorType(tuple(int(n) for n in shape), self.dtype)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(self.shape, dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

@@ -1,0 +1,84 @@
+"""What a compile can be told: one record, from arguments and knobs, part of every cache key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from nova import knobs
+from nova.core.records import record
+
+
+@record
+class Settings:
+    """The settings of one compile.
+
+    target       what is compiled for, as `nova.core.targets.parse_target` takes it.
+    fast_math    whether float arithmetic may be rearranged (docs/fast-math.md).
+    serial_work  scalar operations below which ops share one kernel without tiles.
+    tile_work    scalar operations that one tile should have.
+    task_ns      nanoseconds of estimated work that one task should have.
+    max_workspace  bytes of scratch memory that a run may use; None for no limit.
+    schedules    choices for kernels, as the pass `choose-schedules` takes them: what tuning found.
+    tune         seconds that may go into trying schedules on this machine; 0 for none.
+    tf32         whether devices may round the factors of f32 products to 11 bits.
+    cubin        whether code for devices is assembled as well, which needs `ptxas`.
+    """
+
+    target: str = "cpu"
+    fast_math: bool = False
+    serial_work: int = 20_000
+    tile_work: int = 65_536
+    task_ns: int = 50_000
+    max_workspace: int | None = None
+    schedules: tuple[str, ...] = ()
+    tune: float = 0.0
+    cubin: bool = False
+    tf32: bool = False
+
+    def items(self) -> dict[str, str]:
+        """The settings as text, for the cache key and the manifest."""
+        found = {f.name: str(getattr(self, f.name)) for f in fields(self)}
+        return {**found, "schedules": " ".join(self.schedules)}
+
+    @staticmethod
+    def of(items: Mapping[str, Any]) -> Settings:
+        """The settings that `items` wrote down, e.g. in a manifest."""
+        most = str(items["max_workspace"])
+        return Settings(
+            str(items["target"]),
+            str(items["fast_math"]) == "True",
+            int(items["serial_work"]),
+            int(items["tile_work"]),
+            int(items["task_ns"]),
+            None if most == "None" else int(most),
+            # Files of before there was tuning have neither.
+            tuple(str(items.get("schedules", "")).split()),
+            float(items.get("tune", 0.0)),
+            str(items.get("cubin", False)) == "True",
+            str(items.get("tf32", False)) == "True",
+        )
+
+
+def current_settings(
+    target: str | None = None,
+    fast_math: bool | None = None,
+    max_workspace: int | str | None = None,
+    tune: float | None = None,
+    cubin: bool | None = None,
+) -> Settings:
+    """The settings that arguments and knobs give; None takes the knob."""
+    if max_workspace is None:
+        max_workspace = knobs.get("max_workspace")
+    return Settings(
+        target=target or knobs.get("target"),
+        fast_math=knobs.get("fast_math") if fast_math is None else bool(fast_math),
+        serial_work=knobs.get("serial_work"),
+        tile_work=knobs.get("tile_work"),
+        task_ns=knobs.get("task_ns"),
+        max_workspace=knobs.KNOBS["max_workspace"].check(max_workspace, "max_workspace"),
+        tune=knobs.get("tune") if tune is None else knobs.KNOBS["tune"].check(tune, "tune"),
+        cubin=knobs.get("cubin") if cubin is None else bool(cubin),
+        tf32=knobs.get("tf32"),
+    )

@@ -1,0 +1,123 @@
+"""What a kernel did wrong, in words: `Fault`s out of the simulator's records.
+
+Called by `module.py` after a launch that failed; `Fault` is the `fault` of a `SimulationError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nova.errors import SimulationError
+from nova.gpusim.memory import SimMemory
+
+_KINDS = (
+    *("none", "bounds", "alignment", "race", "uninitialized", "pending-copy", "deadlock", "trap"),
+    *("read-only", "memory", "steps", "diverged", "exchange", "barrier", "operation"),
+)
+_SPACES = ("generic", "param", "global", "shared", "local")
+
+_HINTS = {
+    "bounds": "guard the access, or allocate what the kernel needs",
+    "alignment": "an access of n bytes needs an address that is a multiple of n",
+    "race": "put a barrier (bar.sync, or bar.warp.sync within a warp) between the two",
+    "uninitialized": "write it first, or do not read it",
+    "pending-copy": "wait for the group (cp.async.wait_group), then meet at a barrier",
+    "deadlock": "every warp that a barrier counts has to reach it",
+    "steps": "a loop that does not end, or `most_steps` is too small",
+    "diverged": "all lanes of the warp have to execute it together",
+    "exchange": "read from lanes only that take part in the exchange",
+    "barrier": "barriers have numbers below 16 and a multiple of 32 threads, the same for all",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The first thing that went wrong in a launch; `line` is that of the PTX, `text` what it says.
+
+    `other` is the other thread of a race, with its block: what it did is in `other_writes`.
+    """
+
+    kind: str
+    kernel: str
+    line: int
+    text: str
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    space: str = "generic"
+    address: int = 0
+    nbytes: int = 0
+    writes: bool = False
+    other_block: tuple[int, int, int] | None = None
+    other: tuple[int, int, int] | None = None
+    other_writes: bool = False
+
+
+def read_fault(record: tuple[Any, ...], kernel: str, lines: list[str]) -> Fault:
+    """The fault that `_native.sim_run` returned."""
+    kind, line, block, thread, has_other, other_writes, other_block, other = record[:8]
+    address, nbytes, space, writes = record[8:]
+    return Fault(
+        _KINDS[kind],
+        kernel,
+        line,
+        lines[line - 1].strip() if 0 < line <= len(lines) else "the end of the kernel",
+        block,
+        thread,
+        _SPACES[space],
+        address,
+        nbytes,
+        writes,
+        other_block if has_other else None,
+        other if has_other else None,
+        other_writes,
+    )
+
+
+def fault_error(fault: Fault, memory: SimMemory) -> SimulationError:
+    """The error for a fault."""
+    where = (
+        f"{fault.kernel}, line {fault.line} of the PTX: {fault.text}\n"
+        f"  by thread {fault.thread} of block {fault.block}"
+    )
+    error = SimulationError(_describe(fault, memory), where=where, hint=_HINTS.get(fault.kind))
+    error.fault = fault
+    return error
+
+
+def _describe(fault: Fault, memory: SimMemory) -> str:
+    verb = "write" if fault.writes else "read"
+    access = f"{verb} of {fault.nbytes} bytes of {fault.space} memory at {fault.address:#x}"
+    if fault.space == "global":
+        access += f" ({memory.describe(fault.address)})"
+    other = f"thread {fault.other} of block {fault.other_block}"
+    match fault.kind:
+        case "bounds":
+            return f"out of bounds: {access}"
+        case "alignment":
+            return f"misaligned: {access}"
+        case "race":
+            did = "wrote" if fault.other_writes else "read"
+            return f"race: {access}, which {other} {did}, and nothing orders the two"
+        case "uninitialized":
+            return f"uninitialized: {access}, which nothing has written"
+        case "pending-copy":
+            return f"too early: {access}, where an asynchronous copy of {other} may still write"
+        case "read-only":
+            return f"read-only: {access}"
+        case "deadlock":
+            return "deadlock: warps wait at a barrier that others do not reach"
+        case "trap":
+            return "the kernel trapped"
+        case "steps":
+            return "too many instructions of one warp"
+        case "diverged":
+            missing = "" if fault.other is None else f": {other} went around it and ended"
+            return f"not all lanes of the warp are here{missing}"
+        case "exchange":
+            return f"the value of {other}, which does not take part in the exchange"
+        case "barrier":
+            return "a barrier whose number or count of threads cannot be"
+        case "memory":
+            return "this machine has no memory left for the simulation"
+    return f"{fault.kind}: not an instruction"

@@ -1,0 +1,96 @@
+"""PTX as the simulator's driver takes it: decoded once, when a program is loaded for device `sim`.
+
+In: the text of a device image. Out: the bytes of the structs `image_header` and `image_row` of
+native/src/sim/driver_code.c, and what they point to. `fault_of` puts what the driver reports into
+words.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from nova.errors import PtxError, SimulationError
+from nova.gpusim.decode import Decoded
+from nova.gpusim.faults import fault_error, read_fault
+from nova.gpusim.memory import SimMemory
+from nova.gpusim.module import SimModule
+
+_MAGIC = b"NOVASIM1"
+_HEADER = Struct("<8sQQQ")
+_ROW = Struct("<7Q8I")
+
+
+def decode_image(text: str) -> bytes:
+    """The code of a PTX text; what is not understood is a `PtxError`."""
+    module = SimModule(text)
+    if module.addresses:
+        raise PtxError(
+            f"the PTX has global variables ({', '.join(sorted(module.addresses))}), and programs "
+            "of Nova have all of their memory in buffers"
+        )
+    body = _Body(_HEADER.size + _ROW.size * len(module.kernels))
+    rows = [_row(kernel, body) for kernel in module.kernels.values()]
+    source = text.encode()
+    header = _HEADER.pack(_MAGIC, len(rows), body.add(source), len(source))
+    return b"".join([header, *rows, *body.pieces])
+
+
+def _row(kernel: Decoded, body: _Body) -> bytes:
+    return _ROW.pack(
+        body.add(kernel.name.encode() + b"\0"),
+        body.add(kernel.code.tobytes()),
+        len(kernel.code),
+        body.add(kernel.operands.tobytes()),
+        len(kernel.operands),
+        body.add(kernel.constants.tobytes()),
+        len(kernel.constants),
+        kernel.register_words,
+        kernel.shared_bytes,
+        kernel.local_bytes,
+        kernel.param_bytes,
+        kernel.most_threads or 0,
+        *(kernel.required or (0, 0, 0)),
+    )
+
+
+class _Body:
+    """Pieces behind the rows, each at a multiple of 8."""
+
+    def __init__(self, start: int):
+        self.pieces: list[bytes] = [bytes(-start % 8)]
+        self._end = start + -start % 8
+
+    def add(self, data: bytes) -> int:
+        offset = self._end
+        padded = data + bytes(-len(data) % 8)
+        self.pieces.append(padded)
+        self._end += len(padded)
+        return offset
+
+
+class _Operand(SimMemory):
+    """The operand that is nearest to where a kernel went wrong."""
+
+    def __init__(self, start: int, size: int):
+        super().__init__()
+        self._start, self._size = start, size
+
+    def describe(self, address: int) -> str:
+        """Where an address is, seen from the operand."""
+        if not self._size:
+            return "the kernel has no buffers"
+        offset = address - self._start
+        what = f"a buffer of {self._size} bytes"
+        if offset < 0:
+            return f"{-offset} bytes in front of {what}"
+        if offset >= self._size:
+            return f"{offset - self._size} bytes behind the end of {what}"
+        return f"byte {offset} of {what}"
+
+
+def fault_of(found: tuple[str, str, tuple[int, int], tuple[Any, ...]]) -> SimulationError:
+    """The error for what `Driver.last_fault` gave."""
+    kernel, line, nearest, record = found
+    lines = [""] * (record[1] - 1) + [line]
+    return fault_error(read_fault(record, kernel, lines), _Operand(*nearest))

@@ -1,0 +1,117 @@
+"""`SimModule`: all kernels of a PTX text, ready to launch on the CPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from nova import _native
+from nova.errors import PtxError, SimulationError
+from nova.gpusim.decode import Decoded, decode
+from nova.gpusim.faults import fault_error, read_fault
+from nova.gpusim.memory import SimMemory
+from nova.gpusim.ptx import parse_ptx
+
+MOST_SHARED = 227 << 10
+"""Bytes of shared memory that a block can get."""
+MOST_STEPS = 200_000_000
+"""Instructions of a warp, after which a loop counts as endless."""
+_MOST_BLOCKS = 1 << 26
+
+
+class SimModule:
+    """The kernels of a PTX text. What is not understood, or not known, is a `PtxError` here."""
+
+    def __init__(self, text: str):
+        module = parse_ptx(text)
+        self.target = module.target
+        self.lines = module.lines
+        self._globals = SimMemory()
+        addresses: dict[str, int] = {}
+        for name, variable in module.globals.items():
+            addresses[name] = self._globals.alloc(variable.size)
+            initial = variable.initial or bytes(variable.size)
+            self._globals.write(addresses[name], initial)
+        self.addresses = addresses
+        self.kernels: dict[str, Decoded] = {
+            name: decode(kernel, addresses) for name, kernel in module.kernels.items()
+        }
+
+    def launch(
+        self,
+        name: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        arguments: bytes,
+        memory: SimMemory,
+        *,
+        most_steps: int = MOST_STEPS,
+        check_races: bool = True,
+    ) -> int:
+        """Run a kernel to its end; the instructions that all warps took.
+
+        `shared_bytes` are those of dynamic shared memory, `arguments` its parameters one behind the
+        other as PTX places them. The first mistake of the kernel is a `SimulationError`; what it
+        wrote until then stays.
+        """
+        kernel = self.kernel(name)
+        sizes = _three(grid), _three(block)
+        _check_launch(kernel, *sizes, shared_bytes, arguments)
+        ranges = memory.ranges
+        if self.addresses:
+            ranges = np.sort(np.concatenate([ranges, self._globals.ranges]), order="start")
+        steps, record = _native.sim_run(
+            kernel.code.data,
+            kernel.operands.data,
+            kernel.constants.data,
+            (kernel.register_words, kernel.shared_bytes, kernel.local_bytes),
+            ranges.data,
+            arguments,
+            *sizes,
+            shared_bytes,
+            most_steps,
+            check_races,
+        )
+        if record is not None:
+            raise fault_error(read_fault(record, name, self.lines), memory)
+        return steps
+
+    def kernel(self, name: str) -> Decoded:
+        if name not in self.kernels:
+            known = ", ".join(sorted(self.kernels)) or "none"
+            raise PtxError(f"there is no kernel {name}", hint=f"kernels of this PTX: {known}")
+        return self.kernels[name]
+
+
+def _three(sizes: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*sizes, 1, 1, 1)[:3]
+    return int(x), int(y), int(z)
+
+
+def _check_launch(
+    kernel: Decoded,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    arguments: bytes,
+) -> None:
+    """What the driver would refuse."""
+    threads, blocks = math.prod(block), math.prod(grid)
+    wrong = None
+    if min(block) < 1 or threads > 1024:
+        wrong = f"a block of {block} threads"
+    elif min(grid) < 1 or blocks >= _MOST_BLOCKS or max(grid[1:]) > 65535:
+        wrong = f"a grid of {grid} blocks"
+    elif kernel.required is not None and kernel.required != block:
+        wrong = f"a block of {block} threads where {kernel.required} are required"
+    elif kernel.most_threads is not None and threads > kernel.most_threads:
+        wrong = f"a block of {threads} threads where {kernel.most_threads} are the most"
+    elif not 0 <= shared_bytes <= MOST_SHARED - kernel.shared_bytes:
+        wrong = f"{kernel.shared_bytes} + {shared_bytes} bytes of shared memory"
+    elif len(arguments) != kernel.param_bytes:
+        wrong = f"{len(arguments)} bytes of arguments where {kernel.param_bytes} are expected"
+    if wrong is not None:
+        raise SimulationError(f"{kernel.name} cannot be launched: {wrong}")

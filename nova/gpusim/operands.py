@@ -1,0 +1,133 @@
+"""Operands of PTX to those of the simulator's records.
+
+`Operands` belongs to one kernel and goes through its statements with the decoder: it knows the
+registers and their widths, collects the constants, and refuses what PTX would refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from nova.errors import PtxError
+from nova.gpusim.ptx import PtxKernel, Statement, split_operands
+from nova.gpusim.records import CONSTANT, NONE, REGISTER, SINK, SPECIALS, Operand
+
+_ADDRESS = re.compile(r"\[\s*(?P<base>[^\]+]+?)\s*(?:\+\s*(?P<offset>-?\w+))?\s*\]")
+_FLOAT = re.compile(r"0[fF](?P<f32>[0-9a-fA-F]{8})|0[dD](?P<f64>[0-9a-fA-F]{16})")
+_INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
+
+
+class Operands:
+    """Registers, constants and addresses of a kernel; `statement` is the one being decoded."""
+
+    def __init__(self, kernel: PtxKernel, addresses: Mapping[str, int]):
+        self.kernel, self.addresses = kernel, addresses
+        self.places: dict[str, int] = dict(SPECIALS)
+        words = len(SPECIALS)
+        for name, width in kernel.registers.items():
+            words += words % 2 if width == 64 else 0
+            self.places[name] = words
+            words += 2 if width == 64 else 1
+        self.words = words
+        self.constants: dict[int, int] = {}
+        self.statement = Statement("", (), None, False, kernel.line)
+
+    # --- mistakes -------------------------------------------------------------------------------
+
+    def error(self, what: str) -> PtxError:
+        return PtxError(f"{self.kernel.name}: {what}", line=self.statement.line)
+
+    def unknown(self) -> PtxError:
+        return PtxError(
+            f"{self.kernel.name}: the simulator does not know the instruction "
+            f"{self.statement.opcode}",
+            line=self.statement.line,
+        )
+
+    def expect(self, *counts: int) -> None:
+        """The statement has as many operands as one of `counts`."""
+        if len(self.statement.operands) not in counts:
+            raise self.error(
+                f"{self.statement.opcode} with {len(self.statement.operands)} operands"
+            )
+
+    # --- operands -------------------------------------------------------------------------------
+
+    def place(self, name: str) -> int:
+        """The first word of a register."""
+        if name not in self.places:
+            raise self.error(f"there is no register {name}")
+        return self.places[name]
+
+    def constant(self, value: int, width: int) -> Operand:
+        value %= 1 << width
+        return (CONSTANT, width, 0, self.constants.setdefault(value, len(self.constants)), 0)
+
+    def number(self, text: str, width: int) -> int | None:
+        """The value of a literal, or the address of a variable; None: neither."""
+        if literal := _FLOAT.fullmatch(text):
+            if (literal["f32"] is None) != (width == 64):
+                raise self.error(f"{text} where {width} bits are expected")
+            return int(literal["f32"] or literal["f64"], 16)
+        if _INTEGER.fullmatch(text):
+            return int(text.rstrip("U"), 0)
+        for variables in (self.kernel.variables, self.kernel.params):
+            if text in variables:
+                return variables[text].offset
+        return self.addresses.get(text)
+
+    def value(self, text: str, *widths: int) -> Operand:
+        """A register of one of `widths`, or a constant of the first."""
+        if text == "WARP_SZ":
+            return self.constant(32, widths[0])
+        if text in self.places:
+            width = self.kernel.registers.get(text, 32)
+            if width not in widths:
+                expected = " or ".join(map(str, widths))
+                raise self.error(f"{text} has {width} bits where {expected} are expected")
+            return (REGISTER, width, 0, self.places[text], 0)
+        if (number := self.number(text, widths[0])) is None:
+            raise self.error(f"what is {text!r}?")
+        return self.constant(number, widths[0])
+
+    def result(self, text: str, *widths: int) -> Operand:
+        """A register to write, or `_`."""
+        if text == "_":
+            return (SINK, widths[0], 0, 0, 0)
+        if text not in self.kernel.registers:
+            raise self.error(f"{text!r} cannot be written")
+        return self.value(text, *widths)
+
+    def predicate(self, text: str) -> Operand:
+        """A predicate, maybe negated, or a constant one."""
+        kind, width, _, at, offset = self.value(text.lstrip("! "), 1)
+        return (kind, width, int(text.startswith("!")), at, offset)
+
+    def address(self, text: str) -> Operand:
+        found = _ADDRESS.fullmatch(text)
+        if found is None:
+            raise self.error(f"not an address: {text}")
+        base, offset = found["base"], int(found["offset"] or "0", 0)
+        if not -(1 << 31) <= offset < 1 << 32:
+            raise self.error(f"not an offset of an address: {offset}")
+        if base in self.places:
+            kind, width, _, at, _ = self.value(base, 64, 32)
+            return (kind, width, 0, at, offset)
+        if (number := self.number(base, 64)) is None:
+            raise self.error(f"what is {base!r}?")
+        return (NONE, 64, 0, 0, number + offset)
+
+    def integer(self, text: str) -> int:
+        """A literal, for operands that must be one."""
+        if not _INTEGER.fullmatch(text):
+            raise self.error(f"{text!r} where a number is expected")
+        return int(text.rstrip("U"), 0)
+
+    def vector(self, text: str) -> list[str]:
+        """The elements of a vector, or the one operand."""
+        return split_operands(text[1:-1]) if text.startswith("{") else [text]
+
+    def pair(self, text: str) -> list[str]:
+        """Results that are written `d|p`."""
+        return [part.strip() for part in text.split("|")]

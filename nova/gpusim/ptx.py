@@ -1,0 +1,304 @@
+"""PTX text to statements: kernels with their registers, variables and instructions.
+
+Comes in: the text that LLVM's NVPTX back end writes (and what people write by hand in its style).
+Goes out: `PtxModule`. `decode.py` turns a kernel's statements into what the simulator executes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from nova.errors import PtxError
+from nova.gpusim.ptx_variables import (
+    BYTES,
+    Variable,
+    check_align,
+    place_variable,
+    round_up,
+)
+
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_HEAD = re.compile(r"\.(?:version|target|address_size)\b[^\n]*|\.file\b[^\n]*")
+_ENTRY = re.compile(
+    r"(?:\.(?:visible|weak)\s+)?\.entry\s+(?P<name>[\w$]+)\s*"
+    r"(?:\((?P<params>[^)]*)\))?(?P<rest>[^{]*)\{"
+)
+_PARAM = re.compile(
+    r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>\w+)(?P<ptr>\s+\.ptr[^,]*?)?"
+    r"\s+(?P<name>[\w$]+)(?:\[(?P<count>\d+)\])?\s*$"
+)
+_BOUND = re.compile(r"\.(maxntid|reqntid|minnctapersm|maxnreg|noreturn)\b\s*([\d,\s]*)")
+_ITEM = re.compile(
+    r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[\w$]+)\s*:(?!:)|(?P<debug>\.(?:loc|file)\b[^\n]*)"
+    r"|(?P<directive>\.[^;]*);|(?P<instruction>[@a-z][^;]*);)"
+)
+_REGISTERS = re.compile(r"\.reg\s+\.(?P<type>\w+)\s+(?P<names>.+)", re.DOTALL)
+_INSTRUCTION = re.compile(
+    r"(?:@(?P<unless>!)?\s*(?P<guard>[%\w$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)",
+    re.DOTALL,
+)
+_OPERAND = re.compile(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+")
+_NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
+# What no assembler takes: letters that are not ASCII, and numbers of more than 64 bits.
+_STRANGE = re.compile(r"[^\x00-\x7f]|(?<![\w$])(?:0[xX][0-9a-fA-F]{17,}|\d{21,})")
+_MOST_REGISTERS = 1 << 20
+_MOST_PARAM_BYTES = 1 << 16
+WIDTHS = {"pred": 1, **{name: max(16, 8 * count) for name, count in BYTES.items()}}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One instruction: `opcode` with its dots, operands as written."""
+
+    opcode: str
+    operands: tuple[str, ...]
+    guard: str | None
+    unless: bool
+    line: int
+
+
+@dataclass
+class PtxKernel:
+    """An entry point: parameters with their places, registers by name with their widths."""
+
+    name: str
+    line: int
+    params: dict[str, Variable] = field(default_factory=dict)
+    registers: dict[str, int] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    statements: list[Statement] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    most_threads: int | None = None
+    required: tuple[int, ...] | None = None
+
+    @property
+    def param_bytes(self) -> int:
+        return max((v.offset + v.size for v in self.params.values()), default=0)
+
+    def space_bytes(self, space: str) -> int:
+        """Bytes of the kernel's variables in a space; dynamic shared memory begins behind them."""
+        own = (v for v in self.variables.values() if v.space == space)
+        return max((v.offset + v.size for v in own), default=0)
+
+
+@dataclass
+class PtxModule:
+    """All kernels of a text, and the variables that they share."""
+
+    target: str
+    lines: list[str]
+    kernels: dict[str, PtxKernel] = field(default_factory=dict)
+    globals: dict[str, Variable] = field(default_factory=dict)
+
+
+def parse_ptx(text: str) -> PtxModule:
+    """Read a PTX text; what is not understood is a `PtxError` with its line."""
+    lines = text.splitlines()
+    # Comments become blanks, so that lines stay where they are.
+    text = _COMMENTS.sub(_blank, text)
+    target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
+    if target is None:
+        raise PtxError("this is no PTX: it has no .target", hint="give the text that LLVM writes")
+    if found := _STRANGE.search(re.sub(r"\.file\b[^\n]*", _blank, text)):
+        line = text.count("\n", 0, found.start()) + 1
+        raise PtxError(f"not understood: {found[0][:40]!r}", line=line)
+    if found := re.search(r"\.extern\s+\.func[^;]*?([\w$]+)\s*\(", text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise PtxError(f"the PTX calls {found[1]}, which nothing defines", line=line)
+    module = PtxModule(target[1], lines)
+    shared: dict[str, Variable] = {}
+    reader = _Reader(text)
+    at = 0
+    while entry := _ENTRY.search(text, at):
+        _read_outside(reader, at, entry.start(), module.globals, shared)
+        kernel, at = reader.kernel(entry)
+        module.kernels[kernel.name] = kernel
+    _read_outside(reader, at, len(text), module.globals, shared)
+    for kernel in module.kernels.values():
+        _place_shared(kernel, shared)
+    return module
+
+
+def _blank(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", found[0])
+
+
+def _read_outside(
+    reader: _Reader,
+    start: int,
+    end: int,
+    variables: dict[str, Variable],
+    shared: dict[str, Variable],
+) -> None:
+    """Variables between the kernels; nothing else may be there."""
+    text = _HEAD.sub(_blank, reader.text[start:end])
+    for found in re.finditer(r"\s*(?P<part>[^;\s][^;]*)(?P<end>;?)", text):
+        line = reader.line(start + found.start("part"))
+        variable = place_variable(found["part"], {**variables, **shared}) if found["end"] else None
+        if variable is None or variable.space == "local":
+            raise PtxError(f"not understood: {found['part'].split(chr(10))[0].strip()}", line=line)
+        (shared if variable.space == "shared" else variables)[variable.name] = variable
+
+
+def _place_shared(kernel: PtxKernel, shared: dict[str, Variable]) -> None:
+    """Shared memory of the module that the kernel names; arrays without a size come last."""
+    used = set()
+    for statement in kernel.statements:
+        for operand in statement.operands:
+            used |= shared.keys() & set(_NAME.findall(operand))
+    sized = [shared[name] for name in shared if name in used and shared[name].size]
+    open_ended = [shared[name] for name in shared if name in used and not shared[name].size]
+    end = kernel.space_bytes("shared")
+    for variable in sized:
+        offset = round_up(end, variable.align)
+        kernel.variables[variable.name] = replace(variable, offset=offset)
+        end = offset + variable.size
+    end = round_up(end, max((v.align for v in open_ended), default=1))
+    for variable in open_ended:
+        kernel.variables[variable.name] = replace(variable, offset=end)
+
+
+class _Reader:
+    """Reads kernels out of a text whose lines it knows."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.ends = [found.start() for found in re.finditer("\n", text)]
+
+    def line(self, at: int) -> int:
+        return bisect_right(self.ends, at - 1) + 1
+
+    def kernel(self, entry: re.Match[str]) -> tuple[PtxKernel, int]:
+        """The kernel, and where the text goes on behind it."""
+        kernel = PtxKernel(entry["name"], self.line(entry.start()))
+        self._params(kernel, entry["params"] or "")
+        self._bounds(kernel, entry["rest"])
+        scopes: list[dict[str, str]] = [{}]  # names of inner scopes -> names in the kernel
+        targets: dict[str, list[str]] = {}
+        label = ""
+        at = entry.end()
+        while scopes:
+            item = _ITEM.match(self.text, at)
+            if item is None:
+                rest = self.text[at:].strip().split("\n")[0]
+                raise PtxError(f"not an instruction: {rest or 'the text ends'}", line=self.line(at))
+            line, at = self.line(item.start(item.lastgroup or 0)), item.end()
+            if item["open"]:
+                scopes.append({})
+            elif item["close"]:
+                scopes.pop()
+            elif item["label"]:
+                label = item["label"]
+                if label in kernel.labels:
+                    raise PtxError(f"{kernel.name}: the label {label} is there twice", line=line)
+                kernel.labels[label] = len(kernel.statements)
+            elif directive := item["directive"]:
+                if directive.startswith(".branchtargets"):
+                    targets[label] = directive.replace(",", " ").split()[1:]
+                else:
+                    self._directive(kernel, directive, scopes, line)
+            elif instruction := item["instruction"]:
+                statement = _statement(instruction, scopes, line)
+                kernel.statements += _expand(kernel, statement, targets)
+        return kernel, at
+
+    def _params(self, kernel: PtxKernel, text: str) -> None:
+        offset = 0
+        for part in filter(None, map(str.strip, text.split(","))):
+            param = _PARAM.match(part)
+            if param is None or param["type"] not in BYTES:
+                raise PtxError(f"a parameter of {kernel.name}: {part}", line=kernel.line)
+            size = BYTES[param["type"]] * int(param["count"] or 1)
+            offset = round_up(offset, check_align(param["align"], BYTES[param["type"]]))
+            if offset + size > _MOST_PARAM_BYTES:
+                raise PtxError(f"{kernel.name}: too many bytes of parameters", line=kernel.line)
+            kernel.params[param["name"]] = Variable(param["name"], "param", offset, size, 1)
+            offset += size
+
+    def _bounds(self, kernel: PtxKernel, text: str) -> None:
+        for bound in _BOUND.finditer(text):
+            if bound[1] in ("maxntid", "reqntid"):
+                sizes = [int(n) for n in bound[2].replace(",", " ").split()]
+                if not 1 <= len(sizes) <= 3:
+                    raise PtxError(f"{kernel.name}: {bound[0].strip()}", line=kernel.line)
+                kernel.most_threads = math.prod(sizes)
+                if bound[1] == "reqntid":
+                    kernel.required = (*sizes, *([1] * (3 - len(sizes))))
+        if rest := _BOUND.sub("", text).strip():
+            raise PtxError(f"{kernel.name}: not understood: {rest}", line=kernel.line)
+
+    def _directive(
+        self, kernel: PtxKernel, text: str, scopes: list[dict[str, str]], line: int
+    ) -> None:
+        if registers := _REGISTERS.fullmatch(text):
+            for name in registers["names"].split(","):
+                _declare(kernel, registers["type"], name.strip(), scopes, line)
+        elif variable := place_variable(text, kernel.variables):
+            if variable.space not in ("shared", "local"):
+                raise PtxError(f"{kernel.name}: {text} inside of a kernel", line=line)
+            kernel.variables[variable.name] = variable
+        elif not text.startswith(".pragma"):
+            raise PtxError(f"{kernel.name}: not understood: {text.strip()}", line=line)
+
+
+def _declare(
+    kernel: PtxKernel, type_: str, text: str, scopes: list[dict[str, str]], line: int
+) -> None:
+    """Registers, several if it ends in <count>; those of an inner scope get a name of their own."""
+    found = re.fullmatch(r"(?P<name>%?[\w$]+)(?:<(?P<count>\d+)>)?", text)
+    if found is None or type_ not in WIDTHS:
+        raise PtxError(f"{kernel.name}: registers {text!r} of type {type_}", line=line)
+    names = [found["name"]]
+    if found["count"]:
+        if int(found["count"]) + len(kernel.registers) > _MOST_REGISTERS:
+            raise PtxError(f"{kernel.name}: {found['count']} registers", line=line)
+        names = [f"{found['name']}{i}" for i in range(int(found["count"]))]
+    for name in names:
+        unique = name
+        while len(scopes) > 1 and unique in kernel.registers:
+            unique += "'"
+        if len(scopes) > 1:
+            scopes[-1][name] = unique
+        kernel.registers[unique] = WIDTHS[type_]
+
+
+def _statement(text: str, scopes: list[dict[str, str]], line: int) -> Statement:
+    found = _INSTRUCTION.fullmatch(text.strip())
+    if found is None:
+        raise PtxError(f"not an instruction: {text.strip()}", line=line)
+    names: dict[str, str] = {}
+    for scope in scopes:
+        names |= scope
+    operands, guard = found["operands"], found["guard"]
+    if names:
+        operands = _NAME.sub(lambda name: names.get(name[0], name[0]), operands)
+        guard = names.get(guard, guard) if guard else guard
+    split = tuple(split_operands(operands))
+    return Statement(found["opcode"], split, guard, bool(found["unless"]), line)
+
+
+def _expand(
+    kernel: PtxKernel, statement: Statement, targets: dict[str, list[str]]
+) -> Iterator[Statement]:
+    """A jump through a table is a row of comparisons; an index outside of it is a trap."""
+    if not statement.opcode.startswith("brx.idx"):
+        yield statement
+        return
+    index, table = statement.operands if len(statement.operands) == 2 else ("", "")
+    if statement.guard or table not in targets:
+        raise PtxError(f"{kernel.name}: not understood: brx.idx {table}", line=statement.line)
+    kernel.registers["%brx"] = 1
+    for number, target in enumerate(targets[table]):
+        operands = ("%brx", index, str(number))
+        yield Statement("setp.eq.u32", operands, None, False, statement.line)
+        yield Statement("bra", (target,), "%brx", False, statement.line)
+    yield Statement("trap", (), None, False, statement.line)
+
+
+def split_operands(text: str) -> list[str]:
+    """Operands at their commas, but for those in braces and brackets."""
+    return [part for part in map(str.strip, _OPERAND.findall(text)) if part]

@@ -1,0 +1,200 @@
+"""Instructions that move data: ld, st, atom, red, fences, cvta, cp.async, ldmatrix, stmatrix.
+
+Each function gets the statement, the words of its opcode behind the first and the kernel's
+operands, and returns `Parts`; `decode.py` has the table of who decodes what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+
+from nova.gpusim.operands import Operands
+from nova.gpusim.ptx import Statement
+from nova.gpusim.records import (
+    ACQUIRE,
+    ALL_GROUPS,
+    ATOMIC,
+    RELEASE,
+    SPACE,
+    STRONG,
+    TYPE,
+    Parts,
+    bits_of,
+)
+
+# Words that say how something is cached, not what is read or written.
+_CACHED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "noftz"}
+_ORDERED = {"volatile": STRONG, "relaxed": STRONG, "mmio": STRONG, "acquire": STRONG | ACQUIRE}
+_ORDERED |= {"release": STRONG | RELEASE, "acq_rel": STRONG | ACQUIRE | RELEASE}
+_SCOPES = {"cta", "cluster", "gpu", "sys"}
+_ATOMIC_TYPES = {
+    "add": "u32 s32 u64 s64 f32 f64 f16 f16x2 bf16 bf16x2",
+    "min": "u32 s32 u64 s64",
+    "max": "u32 s32 u64 s64",
+    "and": "b32 b64",
+    "or": "b32 b64",
+    "xor": "b32 b64",
+    "exch": "b32 b64",
+    "cas": "b16 b32 b64",
+    "inc": "u32",
+    "dec": "u32",
+}
+
+
+@dataclass(frozen=True)
+class _Access:
+    space: str = "generic"
+    count: int = 1
+    type: str = ""
+    flags: int = 0
+
+
+def _access(words: Iterable[str], operands: Operands) -> _Access:
+    """Space, elements, type and order of an access."""
+    if (access := _read_access(tuple(words))) is None:
+        raise operands.unknown()
+    return access
+
+
+@cache
+def _read_access(words: tuple[str, ...]) -> _Access | None:
+    space, count, type_, flags = "generic", 1, "", 0
+    for word in words:
+        place = word.removesuffix("::cta").removesuffix("::entry")
+        if place in SPACE and place != "generic":
+            space = place
+        elif word in ("v2", "v4", "v8"):
+            count = int(word[1:])
+        elif word in TYPE and word not in ("none", "pred", "tf32"):
+            type_ = word
+        elif word in _ORDERED:
+            flags |= _ORDERED[word]
+        elif word not in _CACHED | _SCOPES and not _is_hint(word):
+            return None
+    if not type_ or count * bits_of(type_) > 256:
+        return None
+    return _Access(space, count, type_, flags)
+
+
+def _is_hint(word: str) -> bool:
+    """What prefetches or evicts; a policy in a register is not known."""
+    return word.startswith(("L1::", "L2::")) and not word.endswith("cache_hint")
+
+
+@cache
+def _widths(type_: str) -> list[int]:
+    """Registers that may hold an element: its bits, or more."""
+    return [width for width in (16, 32, 64) if width >= bits_of(type_)]
+
+
+def decode_ld(s: Statement, words: list[str], operands: Operands) -> Parts:
+    access = _access(words, operands)
+    operands.expect(2)
+    results = [operands.result(r, *_widths(access.type)) for r in operands.vector(s.operands[0])]
+    if len(results) != access.count or access.flags & RELEASE:
+        raise operands.error(f"{s.opcode} {s.operands[0]}")
+    rows = [*results, operands.address(s.operands[1])]
+    return Parts("load", rows, **vars(access))
+
+
+def decode_st(s: Statement, words: list[str], operands: Operands) -> Parts:
+    access = _access(words, operands)
+    operands.expect(2)
+    values = [operands.value(v, *_widths(access.type)) for v in operands.vector(s.operands[1])]
+    if len(values) != access.count or access.flags & ACQUIRE or access.space in ("param", "const"):
+        raise operands.error(f"{s.opcode} {s.operands[1]}")
+    rows = [operands.address(s.operands[0]), *values]
+    return Parts("store", rows, **vars(access))
+
+
+def decode_atom(s: Statement, words: list[str], operands: Operands) -> Parts:
+    """Operands: d, [a], b (, c) of atom; [a], b of red."""
+    operation = next((w for w in words if w in ATOMIC), "")
+    access = _access((w for w in words if w != operation), operands)
+    if access.type not in _ATOMIC_TYPES.get(operation, "").split():
+        raise operands.unknown()
+    returns = s.opcode.startswith("atom")
+    operands.expect(2 + returns + (operation == "cas"))
+    bits = bits_of(access.type)
+    results = [operands.result(r, bits) for r in operands.vector(s.operands[0]) if returns]
+    texts = s.operands[1:] if returns else s.operands
+    values = [operands.value(v, bits) for text in texts[1:] for v in operands.vector(text)]
+    if len(values) != access.count + (operation == "cas"):
+        raise operands.error(f"{s.opcode} {texts[1]}")
+    rows = [*results, operands.address(texts[0]), *values]
+    access = replace(access, flags=access.flags | STRONG)
+    return Parts("atomic", rows, detail=ATOMIC[operation], results=len(results), **vars(access))
+
+
+def decode_fence(s: Statement, words: list[str], operands: Operands) -> Parts:
+    known = [["cta"], ["gl"], ["sys"]]
+    if s.opcode.startswith("fence"):
+        known = [[sem, scope] for sem in ("sc", "acq_rel") for scope in _SCOPES]
+    if words not in known:
+        raise operands.unknown()
+    return Parts("fence", flags=0 if words[-1] == "cta" else ACQUIRE | RELEASE)
+
+
+def decode_hint(s: Statement, words: list[str], operands: Operands) -> Parts:
+    """What changes no value: prefetch, nanosleep, griddepcontrol (launches run in order)."""
+    return Parts("fence")
+
+
+def decode_cvta(s: Statement, words: list[str], operands: Operands) -> Parts:
+    operands.expect(2)
+    space = next((w.removesuffix("::cta") for w in words), "")
+    towards = space == "to"
+    if towards:
+        space = words[1].removesuffix("::cta")
+    if space not in SPACE or space == "generic" or words[-1] != "u64":
+        raise operands.unknown()
+    rows = [operands.result(s.operands[0], 64), operands.value(s.operands[1], 64)]
+    return Parts("address", rows, space=space, flags=int(towards))
+
+
+def decode_cp(s: Statement, words: list[str], operands: Operands) -> Parts:
+    """cp.async: groups are committed and waited for by each thread."""
+    if words == ["async", "commit_group"]:
+        return Parts("copy_commit")
+    if words == ["async", "wait_all"]:
+        return Parts("copy_wait", target=ALL_GROUPS)
+    if words == ["async", "wait_group"]:
+        return Parts("copy_wait", target=operands.integer(s.operands[0]))
+    spaces = [w.removesuffix("::cta") for w in words[2:4]]
+    if words[0] != "async" or words[1] not in ("ca", "cg") or spaces != ["shared", "global"]:
+        raise operands.unknown()
+    if not all(map(_is_hint, words[4:])):
+        raise operands.unknown()
+    operands.expect(3, 4)
+    count = operands.integer(s.operands[2])
+    if count not in ((16,) if words[1] == "cg" else (4, 8, 16)):
+        raise operands.error(f"{s.opcode} of {count} bytes")
+    rows = [operands.address(o) for o in s.operands[:2]]
+    for text in s.operands[3:]:
+        is_predicate = operands.kernel.registers.get(text.lstrip("! ")) == 1
+        rows.append(operands.predicate(text) if is_predicate else operands.value(text, 32))
+    return Parts("copy", rows, count=count)
+
+
+def decode_matrix(s: Statement, words: list[str], operands: Operands) -> Parts:
+    """ldmatrix and stmatrix of eight by eight elements of 16 bits."""
+    is_load = s.opcode.startswith("ldmatrix")
+    transposed = "trans" in words
+    plain = [w.removesuffix("::cta") for w in words if w != "trans"]
+    known = [["sync", "aligned", "m8n8", f"x{count}", "shared", "b16"] for count in (1, 2, 4)]
+    if plain not in known:
+        raise operands.unknown()
+    operands.expect(2)
+    registers, place = s.operands if is_load else reversed(s.operands)
+    names = operands.vector(registers)
+    if len(names) != int(plain[3][1:]):
+        raise operands.error(f"{s.opcode} {registers}")
+    address = operands.address(place)
+    if is_load:
+        rows = [*(operands.result(name, 32) for name in names), address]
+    else:
+        rows = [address, *(operands.value(name, 32) for name in names)]
+    op = "load_matrix" if is_load else "store_matrix"
+    return Parts(op, rows, count=len(names), detail=int(transposed), space="shared")

@@ -1,0 +1,161 @@
+"""Attention as one op behind the nova dialect: the ops that carry it, and how they are read.
+
+`form-attention` makes `nova.attend` and `nova.attend_gradient` of the table's rows: ops on tensors
+with an indexing map for every operand and result, like linalg's, over the loops
+
+    batch ..., i (rows of q), j (rows of k and v), e (features of q and k), f (features of v).
+
+`wrap-attention` makes each a `linalg.generic` over these loops, whose accesses are what they
+seem, so that whoever tiles, bufferizes or orders kernels needs to know nothing. What is computed
+cannot be said by a scalar body: there, a `nova.attend_point` (`nova.attend_gradient_point`) stands
+for it, which only the schedules of attention know (nova/codegen/cpu/attention/flash_forward.py).
+No other lowering
+can take it for anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nova.core.records import record
+from nova.errors import NovaError
+from nova.ir.bindings import ir
+
+OPERANDS = {
+    "attend": ("q", "k", "v"),
+    "attend_gradient": ("g", "q", "k", "v", "logsumexp", "delta"),
+}
+RESULTS = {"attend": ("out", "logsumexp"), "attend_gradient": ("q", "k", "v")}
+OPS = tuple(f"nova.{name}" for name in OPERANDS)
+_POINTS = {f"nova.{name}_point": name for name in OPERANDS}
+ROLES = ("i", "j", "e", "f")
+"""The last loops; those before are the batch."""
+AXES = {
+    "g": "if",
+    "q": "ie",
+    "k": "je",
+    "v": "jf",
+    "mask": "ij",
+    "out": "if",
+    "logsumexp": "i",
+    "delta": "i",
+}
+"""The loops of the last axes of each operand and result; the batch stands before them."""
+
+
+@record
+class AttentionKind:
+    """What a point stands for: which results of which op, and with which attributes."""
+
+    op: str
+    results: tuple[str, ...]
+    causal: bool
+    scale: float
+    masked: bool
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        return (*OPERANDS[self.op], *(("mask",) if self.masked else ()))
+
+
+def emit_attention(
+    name: str,
+    operands: Sequence[tuple[Any, Any]],
+    results: Sequence[tuple[Any, Any]],
+    *,
+    causal: bool,
+    scale: float,
+) -> list[Any]:
+    """A `nova.attend` or `nova.attend_gradient`: operands and result types, each with its map."""
+    maps = [ir.AffineMapAttr.get(m) for _, m in (*operands, *results)]
+    op = ir.Operation.create(
+        f"nova.{name}",
+        results=[type_ for type_, _ in results],
+        operands=[value for value, _ in operands],
+        attributes={
+            "maps": ir.ArrayAttr.get(maps),
+            "causal": ir.BoolAttr.get(causal),
+            "scale": ir.FloatAttr.get(ir.F64Type.get(), scale),
+        },
+    )
+    return list(op.results)
+
+
+def emit_point(kind: AttentionKind, elements: Sequence[Any], type_: Any) -> Any:
+    """The body of an attention."""
+    return ir.Operation.create(
+        f"nova.{kind.op}_point",
+        results=[type_],
+        operands=list(elements),
+        attributes={
+            "results": ir.ArrayAttr.get([ir.StringAttr.get(r) for r in kind.results]),
+            "causal": ir.BoolAttr.get(kind.causal),
+            "scale": ir.FloatAttr.get(ir.F64Type.get(), kind.scale),
+        },
+    ).result
+
+
+def find_point(op: Any) -> Any | None:
+    """The point in the body of a linalg.generic that is an attention, else None."""
+    for inner in op.regions[0].blocks[0].operations:
+        if inner.operation.name in _POINTS:
+            return inner.operation
+    return None
+
+
+def kind_of_point(point: Any) -> AttentionKind:
+    """What `emit_point` was given."""
+    name = _POINTS[point.name]
+    return AttentionKind(
+        op=name,
+        results=tuple(r.value for r in point.attributes["results"]),
+        causal=bool(point.attributes["causal"].value),
+        scale=point.attributes["scale"].value,
+        masked=len(point.operands) > len(OPERANDS[name]),
+    )
+
+
+def verify_attention(name: str) -> Any:
+    """The verifier of `nova.attend` and `nova.attend_gradient`."""
+
+    def verify(op: Any) -> bool:
+        try:
+            _check(name, op)
+        except NovaError as error:
+            op.location.emit_error(f"'nova.{name}' op {error.what}")
+            return False
+        return True
+
+    return verify
+
+
+def _check(name: str, op: Any) -> None:
+    values = [*op.operands, *op.results]
+    maps = list(op.attributes["maps"]) if "maps" in op.attributes else []
+    if len(maps) != len(values):
+        raise NovaError(f"has {len(maps)} maps for {len(values)} operands and results")
+    for attr in ("causal", "scale"):
+        if attr not in op.attributes:
+            raise NovaError(f"needs the attribute `{attr}`")
+    sizes: dict[int, int] = {}
+    for value, attribute in zip(values, maps, strict=True):
+        map_ = attribute.value
+        if not isinstance(value.type, ir.RankedTensorType) or len(map_.results) != value.type.rank:
+            raise NovaError(f"the map {map_} does not fit {value.type}")
+        for expr, size in zip(map_.results, value.type.shape, strict=True):
+            if isinstance(expr, ir.AffineDimExpr) and sizes.setdefault(expr.position, size) != size:
+                raise NovaError(f"loop {expr.position} has {sizes[expr.position]} and {size} turns")
+    loops = maps[0].value.n_dims
+    if missing := set(range(loops)) - set(sizes):
+        raise NovaError(f"no operand gives the size of loop {min(missing)}")
+
+
+def loop_sizes(op: Any) -> list[int]:
+    """The sizes of the loops of a verified `nova.attend` or `nova.attend_gradient`."""
+    sizes: dict[int, int] = {}
+    for value, attribute in zip([*op.operands, *op.results], op.attributes["maps"], strict=True):
+        for expr, size in zip(attribute.value.results, value.type.shape, strict=True):
+            if isinstance(expr, ir.AffineDimExpr):
+                sizes[expr.position] = size
+    return [sizes[i] for i in range(len(sizes))]

@@ -1,0 +1,48 @@
+"""Buffers and views of them: every view that Nova makes is the whole buffer in another shape."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nova.ir.bindings import ir, memref
+from nova.ir.linalg_ops import generic_op, yield_op
+
+VIEWS = {"memref.expand_shape", "memref.collapse_shape", "memref.cast", "memref.reinterpret_cast"}
+
+
+def buffer_root(value: Any) -> Any:
+    """The buffer that `value` is a view of."""
+    while isinstance(value, ir.OpResult) and value.owner.operation.name in VIEWS:
+        value = value.owner.operands[0]
+    return value
+
+
+def view_as(value: Any, type_: Any) -> Any:
+    """A contiguous buffer under another shape, at the insertion point."""
+    if value.type == type_:
+        return value
+    shape = list(type_.shape)
+    strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
+    return memref.ReinterpretCastOp(
+        type_, value, [], [], [], static_offsets=[0], static_sizes=shape, static_strides=strides
+    ).result
+
+
+def nbytes(type_: Any) -> int:
+    """The size of a static memref, in bytes; a bool takes one."""
+    element = type_.element_type
+    return prod(type_.shape) * (
+        8 if isinstance(element, ir.IndexType) else (element.width + 7) // 8
+    )
+
+
+def emit_copy(source: Any, target: Any) -> None:
+    """`target[...] = source[...]` as a linalg.generic, at the insertion point."""
+    rank = len(source.type.shape)
+    identity = ir.AffineMap.get_identity(rank)
+    generic = generic_op([], [source], [target], [identity, identity], ["parallel"] * rank)
+    element = source.type.element_type
+    block = generic.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        yield_op([block.arguments[0]])

@@ -1,0 +1,192 @@
+"""Contexts and parsing: the doors into MLIR, with errors that say file, line and column.
+
+In: MLIR text, or a module that was built op by op. Out: a verified module, or an MLIRSyntaxError
+at the place that MLIR complains about. Called by the compile stages, the tools and the passes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from codecs import BOM_UTF8
+from collections.abc import Sequence
+
+from nova.errors import MLIRSyntaxError
+from nova.ir.bindings import ir, stablehlo
+from nova.ir.custom_syntax import Rewritten, to_generic
+from nova.ir.diagnostics import Diagnostic, capture_diagnostics
+from nova.ir.dialect import OP_NAMES, infer_type, load_dialect
+from nova.ir.resources import constants_of, take_constants
+
+# MLIR's parser recurses, and at some thousand levels overflows the stack, which kills the process.
+MAX_NESTING = 500
+# Characters shown on either side of the caret: a dense constant can be one line of megabytes.
+LINE_WINDOW = 100
+
+_LOADED = (
+    *("affine", "arith", "bufferization", "cf", "func", "irdl", "linalg", "llvm", "math", "memref"),
+    *("scf", "tensor", "ub", "vector"),
+)
+
+_BRACKETS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|->|[<>=]=|([(\[{<])|([)\]}>])')
+
+
+def make_context() -> ir.Context:
+    """A context that knows every upstream dialect, StableHLO and nova; not shared between threads.
+
+    Those that Nova's code makes ops of are loaded; others are when text or a pass needs them, as
+    to load all of them takes longer than to compile a small function.
+    """
+    context = ir.Context(load_on_create_dialects=[])
+    for name in _LOADED:
+        context.get_dialect_descriptor(name)
+    # One compile is one thread of work; kernels are compiled in parallel at the LLVM level.
+    context.enable_multithreading(False)
+    load_dialect(context)
+    stablehlo.register_dialect(context, load=False)
+    return context
+
+
+def load_device_dialects(context: ir.Context) -> None:
+    """Load what device code is made of, before the first op of it."""
+    for name in ("gpu", "nvvm"):
+        context.get_dialect_descriptor(name)
+
+
+def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
+    """The module that `text` says; MLIRSyntaxError with file:line:col where it does not."""
+    compact = take_constants(text, constants_of(context))
+    check_nesting(compact, filename)
+    said: list[Diagnostic] = []
+    try:
+        return parse_text(compact, filename, context, said)
+    except ir.MLIRError as error:
+        raise _syntax_error(said, str(error), compact, filename) from None
+    except MLIRSyntaxError as error:
+        raise _show_line(error, compact) from None
+
+
+def parse_text(text: str, filename: str, context: ir.Context, said: list[Diagnostic]) -> ir.Module:
+    """The module of a text in which nova ops may have their custom syntax.
+
+    `said` gains what MLIR says, at the places of the text as it was given. MLIRError, or
+    MLIRSyntaxError for an op in the custom syntax, where it does not parse.
+    """
+    generic = to_generic(
+        text, filename, OP_NAMES, lambda *given: _infer_result(*given, context=context)
+    )
+    with capture_diagnostics(context) as collected:
+        try:
+            return ir.Module.parse(generic.text, context)
+        finally:
+            said += [_before_edits(in_file(d, filename), filename, generic) for d in collected]
+
+
+def _before_edits(diagnostic: Diagnostic, filename: str, generic: Rewritten) -> Diagnostic:
+    column = diagnostic.col
+    if diagnostic.file == filename:
+        column = generic.original_column(diagnostic.line, column)
+    notes = tuple(_before_edits(note, filename, generic) for note in diagnostic.notes)
+    return dataclasses.replace(diagnostic, col=column, notes=notes)
+
+
+def _infer_result(
+    name: str, types: Sequence[str], attributes: str, aliases: str, *, context: ir.Context
+) -> str:
+    """The type of a result, by the rules of the op table; types and attributes come as text."""
+    text = (
+        f"{aliases}\nfunc.func private @f({', '.join(types)}) attributes {{given = {attributes}}}"
+    )
+    with capture_diagnostics(context) as said:
+        try:
+            module = ir.Module.parse(text, context)  # which owns the function
+        except ir.MLIRError as error:
+            raise MLIRSyntaxError(said[0].message if said else str(error)) from None
+    [function] = module.body.operations
+    given = {item.name: item.attr for item in function.attributes["given"]}
+    with context, ir.Location.unknown():
+        return str(infer_type(name, function.type.inputs, given))
+
+
+def verify_module(module: ir.Module) -> None:
+    """Check a module that was built in memory; MLIRSyntaxError at the location of a wrong op."""
+    with capture_diagnostics(module.context) as said:
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise _syntax_error(said, str(error), "", "") from None
+
+
+def decode_source(data: bytes, filename: str) -> str:
+    """The text of a file that MLIR can be given without danger."""
+    try:
+        text = data.removeprefix(BOM_UTF8).decode()
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode()
+        raise MLIRSyntaxError(
+            "this is not MLIR text: the byte here is not UTF-8", where=place_after(filename, before)
+        ) from None
+    check_nesting(text, filename)
+    return text
+
+
+def check_nesting(text: str, filename: str) -> None:
+    """Refuse text whose brackets are nested deeper than MLIR's parser can follow."""
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        if match.group(1):
+            depth += 1
+            if depth > MAX_NESTING:
+                raise MLIRSyntaxError(
+                    f"brackets are nested more than {MAX_NESTING} deep",
+                    where=place_after(filename, text[: match.start()]),
+                )
+        elif match.group(2):
+            depth = max(0, depth - 1)
+
+
+def place_after(filename: str, before: str) -> str:
+    """`file:line:col` of the character that follows the text `before`."""
+    return f"{filename}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def show_place(text: str, line: int, col: int) -> str:
+    """The line of `text` and a caret under its column; empty when there is no such line."""
+    lines = text.splitlines()
+    if not 0 < line <= len(lines):
+        return ""
+    column = max(0, col - 1)
+    start = max(0, column - LINE_WINDOW)
+    shown = lines[line - 1][start : column + LINE_WINDOW]
+    # Tabs stay tabs, so that the caret stands under its character on any terminal.
+    indent = re.sub(r"[^\t]", " ", shown[: column - start])
+    return f"{shown}\n{indent}^"
+
+
+def in_file(diagnostic: Diagnostic, filename: str) -> Diagnostic:
+    """MLIR calls text without a name `-`; here it is `filename`."""
+    return dataclasses.replace(
+        diagnostic,
+        file=filename if diagnostic.file == "-" else diagnostic.file,
+        notes=tuple(in_file(note, filename) for note in diagnostic.notes),
+    )
+
+
+def _show_line(error: MLIRSyntaxError, text: str) -> MLIRSyntaxError:
+    """The error with the line that it names, and a caret."""
+    _, line, column = str(error.where).rsplit(":", 2)
+    shown = show_place(text, int(line), int(column))
+    return MLIRSyntaxError(f"{error.what}\n{shown}", where=error.where, hint=error.hint)
+
+
+def _syntax_error(
+    said: list[Diagnostic], otherwise: str, text: str, filename: str
+) -> MLIRSyntaxError:
+    errors = [in_file(d, filename) for d in said if d.severity == "error"]
+    if not errors:
+        return MLIRSyntaxError(otherwise, where=filename or None)
+    # What is known where helps more than what came first.
+    first = next((e for e in errors if e.where), errors[0])
+    shown = show_place(text, first.line, first.col) if first.file == filename else ""
+    what = f"{first.message}\n{shown}" if shown else first.message
+    return MLIRSyntaxError(what, where=first.where or filename or None)

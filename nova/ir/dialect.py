@@ -1,0 +1,206 @@
+"""The nova dialect: one op for each primitive and composite row of the table, nova.constant, and
+the ops that carry attention to the schedules (nova/ir/attention_ops.py).
+
+The dialect is made from the table, as IRDL text. One verifier serves all rows: it runs the row's
+own type rule on the operand types and attributes, so the IR is held to the same rules as the graph,
+and reports at the op's location, which is the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from nova.core.dtypes import TensorType
+from nova.core.records import record
+from nova.errors import DTypeError, NovaError
+from nova.ir import attention_ops
+from nova.ir.bindings import ir, load_irdl
+from nova.ir.op_attributes import from_attributes, to_attributes
+from nova.ir.resources import is_resource
+from nova.ir.types import nova_type, tensor_type
+from nova.ops import OPS, Op
+
+DIALECT = "nova"
+DEVICE = "nova.device"
+"""Attribute of ops, islands and kernels that stay on the host, whatever the target: `cpu`."""
+
+
+def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorType, ...]]:
+    """Result type, canonical attrs and operand types of a nova op, by its row's rules."""
+    types = tuple(_tensor(o.type) for o in op.operands)
+    _check_operands(row, types)
+    _check_segments(op)
+    return (*_apply_rules(row, types, op.attributes), types)
+
+
+def infer_type(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """The MLIR type of a nova op's result, for text that does not say it."""
+    row = OPS.get(name)
+    if row is None:
+        raise NovaError("needs the types of its results", hint="write `: (operands) -> (results)`")
+    types = tuple(map(_tensor, operands))
+    _check_operands(row, types)
+    return tensor_type(_apply_rules(row, types, attributes)[0], dialect=True)
+
+
+def _apply_rules(
+    row: Op, types: tuple[TensorType, ...], attributes: Mapping[str, Any]
+) -> tuple[TensorType, dict[str, Any]]:
+    """Result type and canonical attrs."""
+    attrs = from_attributes(row, attributes)
+    if row.canon is not None:
+        attrs = row.canon(types, attrs)
+    assert row.infer is not None
+    return row.infer(types, attrs), attrs
+
+
+def _tensor(type_: Any) -> TensorType:
+    if not isinstance(type_, ir.RankedTensorType | ir.UnrankedTensorType):
+        raise DTypeError(f"{type_} is not a tensor")
+    return nova_type(type_)
+
+
+def _check_segments(op: Any) -> None:
+    """Optional operands are left out from the end only: the rows take them by position."""
+    if "operandSegmentSizes" in op.attributes:
+        sizes = op.attributes["operandSegmentSizes"]
+        count = len(op.operands)
+        if not isinstance(sizes, ir.DenseI32ArrayAttr) or list(sizes) != (
+            [1] * count + [0] * (len(sizes) - count)
+        ):
+            raise NovaError(f"operandSegmentSizes is {sizes}, must be {count} ones, then zeros")
+
+
+def _check_operands(row: Op, types: tuple[TensorType, ...]) -> None:
+    top = row.max_operands
+    if len(types) < row.min_operands or (top is not None and len(types) > top):
+        raise NovaError(f"takes ({', '.join(row.operands)}), has {len(types)} operands")
+    dtypes = tuple(t.dtype for t in types)
+    wanted = row.cast_types(dtypes)
+    if wanted != dtypes:
+        raise NovaError(
+            f"operand types are ({', '.join(map(str, dtypes))}), "
+            f"must be ({', '.join(map(str, wanted))})"
+        )
+
+
+def _verifier(row: Op) -> Any:
+    def verify_invariants(op: Any) -> bool:
+        try:
+            if len(op.results) != 1:
+                raise NovaError(f"has {len(op.results)} results, must have one")
+            expected, _, _ = op_type(row, op)
+            actual = _tensor(op.results[0].type)
+            if expected != actual:
+                raise NovaError(f"result type is {actual}, must be {expected}")
+        except NovaError as error:
+            op.location.emit_error(f"'nova.{row.name}' op {error.what}")
+            return False
+        return True
+
+    return verify_invariants
+
+
+def _verify_constant(op: Any) -> bool:
+    try:
+        if len(op.results) != 1:
+            raise NovaError(f"has {len(op.results)} results, must have one")
+        _tensor(op.results[0].type)
+        value = op.attributes.get("value")
+        dense = isinstance(value, ir.DenseElementsAttr) or is_resource(value)
+        if not dense or value.type != op.results[0].type:
+            raise NovaError("needs a dense `value` of its result type")
+    except NovaError as error:
+        op.location.emit_error(f"'nova.constant' op {error.what}")
+        return False
+    return True
+
+
+@record
+class _Definition:
+    """An op of the dialect; operands with a `?` behind their names may be left out."""
+
+    name: str
+    operands: tuple[str, ...]
+    verify: Callable[[Any], bool]
+    results: tuple[str, ...] = ("result",)
+
+    def text(self) -> str:
+        """IRDL. One constraint a value: those that share one would have to share their type."""
+        operands = [f"{n.rstrip('?')}_:{' optional' * n.endswith('?')}" for n in self.operands]
+        values = operands + [f"{n}_:" for n in self.results]
+        lines = [f"%{i} = irdl.any" for i in range(len(values))]
+        numbered = [f"{value} %{i}" for i, value in enumerate(values)]
+        if operands:
+            lines.append(f"irdl.operands({', '.join(numbered[: len(operands)])})")
+        lines.append(f"irdl.results({', '.join(numbered[len(operands) :])})")
+        return f"irdl.operation @{self.name} {{\n{chr(10).join(lines)}\n}}"
+
+    def attach(self) -> None:
+        """What IRDL cannot say: no effects, and the verifier."""
+        name = f"{DIALECT}.{self.name}"
+        _NoEffects.attach(name)
+        _Speculatable.attach(name)
+        trait = type(self.name, (), {"verify_invariants": staticmethod(self.verify)})
+        ir.DynamicOpTrait.attach(name, trait)
+
+
+class _NoEffects(ir.MemoryEffectsOpInterface):
+    @staticmethod
+    def get_effects(op: Any, effects: Any) -> None:
+        pass
+
+
+class _Speculatable(ir.ConditionallySpeculatable):
+    @staticmethod
+    def get_speculatability(op: Any) -> Any:
+        return ir.Speculatability.Speculatable
+
+
+def _definitions() -> Iterator[_Definition]:
+    for row in OPS.values():
+        if row.kind != "sugar":
+            yield _Definition(row.name, row.operands, _verifier(row))
+    yield _Definition("constant", (), _verify_constant)
+    for name, operands in attention_ops.OPERANDS.items():
+        given = (*operands, "mask?")
+        results = tuple(f"to_{n}" for n in attention_ops.RESULTS[name])
+        yield _Definition(name, given, attention_ops.verify_attention(name), results)
+        yield _Definition(f"{name}_point", given, lambda op: True)
+
+
+_DEFINITIONS = tuple(_definitions())
+OP_NAMES = tuple(definition.name for definition in _DEFINITIONS)
+_TEXT = "\n".join(
+    (f"irdl.dialect @{DIALECT} {{", *(definition.text() for definition in _DEFINITIONS), "}")
+)
+
+
+def create_op(row: Op, operands: Sequence[Any], result: TensorType, attrs: dict[str, Any]) -> Any:
+    """The result of a new nova op at the current insertion point and location."""
+    attributes = to_attributes(attrs)
+    if sum(n.endswith("?") for n in row.operands) > 1:
+        # MLIR cannot tell which of several optional operands are there.
+        sizes = [1] * len(operands) + [0] * (len(row.operands) - len(operands))
+        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+    return ir.Operation.create(
+        f"nova.{row.name}",
+        results=[tensor_type(result, dialect=True)],
+        operands=list(operands),
+        attributes=attributes,
+    ).result
+
+
+_lock = Lock()
+
+
+def load_dialect(context: ir.Context) -> None:
+    """Make the dialect known to a context, once."""
+    # Traits are attached through state of the wheel that is not made for several threads.
+    with _lock, context:
+        if not context.is_dialect_loaded(DIALECT):
+            load_irdl(ir.Module.parse(_TEXT))
+            for definition in _DEFINITIONS:
+                definition.attach()

@@ -1,0 +1,98 @@
+"""Plan to nova dialect: `func.func @main(inputs, params) -> (results, updated params)`.
+
+Arguments carry `nova.name`; the function carries `nova.inputs` (how many arguments are inputs) and
+`nova.updates` (for each trailing result, the argument it updates in place). Every op has the
+location of the user's line, and `nova.device` where it is pinned to the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nova.core.dtypes import TensorType
+from nova.core.location import Location
+from nova.ir.bindings import func, ir
+from nova.ir.dialect import DEVICE, create_op
+from nova.ir.types import dense, tensor_type
+from nova.ops import OPS
+from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
+
+
+def emit_module(plan: Plan, context: ir.Context) -> ir.Module:
+    """The module of a plan, in the nova dialect."""
+    with context, ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            _Emitter(plan).function()
+        return module
+
+
+class _Emitter:
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.slots: list[Any] = []
+        self.arguments: list[Any] = []
+        self.values: dict[Literal, Any] = {}
+
+    def function(self) -> None:
+        plan, signature = self.plan, self.plan.signature
+        arg_types = [tensor_type(a.type, dialect=True) for a in signature.arguments]
+        returned = [*plan.results, *(v for _, v in plan.updates)]
+        result_types = [tensor_type(plan.type_of(r), dialect=True) for r in returned]
+        function = func.FuncOp("main", (arg_types, result_types))
+        inputs = len(signature.inputs)
+        i64 = ir.IntegerType.get_signless(64)
+        function.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
+        if plan.updates:
+            updated = [inputs + i for i, _ in plan.updates]
+            function.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(updated)
+        function.arg_attrs = [
+            ir.DictAttr.get({"nova.name": ir.StringAttr.get(a.name)}) for a in signature.arguments
+        ]
+        block = function.add_entry_block()
+        self.arguments = list(block.arguments)
+        with ir.InsertionPoint(block):
+            for step in plan.steps:
+                self.slots.append(self._step(step))
+            func.ReturnOp([self._value(r, None) for r in returned])
+
+    def _step(self, step: Step) -> Any:
+        operands = [self._value(a, step.location) for a in step.args]
+        with mlir_location(step.location):
+            made = create_op(OPS[step.op], operands, step.out_type, step.attrs)
+        if step.device:
+            made.owner.attributes[DEVICE] = ir.StringAttr.get(step.device)
+        return made
+
+    def _value(self, arg: Arg, location: Location | None) -> Any:
+        match arg:
+            case Input(index):
+                return self.arguments[index]
+            case Param(index):
+                return self.arguments[len(self.plan.signature.inputs) + index]
+            case Slot(index):
+                return self.slots[index]
+            case Literal(array, type_):
+                if arg not in self.values:
+                    self.values[arg] = dense(array, type_, dialect=True)
+                return _constant(self.values[arg], mlir_location(location))
+
+
+def emit_constant(array: np.ndarray, type_: TensorType, location: Any) -> Any:
+    """A nova.constant."""
+    return _constant(dense(array, type_, dialect=True), location)
+
+
+def _constant(value: ir.Attribute, location: Any) -> Any:
+    return ir.Operation.create(
+        "nova.constant", results=[value.type], attributes={"value": value}, loc=location
+    ).result
+
+
+def mlir_location(location: Location | None) -> Any:
+    """A user's line as an MLIR location."""
+    if location is None:
+        return ir.Location.unknown()
+    return ir.Location.file(location.file, location.line, 0)

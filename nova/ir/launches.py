@@ -1,0 +1,160 @@
+"""Launches of device functions, as `gpu.launch_func` writes them.
+
+`read_launch` gives the sizes, which have to be constants, and the operands; the reader of device
+tables (`nova/compiler/gpu/backend.py`) calls it. `launch_groups` gives the operands whatever they
+are;
+the importer of hand-written launches calls it, and `make_launch`, which writes one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from nova.errors import UnsupportedOpError
+from nova.ir.bindings import arith, ir
+from nova.ir.diagnostics import place_of
+
+# The operands of `gpu.launch_func`, in groups.
+_TOKENS, _GRID, _BLOCK, _CLUSTER, _SHARED, _OPERANDS, _OBJECT = 0, 1, 4, 7, 10, 11, 12
+
+Three = tuple[int, int, int]
+
+# What devices take at most along each axis; `native/src/tables.c` holds files to the same.
+_MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+_MOST_THREADS = (1024, 1024, 64)
+_MOST_SHARED = 227 << 10
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: blocks, threads of a block, bytes of dynamic shared memory, and operands."""
+
+    op: Any
+    grid: Three
+    block: Three
+    shared: int
+    operands: tuple[Any, ...]
+
+    @property
+    def symbols(self) -> tuple[str, str]:
+        """The names of the `gpu.module` and of the function in it."""
+        module, function = self.op.attributes["kernel"].value
+        return module, function
+
+
+@dataclass(frozen=True)
+class LaunchGroups:
+    """The operands of a `gpu.launch_func`, which need not be constants."""
+
+    grid: tuple[Any, ...]
+    block: tuple[Any, ...]
+    shared: Any | None
+    operands: tuple[Any, ...]
+
+
+def launch_groups(op: Any) -> LaunchGroups:
+    """What a launch is given; tokens, which only order launches, are left out."""
+    groups = _groups(op)
+    if groups[_OBJECT]:
+        raise UnsupportedOpError(
+            "gpu.launch_func with a module that is loaded at run time",
+            where=place_of(op.location),
+            hint="launch a function of a gpu.module of the program",
+        )
+    if groups[_CLUSTER]:
+        raise UnsupportedOpError(
+            "gpu.launch_func with clusters of blocks", where=place_of(op.location)
+        )
+    sizes = tuple(group[0] for group in groups[_GRID:_CLUSTER])
+    shared = groups[_SHARED][0] if groups[_SHARED] else None
+    return LaunchGroups(sizes[:3], sizes[3:], shared, tuple(groups[_OPERANDS]))
+
+
+def _groups(op: Any) -> list[list[Any]]:
+    groups, at = [], 0
+    for size in op.attributes["operandSegmentSizes"]:
+        groups.append(list(op.operands)[at : at + size])
+        at += size
+    return groups
+
+
+def make_launch(
+    symbols: tuple[str, str], grid: Three, block: Three, shared: int, operands: list[Any]
+) -> Any:
+    """A `gpu.launch_func` at the insertion point."""
+    index, i32 = ir.IndexType.get(), ir.IntegerType.get_signless(32)
+    sizes = [arith.ConstantOp(index, size).result for size in (*grid, *block)]
+    bytes_ = [arith.ConstantOp(i32, shared).result] if shared else []
+    segments = [0, *[1] * 6, *[0] * 3, len(bytes_), len(operands), 0]
+    return ir.Operation.create(
+        "gpu.launch_func",
+        [],
+        [*sizes, *bytes_, *operands],
+        attributes={
+            "kernel": ir.SymbolRefAttr.get(list(symbols)),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+        },
+    )
+
+
+def read_launch(op: Any) -> Launch:
+    """A `gpu.launch_func`; UnsupportedOpError for what a table of launches cannot say."""
+    if len(op.results) or _groups(op)[_TOKENS]:
+        raise UnsupportedOpError(
+            "gpu.launch_func that is asynchronous",
+            where=place_of(op.location),
+            hint="launches run one behind the other: write them without tokens",
+        )
+    groups = launch_groups(op)
+    numbers = [constant_size(value, op) for value in (*groups.grid, *groups.block)]
+    shared = 0 if groups.shared is None else constant_size(groups.shared, op)
+    grid, block = three(numbers[:3]), three(numbers[3:])
+    check_sizes(grid, block, shared, op)
+    return Launch(op, grid, block, shared, groups.operands)
+
+
+def check_sizes(grid: Three, block: Three, shared: int, op: Any) -> None:
+    """Refuse what no device launches: the runtime would, when the file is loaded elsewhere."""
+    within = zip((*grid, *block), (*_MOST_BLOCKS, *_MOST_THREADS), strict=True)
+    fits = all(1 <= size <= most for size, most in within)
+    if fits and prod(block) <= _MOST_THREADS[0] and 0 <= shared <= _MOST_SHARED:
+        return
+    raise UnsupportedOpError(
+        f"a launch of {_times(grid)} blocks of {_times(block)} threads with {shared} bytes of "
+        "shared memory",
+        where=place_of(op.location),
+        hint=f"devices take {_times(_MOST_BLOCKS)} blocks, {_MOST_THREADS[0]} threads of "
+        f"{_times(_MOST_THREADS)}, and {_MOST_SHARED} bytes at most, and one block and thread at "
+        "least",
+    )
+
+
+def _times(sizes: Three) -> str:
+    return "x".join(map(str, sizes))
+
+
+def three(values: list[int]) -> Three:
+    x, y, z = values
+    return x, y, z
+
+
+def constant_size(value: Any, op: Any) -> int:
+    """The number that a size of a launch is; UnsupportedOpError where it is not a constant."""
+    number = find_constant(value)
+    if number is None:
+        raise UnsupportedOpError(
+            "gpu.launch_func with a size that is not a constant",
+            where=place_of(op.location),
+            hint="blocks' threads and shared memory are known when a program is compiled",
+        )
+    return number
+
+
+def find_constant(value: Any) -> int | None:
+    """The integer that a value is, where it is a constant."""
+    owner = getattr(value.owner, "operation", None)
+    if owner is None or owner.name != "arith.constant":
+        return None
+    return int(owner.attributes["value"].value)

@@ -1,0 +1,185 @@
+"""Reading linalg.generic ops: what form-kernels and the kernel lowering need to know of them.
+
+Works on tensor and on memref operands alike. An access is kept as affine coefficients
+(per operand dimension: one coefficient per loop, and a constant), which every access that Nova and
+the importers produce has.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from nova.core.records import record
+from nova.errors import LoweringError
+from nova.ir.attention_ops import find_point
+from nova.ir.bindings import ir
+from nova.ir.diagnostics import place_of
+
+_ITERATOR = re.compile(r"iterator_type<(\w+)>")
+_ACCESSES: dict[str, Access] = {}
+"""By the texts of maps: programs have few different ones, and a map itself would keep its context.
+"""
+_MOST_ACCESSES = 4096
+
+
+@record
+class Access:
+    """index[r] = sum(coefficients[r][d] * loop d) + constants[r]."""
+
+    coefficients: tuple[tuple[int, ...], ...]
+    constants: tuple[int, ...]
+
+    def row_dim(self, result: int) -> int | None:
+        """The loop that index `result` simply is, or None."""
+        return self._row_dims[result]
+
+    @cached_property
+    def _row_dims(self) -> tuple[int | None, ...]:
+        return tuple(
+            row.index(1)
+            if constant == 0 and sum(c != 0 for c in row) == 1 and max(row) == 1
+            else None
+            for row, constant in zip(self.coefficients, self.constants, strict=True)
+        )
+
+    def linear(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        """Element strides per loop and the offset, in a row-major buffer of `shape`."""
+        strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
+        loops = len(self.coefficients[0]) if self.coefficients else 0
+        per_loop = tuple(
+            sum(s * row[d] for s, row in zip(strides, self.coefficients, strict=True))
+            for d in range(loops)
+        )
+        return per_loop, sum(s * c for s, c in zip(strides, self.constants, strict=True))
+
+
+@record
+class GenericOp:
+    """A linalg.generic with static shapes."""
+
+    op: Any
+
+    @cached_property
+    def accesses(self) -> tuple[Access, ...]:
+        return tuple(_access(m) for m in self.op.attributes["indexing_maps"])
+
+    @cached_property
+    def iterators(self) -> tuple[str, ...]:
+        # As one text: that of each would take several times as long.
+        return tuple(_ITERATOR.findall(str(self.op.attributes["iterator_types"])))
+
+    @cached_property
+    def num_inputs(self) -> int:
+        return len(self.op.operands) - self.num_outputs
+
+    @cached_property
+    def num_outputs(self) -> int:
+        return int(self.op.attributes["operandSegmentSizes"][1])
+
+    @property
+    def inputs(self) -> list[Any]:
+        return list(self.op.operands)[: self.num_inputs]
+
+    @property
+    def outputs(self) -> list[Any]:
+        return list(self.op.operands)[self.num_inputs :]
+
+    @property
+    def block(self) -> Any:
+        return self.op.regions[0].blocks[0]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The extent of every loop, from the operand dimensions that are exactly that loop."""
+        sizes: list[int | None] = [None] * len(self.iterators)
+        for operand, access in zip(self.op.operands, self.accesses, strict=True):
+            shape = shape_of(operand)
+            for i in range(len(shape)):
+                loop = access.row_dim(i)
+                if loop is not None:
+                    sizes[loop] = shape[i]
+        if any(s is None for s in sizes):
+            raise LoweringError(
+                "a linalg.generic whose loop bounds no operand gives",
+                where=place_of(self.op.location),
+            )
+        return tuple(s for s in sizes if s is not None)
+
+    @cached_property
+    def out_dims(self) -> tuple[int, ...]:
+        """The loops in the order of the first output's dimensions."""
+        access = self.accesses[self.num_inputs]
+        dims = [access.row_dim(i) for i in range(len(access.coefficients))]
+        if any(d is None for d in dims):
+            return ()
+        return tuple(d for d in dims if d is not None)
+
+    @cached_property
+    def work(self) -> int:
+        """Scalar body executions times ops in the body, or what the op itself says: an estimate."""
+        if "nova.work" in self.op.attributes:
+            return int(self.op.attributes["nova.work"].value)
+        return prod(self.sizes) * max(1, len(self.block.operations) - 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the body stands for more than it says; see nova/ir/attention_ops.py."""
+        return find_point(self.op) is not None
+
+    @cached_property
+    def uses_output(self) -> bool:
+        """Whether the body reads what the output held before."""
+        arguments = list(self.block.arguments)[self.num_inputs :]
+        return any(len(list(a.uses)) > 0 for a in arguments)
+
+
+def is_generic_op(op: Any) -> bool:
+    """Whether `op` is a linalg.generic."""
+    return op.operation.name == "linalg.generic"
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The static shape of a tensor or memref value; () for scalars."""
+    if not isinstance(value.type, ir.ShapedType):
+        return ()
+    return tuple(value.type.shape)
+
+
+def _access(attribute: Any) -> Access:
+    """The access that an affine map says."""
+    text = str(attribute)
+    access = _ACCESSES.get(text)
+    if access is None:
+        if len(_ACCESSES) >= _MOST_ACCESSES:
+            _ACCESSES.clear()
+        access = _ACCESSES[text] = _read_access(attribute.value)
+    return access
+
+
+def _read_access(affine_map: Any) -> Access:
+    loops = affine_map.n_dims
+    rows, constants = [], []
+    for expr in affine_map.results:
+        row = [0] * loops
+        constants.append(_collect(expr, row, 1))
+        rows.append(tuple(row))
+    return Access(tuple(rows), tuple(constants))
+
+
+def _collect(expr: Any, row: list[int], factor: int) -> int:
+    """Add `factor * expr` to the coefficients in `row`; the constant part is returned."""
+    if isinstance(expr, ir.AffineDimExpr):
+        row[expr.position] += factor
+        return 0
+    if isinstance(expr, ir.AffineConstantExpr):
+        return factor * expr.value
+    if isinstance(expr, ir.AffineAddExpr):
+        return _collect(expr.lhs, row, factor) + _collect(expr.rhs, row, factor)
+    if isinstance(expr, ir.AffineMulExpr):
+        for constant, other in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
+            if isinstance(constant, ir.AffineConstantExpr):
+                return _collect(other, row, factor * constant.value)
+    raise LoweringError(f"an access that is not affine in the loops: {expr}")

@@ -1,0 +1,79 @@
+"""Attribute values of the op table as MLIR attributes and back.
+
+A value that is None is left out of the IR; reading puts the row's default (or None) back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nova.core.dtypes import DType
+from nova.errors import AttributeValueError, LoweringError, UnknownKeywordError
+from nova.ir.bindings import ir
+from nova.ir.types import dialect_element_type, nova_dtype
+from nova.ops import REQUIRED, Op
+
+# What MLIR itself keeps among an op's attributes.
+_BOOKKEEPING = {"operandSegmentSizes", "resultSegmentSizes"}
+
+
+def to_attributes(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The MLIR attributes of a step's attrs."""
+    return {k: _attribute(k, v) for k, v in attrs.items() if v is not None}
+
+
+def from_attributes(row: Op, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The attrs in the attributes of a nova op, with the row's defaults where the IR says nothing.
+
+    Names with a dot belong to other dialects; any other name that the row does not have is wrong.
+    """
+    for name in given:
+        if name not in row.attrs and "." not in name and name not in _BOOKKEEPING:
+            raise UnknownKeywordError(f"has no attribute `{name}`")
+    attrs: dict[str, Any] = {}
+    for name, default in row.attrs.items():
+        if name in given:
+            attrs[name] = _value(given[name])
+        else:
+            if default is REQUIRED:
+                raise AttributeValueError(f"needs the attribute `{name}`")
+            attrs[name] = default
+    return attrs
+
+
+def _attribute(name: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return ir.BoolAttr.get(value)
+    if isinstance(value, int):
+        _check_integer(name, value)
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    if isinstance(value, float):
+        return ir.FloatAttr.get(ir.F64Type.get(), value)
+    if isinstance(value, str):
+        return ir.StringAttr.get(value)
+    if isinstance(value, DType):
+        return ir.TypeAttr.get(dialect_element_type(value))
+    if isinstance(value, tuple) and all(isinstance(v, int) for v in value):
+        for item in value:
+            _check_integer(name, item)
+        return ir.DenseI64ArrayAttr.get(list(value))
+    raise LoweringError(f"attribute {name}={value!r} has no MLIR form")
+
+
+def _check_integer(name: str, value: int) -> None:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise AttributeValueError(f"attribute {name}={value} is no 64-bit integer")
+
+
+def _value(attr: Any) -> Any:
+    kind = str(type(attr).__name__)
+    if kind == "BoolAttr":
+        return bool(attr.value)
+    if kind in ("IntegerAttr", "FloatAttr", "StringAttr"):
+        return attr.value
+    if kind == "TypeAttr":
+        return nova_dtype(attr.value)
+    if kind == "DenseI64ArrayAttr":
+        return tuple(attr)
+    raise LoweringError(f"attribute {attr} is of no kind that nova ops have")

@@ -1,0 +1,167 @@
+"""Large constants in modules: attributes that refer to memory outside of MLIR.
+
+In: arrays, or the text of a module with the values of constants in hexadecimal. Out: attributes
+`dense_resource<nova_digest>`, whose values MLIR does not have and prints as short as that, and a
+table of the bytes for each context. `dense` and `parse_module` make them, `dense_bytes` reads them.
+No pass of MLIR may need the values: only constants that `main` gives to kernels are kept so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from nova.core.constants import LEAST, Constants, digest_of, expand_text
+from nova.ir.bindings import ir
+
+# Whole constants of ops that hold one; in kernels, and of other element types, they stay.
+_INLINE = re.compile(
+    r"(?:\b(?:nova|arith|stablehlo)\.constant\b|\btosa\.const\b|\bmemref\.global\b)[^\n]{0,400}?"
+    rf'(dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}})">)\s*:\s*(?=tensor<([0-9x]*)x(\w+)>)'
+)
+_GLOBAL = re.compile(
+    r"\bmemref\.global\b[^\n]{0,200}?:\s*memref<([0-9x]*)x(\w+)>\s*=\s*"
+    rf'(dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}})">)'
+)
+_BLOB = re.compile(
+    rf'("(?:[^"\\\n]|\\.)*"|[\w.$-]+)(\s*:\s*)"0x([0-9A-Fa-f]{{8}})([0-9A-Fa-f]{{{2 * LEAST},}})"'
+)
+_USE = re.compile(r"dense_resource<([^>]*)>\s*:\s*tensor<([0-9x]*)x(\w+)>")
+_OWN_NAME = re.compile(r"nova_([0-9a-f]{64})(?:_[0-9]+)?")
+_NAME = re.compile(r"dense_resource<nova_([0-9a-f]{64})(?:_[0-9]+)?>")
+_WIDTHS = {
+    "f64": 8,
+    "f32": 4,
+    "f16": 2,
+    "bf16": 2,
+    **{f"{sign}i{bits}": bits // 8 for sign in ("", "s", "u") for bits in (8, 16, 32, 64)},
+}
+
+# Device code and LLVM's functions hold constants of their own, which MLIR translates.
+_CODE = ("gpu.module", "llvm.func", "llvm.mlir.global")
+
+_TABLES: WeakKeyDictionary[ir.Context, Constants] = WeakKeyDictionary()
+
+
+def constants_of(context: ir.Context) -> Constants:
+    """The large constants of all modules of a context."""
+    table = _TABLES.get(context)
+    if table is None:
+        table = _TABLES[context] = Constants()
+    return table
+
+
+def resource(data: np.ndarray, type_: ir.Type) -> ir.Attribute:
+    """The attribute of a large constant, whose bytes are not copied.
+
+    MLIR gives each a name of its own: whoever needs one often keeps the attribute, for CSE.
+    """
+    digest = constants_of(type_.context).add(data.data.cast("B"))
+    with type_.context:
+        return ir.Attribute.parse(f"dense_resource<nova_{digest}> : {type_}")
+
+
+def is_resource(attr: Any) -> bool:
+    """Whether an attribute's values are outside of it, as those of large constants are."""
+    return type(attr) is ir.Attribute and str(attr).startswith("dense_resource<")
+
+
+def resource_digest(attr: ir.Attribute) -> str | None:
+    """The digest of a constant that `resource` or the parser made; None for other attributes."""
+    # The bindings give no class to these attributes, and the text of others may be long.
+    if type(attr) is not ir.Attribute or (found := _NAME.match(str(attr))) is None:
+        return None
+    return found[1] if found[1] in constants_of(attr.context) else None
+
+
+def resource_bytes(attr: ir.Attribute) -> memoryview | None:
+    """The bytes of such a constant; None for other attributes."""
+    digest = resource_digest(attr)
+    return None if digest is None else constants_of(attr.context)[digest]
+
+
+def whole_text(text: str, context: ir.Context) -> str:
+    """The text of a module of a context, with the values of its large constants."""
+    return expand_text(text, constants_of(context).digits)
+
+
+def retyped(attr: ir.Attribute, type_: ir.Type) -> ir.Attribute:
+    """A constant with another type whose elements have the same bytes."""
+    data = resource_bytes(attr)
+    if data is not None:
+        return resource(np.frombuffer(data, np.uint8), type_)
+    text = str(attr)
+    return ir.Attribute.parse(f"{text[: text.rindex(' : ')]} : {type_}")
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def take_constants(text: str, constants: Constants) -> str:
+    """Move the values of large constants from the text of a module into the table."""
+    if len(text) < 2 * LEAST or any(sign in text for sign in _CODE):
+        return text
+    cuts = sorted([*_inline_cuts(text, constants), *_blob_cuts(text, constants)])
+    if not cuts:
+        return text
+    pieces, done = [], 0
+    for low, high, new in cuts:
+        pieces += [text[done:low], new]
+        done = high
+    return "".join([*pieces, text[done:]])
+
+
+_Cut = tuple[int, int, str]
+
+
+def _inline_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
+    for pattern, (whole, digits, shape, element) in (
+        (_INLINE, (1, 2, 3, 4)),
+        (_GLOBAL, (3, 4, 1, 2)),
+    ):
+        for match in pattern.finditer(text):
+            data = bytes.fromhex(match[digits])
+            if len(data) == _size(match[shape], match[element]):
+                low, high = match.span(whole)
+                yield low, high, f"dense_resource<nova_{constants.add(data)}>"
+
+
+def _blob_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
+    """The values behind a module, and the names by which ops refer to them."""
+    start = text.rfind("{-#")
+    found = list(_BLOB.finditer(text, start)) if start >= 0 else []
+    if not found:
+        return
+    used: dict[str, list[re.Match[str]]] = {}
+    for match in _USE.finditer(text, 0, start):
+        used.setdefault(match[1], []).append(match)
+    for blob in found:
+        uses = used.get(blob[1], [])
+        size = len(blob[4]) // 2
+        if len(blob[4]) % 2 or any(_size(use[2], use[3]) != size for use in uses):
+            continue
+        data = bytes.fromhex(blob[4])
+        own = _OWN_NAME.fullmatch(blob[1])
+        if own is not None and digest_of(data) == own[1]:
+            constants.add(data, own[1])
+        elif uses:
+            digest = constants.add(data)
+            for use in uses:
+                yield *use.span(1), f"nova_{digest}"
+        else:
+            continue
+        # An empty resource under its old name: nothing refers to it.
+        yield *blob.span(4), ""
+
+
+def _size(shape: str, element: str) -> int | None:
+    """The bytes of a tensor's values; None for element types that are stored in other ways."""
+    width = _WIDTHS.get(element)
+    if width is None or not shape:
+        return None
+    return width * prod(int(extent) for extent in shape.split("x"))

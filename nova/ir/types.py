@@ -1,0 +1,138 @@
+"""Nova types as MLIR types and back."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nova.core.constants import LEAST
+from nova.core.dtypes import ALL, DType, TensorType, bf16, bool_, f16, f32, f64, i8, u8
+from nova.errors import DTypeError
+from nova.ir.bindings import ir
+from nova.ir.resources import resource, resource_bytes
+
+_BY_TEXT = {d.name: d for d in ALL if d not in (u8, bool_)} | {"i1": bool_, "ui8": u8, "si8": i8}
+_FLOATS = {f64: ir.F64Type, f32: ir.F32Type, f16: ir.F16Type, bf16: ir.BF16Type}
+_TYPES: dict[str, TensorType] = {}
+"""By the texts of MLIR types, of which programs have few and ask often."""
+_MOST_TYPES = 4096
+
+
+def element_type(dtype: DType) -> ir.Type:
+    """The signless MLIR element type; u8 is i8, bool is i1."""
+    if dtype.is_float:
+        return _FLOATS[dtype].get()
+    return ir.IntegerType.get_signless(1 if dtype is bool_ else dtype.bits)
+
+
+def dialect_element_type(dtype: DType) -> ir.Type:
+    """The element type in the nova dialect, where u8 is `ui8` so that nothing is lost."""
+    return ir.IntegerType.get_unsigned(8) if dtype is u8 else element_type(dtype)
+
+
+def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorType:
+    """The ranked tensor type, with nova-dialect (signed) or signless elements."""
+    element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
+    return ir.RankedTensorType.get(list(type_.shape), element)
+
+
+def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.Attribute:
+    """The values as an attribute with nova-dialect (signed) or signless elements.
+
+    Splats stay short; many values stay where they are (`nova/ir/resources.py`).
+    """
+    element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
+    array = np.ascontiguousarray(array, dtype=type_.dtype.numpy).reshape(-1)
+    raw = array.view(f"u{array.itemsize}")
+    # Equal bytes, not equal numbers: 0.0 and -0.0 must stay apart, and NaN is a splat too.
+    if raw.size > 1 and bool((raw == raw[0]).all()):
+        raw = raw[:1]
+    elif raw.nbytes >= LEAST and type_.dtype is not bool_:
+        return resource(raw, ir.RankedTensorType.get(list(type_.shape), element))
+    return ir.DenseElementsAttr.get(raw, type=element, shape=list(type_.shape))
+
+
+def constant_values(array: np.ndarray, element: ir.Type) -> ir.Attribute:
+    """The values of a flat array as an attribute; many of them stay where they are."""
+    if array.nbytes >= LEAST:
+        return resource(array.view(np.uint8), ir.RankedTensorType.get([len(array)], element))
+    return ir.DenseElementsAttr.get(array, type=element, shape=[len(array)])
+
+
+def bf16_elements(attr: ir.Attribute) -> np.ndarray:
+    """The elements of a dense bf16 attribute, flat; MLIR's bindings read no such elements."""
+    text = str(attr).rpartition("> : ")[0].removeprefix("dense<")
+    if text.startswith('"'):  # many elements: all bytes as digits
+        return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), bf16.numpy)
+    words = text.replace("[", " ").replace("]", " ").replace(",", " ").split()
+    # A number, or the bits of one that has no digits.
+    bits = [_bf16_bits(word) for word in words]
+    return np.array(bits, np.uint16).view(bf16.numpy)
+
+
+def _bf16_bits(word: str) -> int:
+    if word.startswith("0x"):
+        return int(word, 16)
+    return int(np.asarray(float(word)).astype(bf16.numpy).view(np.uint16))
+
+
+def nova_dtype(element: ir.Type) -> DType:
+    """The Nova type of an MLIR element type; a signless i8 is i8."""
+    try:
+        return _BY_TEXT[str(element)]
+    except KeyError:
+        raise DTypeError(
+            f"element type {element} is not one of Nova's",
+            hint=f"the types are {', '.join(d.name for d in ALL)}",
+        ) from None
+
+
+def memory_dtype(element: ir.Type) -> np.dtype:
+    """The numpy type of elements in memory, also of those inside of programs that Nova imports."""
+    if isinstance(element, ir.IndexType):
+        return np.dtype(np.int64)
+    if isinstance(element, ir.IntegerType) and element.width in (16, 32, 64):
+        return np.dtype(f"i{element.width // 8}")
+    return nova_dtype(element).numpy
+
+
+def nova_type(type_: ir.Type) -> TensorType:
+    """The TensorType of a ranked, static MLIR tensor or memref type."""
+    text = str(type_)
+    found = _TYPES.get(text)
+    if found is None:
+        if len(_TYPES) >= _MOST_TYPES:
+            _TYPES.clear()
+        found = _TYPES[text] = _read_type(type_)
+    return found
+
+
+def _read_type(type_: ir.Type) -> TensorType:
+    if not isinstance(type_, ir.ShapedType):
+        raise DTypeError(f"{type_} is not a tensor")
+    shaped = ir.ShapedType(type_)
+    if not shaped.has_rank or not shaped.has_static_shape:
+        raise DTypeError(f"{type_} has no static shape", hint="Nova compiles static shapes only")
+    return TensorType(tuple(shaped.shape), nova_dtype(shaped.element_type))
+
+
+def dense_bytes(attr: Any) -> bytes | memoryview:
+    """The elements of a dense attribute, as they lie in memory."""
+    kept = resource_bytes(attr)
+    if kept is not None:
+        return kept
+    type_ = attr.type
+    dtype = memory_dtype(type_.element_type)
+    shape = tuple(type_.shape)
+    if prod(shape) == 0:
+        return b""
+    if attr.is_splat:
+        return np.full(shape, attr.get_splat_value().value).astype(dtype).tobytes()
+    if dtype == bf16.numpy:
+        return bf16_elements(attr).tobytes()
+    try:
+        return np.array(attr).astype(dtype, copy=False).reshape(shape).tobytes()
+    except (ValueError, TypeError):
+        return np.asarray(list(attr)).astype(dtype).tobytes()

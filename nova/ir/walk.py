@@ -1,0 +1,95 @@
+"""Small walks over modules that several passes need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.errors import LoweringError
+from nova.ir.bindings import func, ir
+from nova.ir.diagnostics import place_of
+
+
+def functions(module: ir.Module) -> list[Any]:
+    """The func.func ops of a module, in order."""
+    return [op for op in module.body.operations if isinstance(op, func.FuncOp)]
+
+
+def find_function(module: ir.Module, name: str) -> Any | None:
+    """The function called `name`, or None."""
+    return next((f for f in functions(module) if f.name.value == name), None)
+
+
+def functions_by_name(module: ir.Module) -> dict[str, Any]:
+    """The functions of a module; for who looks up many."""
+    return {f.name.value: f for f in functions(module)}
+
+
+def main_function(module: ir.Module) -> Any:
+    """The function `main` with its one block; LoweringError when the module has none."""
+    main = find_function(module, "main")
+    if main is None:
+        raise LoweringError("the module has no function @main")
+    if len(main.body.blocks) != 1:
+        raise LoweringError("@main must have one block", where=place_of(main.location))
+    return main
+
+
+def kernels(module: ir.Module) -> list[Any]:
+    """The kernel functions, in order."""
+    return [f for f in functions(module) if "nova.kernel" in f.attributes]
+
+
+def require_buffers(module: ir.Module) -> None:
+    """LoweringError unless tensors have become buffers, which kernels are given and return none.
+
+    The passes behind `kernels-to-buffers` erase calls and change types: on tensors that would leave
+    values without what defines them.
+    """
+    for function in functions(module):
+        is_kernel = "nova.kernel" in function.attributes
+        given, results = list(function.type.inputs), list(function.type.results)
+        tensors = [t for t in given + results if isinstance(t, ir.RankedTensorType)]
+        if tensors or (is_kernel and (results or len(function.body.blocks) != 1)):
+            raise LoweringError(
+                f"@{function.name.value} has the type {function.type}: buffers without results "
+                "are expected",
+                where=place_of(function.location),
+                hint="run kernels-to-buffers first",
+            )
+
+
+def function_ops(module: ir.Module, prefix: str = "") -> list[Any]:
+    """Top-level ops of every function body whose name starts with `prefix`, in order."""
+    return [
+        op.operation
+        for function in functions(module)
+        if not function.is_external
+        for op in function.entry_block.operations
+        if op.operation.name.startswith(prefix)
+    ]
+
+
+def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
+    """All ops at any depth of a module or function, and itself; inner ones come first.
+
+    Not MLIR's own walk: that makes a RuntimeError of what its callback raises, also of Ctrl-C.
+    """
+    found: list[Any] = []
+
+    def visit(op: Any) -> None:
+        if outer_first:
+            found.append(op)
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    visit(inner.operation)
+        if not outer_first:
+            found.append(op)
+
+    visit(within.operation)
+    return found
+
+
+def find_ops(within: Any, *names: str) -> list[Any]:
+    """Every op of these names in a module or function, at any depth; inner ones come first."""
+    return [op for op in every_op(within) if op.name in names]

@@ -1,0 +1,83 @@
+"""`allocate-scratch`: buffers of a tile's own move from the stack to memory that the runtime gives.
+
+`scratch_size` says how much a kernel needs; the tables have it (`nova/compiler/tables.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.errors import LoweringError
+from nova.ir.bindings import ir
+from nova.ir.buffers import nbytes
+from nova.ir.diagnostics import place_of
+from nova.ir.walk import kernels
+from nova.passes.base import Pass
+
+OFFSETS = "nova.scratch"
+"""Attribute of a kernel behind this pass: where its last arguments begin in its scratch memory."""
+
+_LEAST_BYTES = 1024
+_ALIGN = 64
+_MOST_BYTES = 1 << 30
+
+
+@record
+class AllocateScratch(Pass):
+    """Make an argument of every buffer that a kernel allocates in its first block.
+
+    Schedules allocate what a tile needs for itself, such as packed panels, as if the stack were
+    large; the caller's stack may have 64 KiB. Each buffer of 1 KiB or more becomes an argument
+    behind the range of tiles, and `nova.scratch` has the offset of each in the memory that
+    `export-kernels` makes the kernel take. Comes after `drop-host-code`: nobody calls kernels any
+    more.
+    """
+
+    name: ClassVar[str] = "allocate-scratch"
+
+    def run(self, module: ir.Module) -> None:
+        for kernel in kernels(module):
+            if OFFSETS in kernel.attributes:
+                raise LoweringError(
+                    f"@{kernel.name.value} has its scratch placed already",
+                    where=place_of(kernel.location),
+                )
+            _place(kernel)
+
+
+def scratch_size(kernel: Any) -> int:
+    """Bytes of scratch memory that the code of a kernel takes; at `loops` or behind it."""
+    return _layout(kernel)[1]
+
+
+def _layout(kernel: Any) -> tuple[list[tuple[Any, int]], int]:
+    """Allocations of the first block with their offsets, and the end of the last."""
+    found, end = [], 0
+    for op in kernel.entry_block.operations:
+        if op.operation.name != "memref.alloca" or len(op.operation.operands) > 0:
+            continue
+        size = nbytes(op.result.type)
+        if size >= _LEAST_BYTES:
+            found.append((op, end))
+            end += -(-size // _ALIGN) * _ALIGN
+    if end > _MOST_BYTES:
+        raise LoweringError(
+            f"@{kernel.name.value} needs {end} bytes for a tile of its own",
+            where=place_of(kernel.location),
+        )
+    return found, end
+
+
+def _place(kernel: Any) -> None:
+    found, _ = _layout(kernel)
+    if not found:
+        return
+    block = kernel.entry_block
+    for op, _ in found:
+        argument = block.add_argument(op.result.type, op.location)
+        op.result.replace_all_uses_with(argument)
+        op.operation.erase()
+    types = [a.type for a in block.arguments]
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    kernel.attributes[OFFSETS] = ir.DenseI64ArrayAttr.get([offset for _, offset in found])

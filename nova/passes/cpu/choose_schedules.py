@@ -1,0 +1,46 @@
+"""`choose-schedules`: puts the choices that were made for kernels on them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any, ClassVar
+
+from nova.codegen.common.overrides import parse_overrides, write_overrides
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.walk import kernels
+from nova.passes.base import Pass
+
+_DIGITS = 12
+
+
+@record
+class ChooseSchedules(Pass):
+    """Give kernels their choices as the attribute `nova.schedule`, which lower-kernels follows.
+
+    `schedules` has words such as `3f09ac41b2d7:mr=6:nv=2`: the digest of a kernel's text at the
+    stage `buffers`, and its choices. A digest that no kernel here has belongs to a kernel that the
+    program had when it was tuned, and is passed over.
+    """
+
+    name: ClassVar[str] = "choose-schedules"
+    schedules: tuple[str, ...] = ()
+
+    def run(self, module: ir.Module) -> None:
+        chosen = {}
+        for word in self.schedules:
+            digest, _, text = word.partition(":")
+            chosen[digest] = parse_overrides(text)
+        if not chosen:
+            return
+        for kernel in kernels(module):
+            choices = chosen.get(kernel_digest(kernel))
+            if choices is not None:
+                write_overrides(kernel, choices)
+
+
+def kernel_digest(kernel: Any) -> str:
+    """What tells kernels apart whatever they are called: a hash of the kernel's text."""
+    name = kernel.name.value
+    text = kernel.operation.get_asm(assume_verified=True).replace(f"@{name}(", "@(", 1)
+    return sha256(text.encode()).hexdigest()[:_DIGITS]

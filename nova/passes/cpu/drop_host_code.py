@@ -1,0 +1,44 @@
+"""`drop-host-code`: leaves only the kernels and what they share, for code generation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.codegen.cpu.shared_functions import SHARED
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.walk import kernels, require_buffers
+from nova.passes.base import Pass
+
+
+@record
+class DropHostCode(Pass):
+    """Erase `main` and the constants.
+
+    By this point the host side has become the launch table and the constant section of the
+    artifact (`nova/compiler/tables.py`); kernels reach constants through their arguments. An
+    argument without elements, which no op reads any more, becomes a flat one: upstream's lowering
+    finds no strides for empty buffers of higher rank.
+    """
+
+    name: ClassVar[str] = "drop-host-code"
+
+    def run(self, module: ir.Module) -> None:
+        require_buffers(module)
+        for op in list(module.body.operations):
+            op = op.operation
+            code = "nova.kernel" in op.attributes or SHARED in op.attributes
+            if op.name == "memref.global" or (op.name == "func.func" and not code):
+                op.erase()
+        for kernel in kernels(module):
+            _flatten_empty_arguments(kernel)
+
+
+def _flatten_empty_arguments(kernel: Any) -> None:
+    arguments = kernel.entry_block.arguments
+    for argument in arguments:
+        type_ = argument.type
+        if isinstance(type_, ir.MemRefType) and 0 in type_.shape:
+            argument.set_type(ir.MemRefType.get([0], type_.element_type))
+    types = [a.type for a in arguments]
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))

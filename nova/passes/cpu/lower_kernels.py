@@ -1,0 +1,96 @@
+"""`lower-kernels`: kernels become loops over their tiles, by the schedules of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from nova.codegen.common.footprint import store_footprint
+from nova.codegen.cpu.loops import index
+from nova.codegen.cpu.schedule import KernelSchedule
+from nova.codegen.cpu.shared_functions import SCALAR_LOOPS
+from nova.core.records import record
+from nova.core.targets import parse_target
+from nova.errors import LoweringError
+from nova.ir.bindings import func, ir, scf
+from nova.ir.diagnostics import place_of
+from nova.ir.walk import kernels, main_function, require_buffers
+from nova.passes.base import Pass
+from nova.passes.kernels.bools import store_bools_as_bytes
+
+
+@record
+class LowerKernels(Pass):
+    """Tile every kernel over its grid and write it as scf loops over flat buffers.
+
+    A kernel gains two arguments, the range of tiles to compute, and loses its linalg ops; `main`
+    passes (0, number of tiles). The number is also the kernel's attribute `nova.tiles`, and
+    `nova.core` says what it mostly does: `matrix`, `vector`, or `host` for what has one tile and
+    no structure. `nova.scalar_loops` is on kernels with loops that LLVM is to vectorize.
+    `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` say what a tile touches
+    (see nova/codegen/common/footprint.py). A kernel's attribute `nova.schedule` has choices to
+    follow
+    (see nova/codegen/common/overrides.py). Bools are bytes in memory from here on.
+    """
+
+    name: ClassVar[str] = "lower-kernels"
+    target: str = "cpu"
+    tile_work: int = 65_536
+
+    def run(self, module: ir.Module) -> None:
+        for _ in self.steps(module):
+            pass
+
+    def steps(self, module: ir.Module) -> Iterator[None]:
+        """Stop behind every kernel: the functions that it shares with others are written then."""
+        target = parse_target(self.target)
+        main = main_function(module)
+        require_buffers(module)
+        if lowered := [k for k in kernels(module) if "nova.tiles" in k.attributes]:
+            name = lowered[0].name.value
+            raise LoweringError(f"@{name} is lowered already", where=place_of(lowered[0].location))
+        store_bools_as_bytes(module)
+        tiles: dict[str, int] = {}
+        for kernel in kernels(module):
+            tiles[kernel.name.value] = _lower(kernel, target, self.tile_work)
+            yield
+        for op in list(main.entry_block.operations):
+            if op.operation.name == "func.call":
+                with ir.InsertionPoint(op.operation), op.location:
+                    callee = op.callee.value
+                    if callee not in tiles:
+                        raise LoweringError(
+                            f"@main calls @{callee}, which is no kernel",
+                            where=place_of(op.location),
+                        )
+                    operands = [*op.operation.operands, index(0), index(tiles[callee])]
+                    func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
+                op.operation.erase()
+
+
+def _lower(kernel: Any, target: Any, tile_work: int) -> int:
+    block = kernel.entry_block
+    old = [op.operation for op in block.operations]
+    returned = old.pop()
+    schedule = KernelSchedule(kernel, old, target, tile_work)
+    index_type = ir.IndexType.get()
+    begin = block.add_argument(index_type, kernel.location)
+    end = block.add_argument(index_type, kernel.location)
+    with ir.InsertionPoint(returned), kernel.location:
+        loop = scf.ForOp(begin, end, index(1))
+        with ir.InsertionPoint(loop.body):
+            schedule.emit_tile(loop.induction_variable)
+            scf.YieldOp([])
+    for op in reversed(old):
+        if not any(True for r in op.results for _ in r.uses):
+            op.erase()
+    types = [a.type for a in block.arguments]
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    kernel.attributes["nova.tiles"] = ir.IntegerAttr.get(
+        ir.IntegerType.get_signless(64), schedule.tiles
+    )
+    kernel.attributes["nova.core"] = ir.StringAttr.get(schedule.core)
+    if schedule.scalar_loops:
+        kernel.attributes[SCALAR_LOOPS] = ir.UnitAttr.get()
+    store_footprint(kernel, schedule.footprint)
+    return schedule.tiles

@@ -1,0 +1,163 @@
+"""`pack-constants`: constant weights are stored in the order in which products read them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.cpu.gemm.prepacked_constants import (
+    PrepackedPanels,
+    find_prepacked,
+    pack_array,
+    packed_size,
+    write_prepacked,
+)
+from nova.codegen.cpu.schedule import KernelSchedule
+from nova.core.records import record
+from nova.core.targets import parse_target
+from nova.ir.bindings import ir, memref
+from nova.ir.buffers import view_as
+from nova.ir.types import constant_values, dense_bytes, memory_dtype
+from nova.ir.walk import kernels, main_function
+from nova.passes.base import Pass
+
+Wanted = tuple[Contraction, PrepackedPanels]
+
+
+@record
+class PackConstants(Pass):
+    """Replace constants that a kernel only multiplies with by copies in the product's own layout.
+
+    The product then packs nothing at run time. The kernel's attribute `nova.packed` says which
+    arguments are packed, and how; `lower-kernels` must come to the same layout. A global that only
+    its packed copies are left of keeps its values for the text, with the attribute `nova.unpacked`.
+    """
+
+    name: ClassVar[str] = "pack-constants"
+    target: str = "cpu"
+    tile_work: int = 65_536
+
+    def run(self, module: ir.Module) -> None:
+        constants = constant_arguments(module)
+        if not constants:
+            return
+        target = parse_target(self.target)
+        packer = _Packer(module)
+        calls = _calls(module)
+        for kernel in kernels(module):
+            name = kernel.name.value
+            if name not in constants:
+                continue
+            ops = [op.operation for op in kernel.entry_block.operations][:-1]
+            found = find_prepacked(KernelSchedule(kernel, ops, target, self.tile_work), kernel)
+            wanted = {i: found[i] for i in sorted(constants[name]) if i in found}
+            if wanted:
+                packer.pack(kernel, calls[name], wanted)
+        packer.finish()
+
+
+def constant_arguments(module: ir.Module) -> dict[str, frozenset[int]]:
+    """The arguments of kernels, by name, that are constants at every call."""
+    known = {
+        op.sym_name.value
+        for op in module.body.operations
+        if op.operation.name == "memref.global"
+        and "constant" in op.attributes
+        and "initial_value" in op.attributes
+    }
+    found = {
+        name: frozenset.intersection(
+            *(
+                frozenset(i for i, v in enumerate(op.operands) if _global_name(v) in known)
+                for op in callers
+            )
+        )
+        for name, callers in (_calls(module) if known else {}).items()
+    }
+    return {name: numbers for name, numbers in found.items() if numbers}
+
+
+def _calls(module: ir.Module) -> dict[str, list[Any]]:
+    """The calls of main, by the name of what is called."""
+    calls: dict[str, list[Any]] = {}
+    for op in main_function(module).entry_block.operations:
+        if op.operation.name == "func.call":
+            calls.setdefault(op.callee.value, []).append(op.operation)
+    return calls
+
+
+class _Packer:
+    """The constants of one module: what is read of them, and their packed copies."""
+
+    def __init__(self, module: ir.Module):
+        self.module = module
+        self.globals = {
+            op.sym_name.value: op
+            for op in module.body.operations
+            if op.operation.name == "memref.global"
+        }
+        self.copies: dict[tuple[str, Contraction, PrepackedPanels], Any] = {}
+
+    def pack(self, kernel: Any, callers: list[Any], wanted: dict[int, Wanted]) -> None:
+        block = kernel.entry_block
+        types = [a.type for a in block.arguments]
+        with ir.InsertionPoint.at_block_begin(block), kernel.location:
+            for number, (spec, panels) in wanted.items():
+                argument, old = block.arguments[number], types[number]
+                types[number] = ir.MemRefType.get([packed_size(spec, panels)], old.element_type)
+                [use] = list(argument.uses)
+                argument.set_type(types[number])
+                use.owner.operation.operands[use.operand_number] = view_as(argument, old)
+        kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        write_prepacked(kernel, {number: panels for number, (_, panels) in wanted.items()})
+        for op in callers:
+            for number, (spec, panels) in wanted.items():
+                name = _global_name(op.operands[number])
+                assert name is not None
+                packed = self._copy(name, spec, panels)
+                with ir.InsertionPoint(op), op.location:
+                    op.operands[number] = memref.get_global(
+                        packed.type_.value, packed.sym_name.value
+                    )
+
+    def _copy(self, name: str, spec: Contraction, panels: PrepackedPanels) -> Any:
+        """The global with the packed values of another one."""
+        key = (name, spec, panels)
+        if key not in self.copies:
+            source = self.globals[name]
+            element = source.type_.value.element_type
+            data = dense_bytes(source.initial_value)
+            packed = pack_array(np.frombuffer(data, memory_dtype(element)), spec, panels)
+            kind = ir.MemRefType.get([len(packed)], element)
+            values = constant_values(packed, element)
+            label = f"{name}_packed{len(self.copies)}"
+            with ir.InsertionPoint(source), source.location:
+                self.copies[key] = memref.global_(
+                    label, kind, sym_visibility="private", initial_value=values, constant=True
+                )
+        return self.copies[key]
+
+    def finish(self) -> None:
+        """Drop what nobody reads now, and mark the constants that only the text has."""
+        main = main_function(self.module)
+        read = set()
+        for op in list(main.entry_block.operations):
+            if op.operation.name == "memref.get_global":
+                if any(True for _ in op.operation.results[0].uses):
+                    read.add(op.operation.attributes["name"].value)
+                else:
+                    op.operation.erase()
+        for name in {name for name, _, _ in self.copies}:
+            if name not in read:
+                self.globals[name].operation.attributes["nova.unpacked"] = ir.UnitAttr.get()
+
+
+def _global_name(value: Any) -> str | None:
+    """The global that a value of main is."""
+    if not isinstance(value, ir.OpResult) or value.owner.operation.name != "memref.get_global":
+        return None
+    name: str = value.owner.operation.attributes["name"].value
+    return name if prod(value.type.shape) else None

@@ -1,0 +1,95 @@
+"""`lower-device-kernels`: kernels become launches on a device, by the schedules of the target."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.core.targets import parse_target
+from nova.errors import LoweringError
+from nova.ir.bindings import ir
+from nova.ir.buffers import VIEWS, buffer_root, view_as
+from nova.ir.context import load_device_dialects
+from nova.ir.diagnostics import place_of
+from nova.ir.walk import every_op, find_ops, kernels, main_function, require_buffers
+from nova.passes.base import Pass
+from nova.passes.gpu.set_launch_bounds import RESIDENT
+from nova.passes.kernels.bools import store_bools_as_bytes
+from nova.passes.kernels.pin_control_flow import find_host_flow
+
+LAUNCH = "nova.launch"
+
+
+@record
+class LowerDeviceKernels(Pass):
+    """Write every kernel as one `gpu.launch` over flat buffers, which does its whole grid.
+
+    The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
+    shared memory; a kernel without work has no launch, and 0 blocks. `nova.train.device_params`
+    says how many
+    blocks a multiprocessor shall hold, where that matters (see `set-launch-bounds`). Bools are
+    bytes
+    in memory from here on. With `tf32`, products of f32 round their factors, for tensor cores.
+    """
+
+    name: ClassVar[str] = "lower-device-kernels"
+    target: str = "cuda:sm_80"
+    tf32: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        from nova.codegen.gpu.schedule import DeviceSchedule  # loads the device dialects
+
+        load_device_dialects(module.context)
+        target = parse_target(self.target)
+        main_function(module)
+        require_buffers(module)
+        if lowered := [k for k in kernels(module) if LAUNCH in k.attributes]:
+            name = lowered[0].name.value
+            raise LoweringError(f"@{name} is lowered already", where=place_of(lowered[0].location))
+        for kernel in kernels(module):
+            if flow := find_host_flow(kernel):
+                raise LoweringError(
+                    f"@{kernel.name.value} holds {flow.name} that computes whole tensors, which a "
+                    "device cannot run",
+                    where=place_of(flow.location),
+                    hint="run pin-control-flow first: it gives the kernel to the host",
+                )
+        store_bools_as_bytes(module)
+        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+        for kernel in kernels(module):
+            old = [op.operation for op in kernel.entry_block.operations]
+            returned = old.pop()
+            schedule = DeviceSchedule(kernel, old, target, tf32=self.tf32)
+            with ir.InsertionPoint(returned), kernel.location:
+                shape = schedule.emit()
+            _sink_views(kernel, old)
+            _erase_unused(old)
+            numbers = [shape.blocks, shape.threads, shape.shared]
+            kernel.attributes[LAUNCH] = ir.DenseI64ArrayAttr.get(numbers)
+            if shape.resident:
+                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shape.resident)
+                kernel.attributes[RESIDENT] = number
+
+
+def _sink_views(kernel: Any, ops: list[Any]) -> None:
+    """Make views that a launch uses inside of it: outlined, each would be an argument of its own.
+
+    Arguments of a device function do not overlap (`mark-noalias`).
+    """
+    outside = {op.results[0] for op in ops if op.name in VIEWS}
+    for launch in find_ops(kernel, "gpu.launch"):
+        first = launch.regions[0].blocks[0].operations[0]
+        inside: dict[Any, Any] = {}
+        for op in every_op(launch)[:-1]:
+            for i, value in enumerate(op.operands):
+                if value in outside:
+                    if value not in inside:
+                        with ir.InsertionPoint(first), op.location:
+                            inside[value] = view_as(buffer_root(value), value.type)
+                    op.operands[i] = inside[value]
+
+
+def _erase_unused(ops: list[Any]) -> None:
+    for op in reversed(ops):
+        if not any(True for r in op.results for _ in r.uses):
+            op.erase()

@@ -1,0 +1,77 @@
+"""`mark-noalias`: device functions know that their arguments do not overlap."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.buffers import VIEWS
+from nova.ir.walk import find_ops, kernels
+from nova.passes.base import Pass
+from nova.passes.gpu.lower_device_kernels import LAUNCH
+
+_LOADS = ("memref.load", "vector.load")
+_STORES = ("memref.store", "vector.store")
+
+
+@record
+class MarkNoalias(Pass):
+    """Mark buffers of device functions that Nova's kernels launch as `noalias`.
+
+    No two arguments of a kernel overlap in what is written. So what a kernel only reads is loaded
+    past the coherent cache, and as early as its registers allow. What it both writes and reads is
+    left as it is: threads may read there what others wrote before a barrier, and LLVM takes a
+    barrier for something that does not touch `noalias` memory.
+    """
+
+    name: ClassVar[str] = "mark-noalias"
+
+    def run(self, module: ir.Module) -> None:
+        launched = {
+            tuple(launch.attributes["kernel"].value)
+            for kernel in kernels(module)
+            if LAUNCH in kernel.attributes  # launches that somebody wrote may share buffers
+            for launch in find_ops(kernel, "gpu.launch_func")
+        }
+        with module.context:
+            noalias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
+            nothing = ir.DictAttr.get({})
+            for part in find_ops(module, "gpu.module"):
+                for op in part.regions[0].blocks[0].operations:
+                    op = op.operation
+                    if op.name != "gpu.func":
+                        continue
+                    names = (part.attributes["sym_name"].value, op.attributes["sym_name"].value)
+                    if names in launched:
+                        op.attributes["arg_attrs"] = ir.ArrayAttr.get(
+                            [
+                                noalias if _is_separate(argument) else nothing
+                                for argument in op.regions[0].blocks[0].arguments
+                            ]
+                        )
+
+
+def _is_separate(argument: Any) -> bool:
+    """Whether an argument is a buffer that is only read, or only written."""
+    if not isinstance(argument.type, ir.MemRefType):
+        return False
+    reads, writes = _accesses(argument)
+    return not (reads and writes)
+
+
+def _accesses(buffer: Any) -> tuple[bool, bool]:
+    """Whether a buffer or a view of it is read, and whether it is written."""
+    reads = writes = False
+    for use in buffer.uses:
+        op = use.owner.operation
+        if op.name in VIEWS:
+            found = _accesses(op.results[0])
+        elif op.name in _LOADS:
+            found = (True, False)
+        elif op.name in _STORES and use.operand_number > 0:
+            found = (False, True)
+        else:
+            found = (True, True)  # an address of it, which may be used for anything
+        reads, writes = reads or found[0], writes or found[1]
+    return reads, writes

@@ -1,0 +1,140 @@
+"""`simplify-stablehlo`: what upstream's lowering makes too little of, or gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.clone import clone_into
+from nova.ir.walk import functions
+from nova.passes.base import Pass
+
+
+@record
+class SimplifyStablehlo(Pass):
+    """Write out loops with a known, small number of turns, and reductions without elements.
+
+    A loop counts when it starts at a constant, ends at one and adds one in each turn, as jax
+    writes `scan`, `fori_loop` and the rounds of its random numbers. Written out it is ordinary
+    straight-line code, which is fused and runs on all cores; `max-turns` and `max-ops` say
+    what is short. Longer loops stay loops. A sum of bools is whether one of them is true, which
+    upstream lowers to the sum of bits without carry. A slice without elements is an empty constant:
+    upstream refuses one that begins at the end of its operand.
+    """
+
+    name: ClassVar[str] = "simplify-stablehlo"
+    max_turns: int = 16
+    max_ops: int = 1024
+
+    def run(self, module: ir.Module) -> None:
+        for function in functions(module):
+            if not function.is_external:
+                for block in function.body.blocks:
+                    self._block(block)
+
+    def _block(self, block: Any) -> None:
+        for op in list(block.operations):
+            op = op.operation
+            for region in op.regions:
+                for nested in region.blocks:
+                    self._block(nested)
+            rewrite: Callable[[Any], list[Any] | None] | None = {
+                "stablehlo.while": self._written_out,
+                "stablehlo.reduce": _start_of_nothing,
+                "stablehlo.add": _either,
+                "stablehlo.slice": _no_elements,
+            }.get(op.name)
+            if rewrite is None:
+                continue
+            with ir.InsertionPoint(op), op.location:
+                new = rewrite(op)
+            if new is not None:
+                for old, value in zip(op.results, new, strict=True):
+                    old.replace_all_uses_with(value)
+                op.erase()
+
+    def _written_out(self, op: Any) -> list[Any] | None:
+        turns = count_iterations(op)
+        body = op.regions[1].blocks[0]
+        size = len(body.operations)
+        if turns is None or turns > self.max_turns or turns * size > self.max_ops:
+            return None
+        values = list(op.operands)
+        for _ in range(turns):
+            mapping = dict(zip(body.arguments, values, strict=True))
+            for inner in body.operations:
+                inner = inner.operation
+                if inner.name == "stablehlo.return":
+                    values = [mapping.get(v, v) for v in inner.operands]
+                else:
+                    clone_into(inner, mapping)
+        return values
+
+
+def count_iterations(op: Any) -> int | None:
+    """How often the body of a `stablehlo.while` runs, where it is a plain counter."""
+    condition, body = (region.blocks[0] for region in op.regions)
+    ops = [o.operation for o in condition.operations if o.operation.name != "stablehlo.constant"]
+    if [o.name for o in ops] != ["stablehlo.compare", "stablehlo.return"]:
+        return None
+    compare = ops[0]
+    counter, limit = compare.operands
+    if "LT" not in str(compare.attributes["comparison_direction"]):
+        return None
+    if counter not in list(condition.arguments):
+        return None
+    number = list(condition.arguments).index(counter)
+    returned = list(body.operations)[-1].operation.operands[number]
+    end, start = _integer(limit), _integer(op.operands[number])
+    if end is None or start is None or not _adds_one(returned, body.arguments[number]):
+        return None
+    return max(0, end - start)
+
+
+def _adds_one(value: Any, counter: Any) -> bool:
+    if not isinstance(value, ir.OpResult) or value.owner.operation.name != "stablehlo.add":
+        return False
+    a, b = value.owner.operation.operands
+    return (a == counter and _integer(b) == 1) or (b == counter and _integer(a) == 1)
+
+
+def _integer(value: Any) -> int | None:
+    """The number that a constant tensor of rank 0 holds."""
+    if not isinstance(value, ir.OpResult) or value.owner.operation.name != "stablehlo.constant":
+        return None
+    attr = value.owner.operation.attributes["value"]
+    if not isinstance(attr.type.element_type, ir.IntegerType) or list(attr.type.shape):
+        return None
+    return int(attr.get_splat_value().value)
+
+
+def _start_of_nothing(op: Any) -> list[Any] | None:
+    count = len(op.operands) // 2
+    if 0 not in op.operands[0].type.shape:
+        return None
+    return [
+        ir.Operation.create(
+            "stablehlo.broadcast_in_dim",
+            [result.type],
+            [start],
+            {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])},
+        ).results[0]
+        for result, start in zip(op.results, list(op.operands)[count:], strict=True)
+    ]
+
+
+def _no_elements(op: Any) -> list[Any] | None:
+    type_ = op.results[0].type
+    if 0 not in type_.shape:
+        return None
+    empty = ir.Attribute.parse(f"dense<> : {type_}")
+    return [ir.Operation.create("stablehlo.constant", [type_], [], {"value": empty}).results[0]]
+
+
+def _either(op: Any) -> list[Any] | None:
+    element = op.results[0].type.element_type
+    if not isinstance(element, ir.IntegerType) or element.width != 1:
+        return None
+    return [ir.Operation.create("stablehlo.or", [op.results[0].type], list(op.operands)).results[0]]

@@ -1,0 +1,74 @@
+"""`widen-sums`: sums that another compiler wrote in f16 or bf16 are computed in f32."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.ir.bindings import arith, ir
+from nova.ir.clone import clone_into
+from nova.ir.linalg_generic import GenericOp
+from nova.ir.linalg_ops import generic_op, yield_op
+from nova.ir.walk import find_ops
+from nova.passes.base import Pass
+from nova.passes.tensor.raise_to_contract import converted
+
+_HALVES = (ir.F16Type, ir.BF16Type)
+
+
+@record
+class WidenSums(Pass):
+    """Give each linalg.generic that adds up f16 or bf16 an accumulator in f32, rounded once.
+
+    A bf16 accumulator stands still as soon as it is 256 times as large as what is added. Products
+    have been widened by `raise-to-contract`; bodies that do more with their accumulator than add to
+    it stay.
+    """
+
+    name: ClassVar[str] = "widen-sums"
+
+    def run(self, module: ir.Module) -> None:
+        for op in find_ops(module, "linalg.generic"):
+            generic = GenericOp(op)
+            if (total := _find_sum(generic)) is not None:
+                _rewrite(generic, total)
+
+
+def _find_sum(generic: GenericOp) -> Any:
+    """The op that adds to the accumulator, where that is all that is done with it."""
+    if generic.num_outputs != 1 or len(generic.op.results) != 1:
+        return None
+    if "reduction" not in generic.iterators:
+        return None
+    out = list(generic.block.arguments)[-1]
+    if not isinstance(out.type, _HALVES):
+        return None
+    last = list(generic.block.operations)[-1].operands[0]
+    total = last.owner.operation if isinstance(last, ir.OpResult) else None
+    if total is None or total.name != "arith.addf" or len(list(last.uses)) != 1:
+        return None
+    uses = [use.owner.operation for use in out.uses]
+    return total if uses == [total] else None
+
+
+def _rewrite(generic: GenericOp, total: Any) -> None:
+    op, old = generic.op, generic.block
+    maps = [m.value for m in op.attributes["indexing_maps"]]
+    *inputs, start = op.operands
+    wide, out = ir.F32Type.get(), list(old.arguments)[-1]
+    with ir.InsertionPoint(op), op.location:
+        begin = converted(start, wide)
+        made = generic_op([begin.type], inputs, [begin], maps, list(generic.iterators))
+        kinds = [argument.type for argument in old.arguments]
+        block = made.regions[0].blocks.append(*kinds[:-1], wide)
+        mapping = dict(zip(old.arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for inner in list(old.operations)[:-1]:
+                if inner.operation != total:
+                    clone_into(inner.operation, mapping)
+            (term,) = [value for value in total.operands if value != out]
+            term = arith.extf(wide, mapping.get(term, term))
+            yield_op([arith.addf(block.arguments[len(inputs)], term)])
+        result = converted(made.results[0], out.type)
+    op.results[0].replace_all_uses_with(result)
+    op.erase()

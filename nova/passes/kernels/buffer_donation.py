@@ -1,0 +1,189 @@
+"""When a kernel may write a parameter's new value over the old one.
+
+The old value must not be needed afterwards: no later call reads it, and inside of the writing
+kernel every read comes at or before the write, at the same tile (or there is one tile only).
+`delay_updates` moves what makes new values behind the other readers of the old ones, where that
+changes nothing else: `form-kernels` calls it on ops, `plan-workspace` on kernel calls.
+`sink_feeders` moves what only new values need along with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from nova.ir.bindings import ir
+from nova.ir.buffers import VIEWS, buffer_root
+from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.walk import functions_by_name
+
+_VIEWS = VIEWS | {"tensor.collapse_shape", "tensor.expand_shape"}
+
+
+def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, Any]]) -> None:
+    """Move the maker of each (argument, new value) behind the last reader of the argument.
+
+    It stays where something in between needs what it makes.
+    """
+    named = functions_by_name(module)
+    for argument, value in updates:
+        maker = _maker(block, value)
+        if maker is None:
+            continue
+        last = _last(users(argument))
+        if last is None or not maker.is_before_in_block(last):
+            continue
+        needing = [r for v in _made_by(named, maker) for r in users(v)]
+        if any(maker.is_before_in_block(r) and not last.is_before_in_block(r) for r in needing):
+            continue
+        _move_after(maker, last)
+
+
+def sink_feeders(block: Any, updates: int, old: Iterable[Any]) -> None:
+    """Move what only the last `updates` returned values need down to the first op that uses it.
+
+    What reads an `old` value stays: behind its update, that could not be in place.
+    """
+    readers = {op for argument in old for op in users(argument)}
+    operations = [op.operation for op in block.operations]
+    returned = operations.pop()
+    outputs = len(returned.operands) - updates
+    feeders: set[Any] = set()
+    for op in reversed(operations):
+        uses = [(_in_block(use), use.operand_number) for r in op.results for use in r.uses]
+        if any(o not in feeders if o != returned else n < outputs for o, n in uses):
+            continue
+        feeders.add(op)
+        needed = [user for user, _ in uses if user != returned]
+        if needed and op not in readers:
+            first = needed[0]
+            for user in needed:
+                first = user if user.is_before_in_block(first) else first
+            op.move_before(first)
+
+
+def _in_block(use: Any) -> Any:
+    """The op of the function's block that a use is of, or is inside of."""
+    op = use.owner.operation
+    while op.parent.operation.name not in ("func.func", "builtin.module"):
+        op = op.parent.operation
+    return op
+
+
+def _maker(block: Any, value: Any) -> Any:
+    """The op of `block` that makes `value`: a tensor op, or the first call that gets a buffer."""
+    value = _root(value)
+    if _is_argument(value):
+        return None
+    op = value.owner.operation
+    if op.name != "memref.alloc":
+        return op if op.parent == block.owner.operation else None
+    return _first(users(value))
+
+
+def _made_by(named: Mapping[str, Any], maker: Any) -> list[Any]:
+    """The values an op makes; of a call on buffers, those that its kernel writes."""
+    if maker.name != "func.call" or len(maker.results):
+        return list(maker.results)
+    kernel = named[maker.attributes["callee"].value]
+    return [_root(o) for o in list(maker.operands)[kernel.attributes["nova.inputs"].value :]]
+
+
+def users(value: Any) -> list[Any]:
+    """The ops beside the one of `value` that use it, directly, through views or inside."""
+    found: list[Any] = []
+    for use in value.uses:
+        op = _in_block(use)
+        found += users(op.results[0]) if op.name in _VIEWS else [op]
+    return found
+
+
+def _first(ops: Sequence[Any]) -> Any | None:
+    """The op that comes before the others in their block; None of none."""
+    return reduce(lambda a, b: b if b.is_before_in_block(a) else a, ops) if ops else None
+
+
+def _last(ops: Sequence[Any]) -> Any | None:
+    """The op that comes after the others in their block; None of none."""
+    return reduce(lambda a, b: b if a.is_before_in_block(b) else a, ops) if ops else None
+
+
+def _move_after(maker: Any, last: Any) -> None:
+    """Move an op, and the views of what it makes, behind `last`."""
+    moved = [maker]
+    for op in moved:
+        for result in op.results:
+            moved += [u.owner.operation for u in result.uses if u.owner.operation.name in _VIEWS]
+    for op in reversed(list(dict.fromkeys(moved))):
+        op.move_after(last)
+
+
+def _root(value: Any) -> Any:
+    while isinstance(value, ir.OpResult) and value.owner.operation.name in _VIEWS:
+        value = value.owner.operands[0]
+    return value
+
+
+def _is_argument(value: Any) -> bool:
+    return not isinstance(value, ir.OpResult)
+
+
+def can_write_in_place(named: Mapping[str, Any], argument: Any, target: Any) -> bool:
+    """Whether the buffer `target` of main may be the memory of `argument`.
+
+    `named` has the functions of the module by name.
+    """
+    writers, readers = _calls(target), _calls(argument)
+    writer = _first(writers)
+    if writer is None or any(writer.is_before_in_block(r) for r in readers):
+        return False
+    if writer not in readers:
+        return True
+    return _safe_inside(named[writer.attributes["callee"].value], writer, argument, target)
+
+
+def _calls(buffer: Any) -> list[Any]:
+    """The calls that are given a buffer or a view of it."""
+    return [op for op in users(buffer) if op.name == "func.call"]
+
+
+def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:
+    operands = list(call.operands)
+    formal = list(kernel.entry_block.arguments)
+    source = {formal[i] for i, o in enumerate(operands) if buffer_root(o) == argument}
+    written = {formal[i] for i, o in enumerate(operands) if buffer_root(o) == target}
+    grid = len(list(kernel.attributes["nova.grid"]))
+    write_seen = False
+    for op in kernel.entry_block.operations:
+        op = op.operation
+        if not is_generic_op(op):
+            if any(o in source or o in written for o in op.operands):
+                return False
+            continue
+        generic = GenericOp(op)
+        writes = any(o in written for o in generic.outputs)
+        for value, access in zip(generic.inputs, generic.accesses, strict=False):
+            if value not in source:
+                continue
+            if write_seen:
+                return False
+            if writes:
+                if access != generic.accesses[generic.num_inputs]:
+                    return False
+            elif any(access.row_dim(i) != generic.out_dims[i] for i in range(grid)):
+                return False
+        if _captures(op, source):
+            return False
+        write_seen = write_seen or writes
+    return True
+
+
+def _captures(op: Any, values: set[Any]) -> bool:
+    return any(
+        operand in values
+        for region in op.regions
+        for block in region.blocks
+        for inner in block.operations
+        for operand in inner.operation.operands
+    )

@@ -1,0 +1,264 @@
+"""`bufferize-kernels`: tensors become buffers; kernels take their destinations as arguments."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.codegen.cpu.tile_local import ATTRIBUTE as SCRATCH
+from nova.codegen.cpu.tile_local import is_tile_local
+from nova.core.records import record
+from nova.errors import LoweringError
+from nova.ir.bindings import func, ir, memref, tensor
+from nova.ir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
+from nova.ir.diagnostics import place_of
+from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.walk import find_ops, functions, functions_by_name, main_function
+from nova.passes.base import Pass, UpstreamPass
+from nova.passes.kernels.group_ops import root as reshaped_root
+from nova.passes.kernels.loop_buffers import yield_in_place
+
+_ONE_SHOT = (
+    "one-shot-bufferize{bufferize-function-boundaries=true "
+    "function-boundary-type-conversion=identity-layout-map},canonicalize"
+)
+_STACK_LIMIT = 64 * 1024
+_TILED = VIEWS | {"linalg.generic", "arith.constant", "memref.alloc", "memref.copy", "func.return"}
+
+
+@record
+class BufferizeKernels(Pass):
+    """Bufferize by destination passing.
+
+    Upstream's one-shot bufferization decides what is written in place. Every buffer that a kernel
+    would have allocated becomes an argument of it: first the inputs, then the results, then
+    scratch (`nova.outs` counts the results). `main` allocates them and passes them; kernels
+    return nothing and touch no heap. Scratch of one type is shared by uses that do not overlap.
+    Scratch of which a tile needs its own part alone stays in the kernel (see
+    nova/codegen/cpu/tile_local.py).
+    The new value of an updated parameter gets a buffer that is nothing else before: it may
+    become the parameter itself, whose old value is read until then.
+    """
+
+    name: ClassVar[str] = "bufferize-kernels"
+
+    def run(self, module: ir.Module) -> None:
+        main = main_function(module)
+        for function in functions(module):
+            _protect_arguments(function)
+        for loop in find_ops(module, "scf.for", "scf.while"):
+            yield_in_place(loop)
+        _separate_updates(module, main)
+        UpstreamPass(_ONE_SHOT, verify=False).run(module)  # whoever runs this pass verifies
+        main = main_function(module)
+        results = {
+            kernel.name.value: _pass_destinations(kernel)
+            for kernel in functions(module)
+            if "nova.kernel" in kernel.attributes
+        }
+        for op in list(main.entry_block.operations):
+            if op.operation.name == "func.call":
+                _rewrite_call(op, results[op.callee.value])
+
+
+def _protect_arguments(function: Any) -> None:
+    """No kernel writes over what it is given: that may be the user's array, or have more readers.
+
+    Updates in place of donated parameters are decided later, by `plan-workspace`.
+    """
+    read_only = ir.BoolAttr.get(False)
+    given = list(function.arg_attrs) if function.arguments else []
+    function.arg_attrs = ir.ArrayAttr.get(
+        [
+            ir.DictAttr.get({**{a.name: a.attr for a in own}, "bufferization.writable": read_only})
+            for own in given
+        ]
+    )
+
+
+def _separate_updates(module: ir.Module, main: Any) -> None:
+    """Give the op that makes an updated parameter's new value a destination of its own."""
+    if "nova.updates" not in main.attributes:
+        return
+    named = functions_by_name(module)
+    operations = main.entry_block.operations
+    returned = operations[len(operations) - 1]
+    updates = len(list(main.attributes["nova.updates"]))
+    for value in list(returned.operands)[len(returned.operands) - updates :]:
+        call = reshaped_root(value)
+        if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
+            continue
+        kernel = named[call.owner.attributes["callee"].value]
+        inside = kernel.entry_block.operations
+        made = reshaped_root(inside[len(inside) - 1].operands[call.result_number])
+        if isinstance(made, ir.OpResult) and is_generic_op(made.owner):
+            _own_destination(GenericOp(made.owner.operation), made.result_number)
+
+
+def _own_destination(generic: GenericOp, result: int) -> None:
+    position = generic.num_inputs + result
+    empty = generic.op.operands[position]
+    if not isinstance(empty, ir.OpResult) or empty.owner.operation.name != "tensor.empty":
+        return
+    with ir.InsertionPoint(generic.op), generic.op.location:
+        generic.op.operands[position] = tensor.EmptyOp(
+            empty.type.shape, empty.type.element_type
+        ).result
+
+
+@record
+class _Destinations:
+    """What a kernel's results were: (argument index of the buffer) for each, and new arguments."""
+
+    results: tuple[int, ...]
+    added: tuple[Any, ...]
+
+
+def _pass_destinations(kernel: Any) -> _Destinations:
+    block = kernel.entry_block
+    returned = block.operations[len(block.operations) - 1]
+    inputs = len(block.arguments)
+    _own_results(returned)
+    _hoist_large_buffers(kernel)
+    allocs = [op for op in block.operations if op.operation.name == "memref.alloc"]
+    roots = [buffer_root(v) for v in returned.operands]
+    outs = list(dict.fromkeys(r for r in roots if r in [a.operation.results[0] for a in allocs]))
+    scratch = [a.operation.results[0] for a in allocs if a.operation.results[0] not in outs]
+    scratch = _keep_in_tiles(kernel, _share_scratch(block, scratch))
+    position: dict[Any, int] = {a: i for i, a in enumerate(block.arguments)}
+    added = []
+    for value in [*outs, *scratch]:
+        argument = block.add_argument(value.type, kernel.location)
+        position[value] = len(block.arguments) - 1
+        added.append(value.type)
+        value.replace_all_uses_with(argument)
+    for root in roots:
+        if root not in position:
+            raise LoweringError(
+                f"{kernel.name.value} returns a buffer it did not make",
+                where=place_of(kernel.location),
+            )
+    results = tuple(position[r] for r in roots)
+    for alloc in allocs:
+        alloc.operation.erase()
+    with ir.InsertionPoint(returned.operation), kernel.location:
+        func.ReturnOp([])
+    returned.operation.erase()
+    _allocate_on_stack(kernel)
+    _structure_copies(kernel)
+    _set_type(kernel)
+    i64 = ir.IntegerType.get_signless(64)
+    kernel.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
+    kernel.attributes["nova.outs"] = ir.IntegerAttr.get(i64, len(outs))
+    return _Destinations(results, tuple(added))
+
+
+def _own_results(returned: Any) -> None:
+    """Copy what a kernel returns and no op of its own allocated: the result of a loop or branch."""
+    for i, value in enumerate(returned.operands):
+        root = buffer_root(value)
+        if isinstance(root, ir.OpResult) and root.owner.operation.name.startswith("scf."):
+            with ir.InsertionPoint(returned.operation), returned.location:
+                own = memref.AllocOp(value.type, [], []).result
+                emit_copy(value, own)
+            returned.operands[i] = own
+
+
+def _hoist_large_buffers(kernel: Any) -> None:
+    """Buffers that a loop makes in every turn, and that are no matter of the stack, are made once.
+
+    No turn sees what another left in them: what a loop carries is in the buffers it started with
+    (see `yield_in_place`).
+    """
+    block = kernel.entry_block
+    top = {op.operation for op in block.operations}
+    for op in find_ops(kernel, "memref.alloc"):
+        type_ = op.results[0].type
+        if op not in top and type_.has_static_shape and nbytes(type_) > _STACK_LIMIT:
+            op.move_before(block.operations[0].operation)
+
+
+def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
+    """Let scratch of one type whose uses do not overlap be one buffer; what is left is returned.
+
+    Tiles do not disturb each other: a kernel's ops touch what it made at their own tile only.
+    """
+    span: dict[Any, tuple[int, int]] = {}
+    for time, op in enumerate(block.operations):
+        for value in _used(op.operation):
+            root = buffer_root(value)
+            span[root] = (span.get(root, (time, time))[0], time)
+    kept: list[Any] = []
+    for value in sorted((v for v in scratch if v in span), key=lambda v: span[v]):
+        first, last = span[value]
+        free = next((k for k in kept if k.type == value.type and span[k][1] < first), None)
+        if free is None:
+            kept.append(value)
+        else:
+            value.replace_all_uses_with(free)
+            span[free] = (span[free][0], last)
+    return kept
+
+
+def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
+    """Leave to the tiles what they have for themselves; what is left is returned."""
+    grid = tuple(kernel.attributes["nova.grid"])
+    names = {op.operation.name for op in kernel.entry_block.operations}
+    if not names <= _TILED:
+        return scratch  # it will have one tile
+    local = [value for value in scratch if is_tile_local(value, grid)]
+    for value in reversed(local):
+        with ir.InsertionPoint.at_block_begin(kernel.entry_block), value.owner.location:
+            alloca = memref.AllocaOp(value.type, [], [])
+            alloca.attributes[SCRATCH] = ir.UnitAttr.get()
+        value.replace_all_uses_with(alloca.result)
+    return [value for value in scratch if value not in local]
+
+
+def _used(op: Any) -> list[Any]:
+    """The operands of an op and of everything inside of it."""
+    used = list(op.operands)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                used += _used(inner.operation)
+    return used
+
+
+def _set_type(function: Any) -> None:
+    if "arg_attrs" in function.attributes:
+        del function.attributes["arg_attrs"]  # it has one entry for each argument of before
+    types = [a.type for a in function.entry_block.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+
+
+def _allocate_on_stack(kernel: Any) -> None:
+    """Allocations inside of loops (from upstream's bufferization) must be small: on the stack."""
+    for op in find_ops(kernel, "memref.alloc"):
+        type_ = op.results[0].type
+        if not type_.has_static_shape or nbytes(type_) > _STACK_LIMIT:
+            raise LoweringError(
+                f"{kernel.name.value} would allocate {type_} in a loop", where=place_of(op.location)
+            )
+        with ir.InsertionPoint.at_block_begin(kernel.entry_block), op.location:
+            stack = memref.AllocaOp(type_, [], []).result
+        op.results[0].replace_all_uses_with(stack)
+        op.erase()
+
+
+def _structure_copies(kernel: Any) -> None:
+    """Copies that upstream found necessary, as linalg: so that they are tiled like the rest."""
+    for op in find_ops(kernel, "memref.copy"):
+        with ir.InsertionPoint(op), op.location:
+            emit_copy(*op.operands)
+        op.erase()
+
+
+def _rewrite_call(call: Any, destinations: _Destinations) -> None:
+    op = call.operation
+    with ir.InsertionPoint(op), op.location:
+        buffers = [memref.AllocOp(t, [], []).result for t in destinations.added]
+        operands = [*op.operands, *buffers]
+        for result, position in zip(op.results, destinations.results, strict=True):
+            result.replace_all_uses_with(view_as(operands[position], result.type))
+        func.CallOp([], ir.FlatSymbolRefAttr.get(call.callee.value), operands)
+    op.erase()

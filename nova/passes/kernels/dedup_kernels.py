@@ -1,0 +1,43 @@
+"""`dedup-kernels`: kernels with the same code become one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.walk import kernels, main_function
+from nova.passes.base import Pass
+
+
+@record
+class DedupKernels(Pass):
+    """Keep one of several kernels that differ in nothing but their names; calls go to it.
+
+    The layers of a model repeat: each shape of a kernel is then compiled once.
+    """
+
+    name: ClassVar[str] = "dedup-kernels"
+
+    def run(self, module: ir.Module) -> None:
+        main = main_function(module)
+        first: dict[str, str] = {}
+        renamed: dict[str, str] = {}
+        copies = []
+        for kernel in kernels(module):
+            name = kernel.name.value
+            # In local scope: else every kernel looks for aliases in the whole module.
+            text = kernel.operation.get_asm(assume_verified=True, use_local_scope=True)
+            body = text.replace(f"@{name}(", "@(", 1)
+            kept = first.setdefault(body, name)
+            if kept != name:
+                renamed[name] = kept
+                copies.append(kernel.operation)
+        for op in main.entry_block.operations:
+            if op.operation.name == "func.call" and op.callee.value in renamed:
+                op.operation.attributes["callee"] = ir.FlatSymbolRefAttr.get(
+                    renamed[op.callee.value]
+                )
+        # Last: a call of a kernel that is gone would make the module invalid to print.
+        for kernel in copies:
+            kernel.erase()

@@ -1,0 +1,64 @@
+"""`fit-kernels`: `form-kernels`, with kernels no larger than the workspace allows."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from nova.core.records import record
+from nova.errors import WorkspaceError
+from nova.ir.bindings import ir
+from nova.passes.base import Pass
+from nova.passes.kernels.bufferize_kernels import BufferizeKernels
+from nova.passes.kernels.form_kernels import HOST_ROW_OPERAND, FormKernels
+from nova.passes.kernels.plan_workspace import PlanWorkspace
+
+
+@record
+class FitKernels(Pass):
+    """Form the largest kernels whose values fit into `max_workspace` bytes.
+
+    All that a kernel writes is alive while it runs, and is computed again only as a whole: a kernel
+    over the rows of all layers of a network keeps the values of every layer. So kernels are formed
+    as `form-kernels` does, then with each product in a kernel of its own, then also without one
+    kernel for all that is small; the first way is taken for which `plan-workspace` finds room, or
+    the one that needs the least. Each way is tried on a copy of the module.
+    """
+
+    name: ClassVar[str] = "fit-kernels"
+    serial_work: int = 20_000
+    row_operand: int = HOST_ROW_OPERAND
+    max_workspace: int = 0
+
+    def run(self, module: ir.Module) -> None:
+        ways = [
+            FormKernels(self.serial_work, row_operand=self.row_operand),
+            FormKernels(self.serial_work, row_operand=-1),
+            FormKernels(0, row_operand=-1),
+        ]
+        needed: list[int] = []
+        for way in dict.fromkeys(ways):
+            needed.append(self._needed(module, way))
+            if needed[-1] <= self.max_workspace:
+                break
+        list(dict.fromkeys(ways))[needed.index(min(needed))].run(module)
+
+    def _needed(self, module: ir.Module, way: FormKernels) -> int:
+        """The bytes that the program needs with these kernels."""
+        copy = _copy(module)
+        for step in (way, BufferizeKernels(), PlanWorkspace(self.max_workspace)):
+            try:
+                step.run(copy)
+            except WorkspaceError as error:
+                return error.least
+        return self.max_workspace
+
+
+def _copy(module: ir.Module) -> ir.Module:
+    with module.operation.location:
+        copy = ir.Module.create()
+    for attribute in module.operation.attributes:
+        copy.operation.attributes[attribute.name] = attribute.attr
+    with ir.InsertionPoint(copy.body):
+        for op in module.body.operations:
+            op.operation.clone()
+    return copy

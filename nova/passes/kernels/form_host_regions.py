@@ -1,0 +1,160 @@
+"""`form-host-regions`: ops that are pinned to the host leave main, as functions of their own.
+
+`inline_host_regions` is the way back, for `form-kernels`: once an island's ops are kernels, its
+calls
+join those of `main`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.ir.bindings import func, ir
+from nova.ir.clone import clone_into
+from nova.ir.dialect import DEVICE
+from nova.ir.walk import functions, main_function
+from nova.passes.base import Pass
+
+
+@dataclass(frozen=True)
+class FormHostRegions(Pass):
+    """Move the ops of `main` that have the attribute `nova.device` into private functions.
+
+    An island is as many of them as can run at once: `main` is first put into an order in which all
+    that can run on the device does, then all that can on the host, and so on. So values change
+    sides as seldom as possible. On the device, what the next island needs goes first.
+
+    Nothing is fused or merged across the border of a function, and no pass up to `form-kernels` has
+    to know about devices. Constants that an island needs are in it. Without `split`, for a target
+    that is the host itself, the attribute is only dropped.
+    """
+
+    name: ClassVar[str] = "form-host-regions"
+    split: bool = True
+
+    def run(self, module: ir.Module) -> None:
+        main = main_function(module)
+        operations = [op.operation for op in main.entry_block.operations]
+        pinned = {op for op in operations if DEVICE in op.attributes}
+        if self.split and pinned:
+            for number, ops in enumerate(_order(operations, pinned)):
+                _outline(module, main, f"island_{number}", ops)
+        else:
+            for op in pinned:
+                del op.attributes[DEVICE]
+
+
+def islands(module: ir.Module) -> list[Any]:
+    """The islands of a module, in order."""
+    marked = [f for f in functions(module) if DEVICE in f.attributes]
+    return [f for f in marked if "nova.kernel" not in f.attributes]
+
+
+def inline_host_regions(module: ir.Module, main: Any) -> None:
+    """Replace every call of an island in `main` by what the island does."""
+    named = {island.name.value: island for island in islands(module)}
+    for op in list(main.entry_block.operations):
+        op = op.operation
+        if op.name != "func.call" or op.attributes["callee"].value not in named:
+            continue
+        body = named[op.attributes["callee"].value].entry_block
+        mapping = dict(zip(body.arguments, op.operands, strict=True))
+        with ir.InsertionPoint(op):
+            inner = [inside.operation for inside in body.operations]
+            for inside in inner[:-1]:
+                clone_into(inside, mapping)
+        for result, value in zip(op.results, inner[-1].operands, strict=True):
+            result.replace_all_uses_with(mapping.get(value, value))
+        op.erase()
+    for island in named.values():
+        island.operation.erase()
+
+
+def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
+    """Bring the ops into an order in which they change sides as seldom as possible.
+
+    The pinned ones between two changes are returned together.
+    """
+    returned = operations[-1]
+    moved = [op for op in operations[:-1] if op.name != "nova.constant"]
+    turns = _iterations(moved, pinned)
+    first = _needed_next(moved, pinned, turns)
+    for op in sorted(moved, key=lambda op: (turns[op], op not in first)):
+        op.move_before(returned)
+    hosts = sorted({turns[op] for op in pinned})
+    return [[op for op in moved if turns[op] == turn] for turn in hosts]
+
+
+def _iterations(ops: list[Any], pinned: set[Any]) -> dict[Any, int]:
+    """In which turn each op runs: the even ones are the device's, the odd ones the host's.
+
+    As few as possible. The device starts early, as it works while the host does. What only a later
+    island needs, such as a transpose for the gradient, waits for it, to be fused there.
+    """
+    turns: dict[Any, int] = {}
+    for op in ops:
+        makers = [o.owner.operation for o in op.operands if isinstance(o, ir.OpResult)]
+        first = max((turns[maker] for maker in makers if maker in turns), default=0)
+        turns[op] = first + (first % 2 != (op in pinned))
+    for op in reversed(ops):
+        if op not in pinned:
+            continue
+        users = [use.owner.operation for result in op.results for use in result.uses]
+        if users and all(user in turns for user in users):
+            last = min(turns[user] for user in users)
+            turns[op] = last - (last % 2 == 0)
+    return turns
+
+
+def _needed_next(ops: list[Any], pinned: set[Any], turns: dict[Any, int]) -> set[Any]:
+    """The ops of the device that the next island needs.
+
+    They go first: while the host works, the device has the others of the turn to do.
+    """
+    needed: set[Any] = set()
+    for op in reversed(ops):
+        users = {use.owner.operation for result in op.results for use in result.uses}
+        if op not in pinned and any(
+            (user in pinned and turns[user] == turns[op] + 1)
+            or (user in needed and turns[user] == turns[op])
+            for user in users
+        ):
+            needed.add(op)
+    return needed
+
+
+def _outline(module: ir.Module, main: Any, name: str, ops: list[Any]) -> None:
+    """Make a function of ops that stand together, and a call of it."""
+    own = {result for op in ops for result in op.results}
+    given = dict.fromkeys(o for op in ops for o in op.operands if o not in own)
+    constants = [v for v in given if _is_constant(v)]
+    inputs = [v for v in given if v not in constants]
+    inside = set(ops)
+    results = [
+        r for op in ops for r in op.results if any(u.owner.operation not in inside for u in r.uses)
+    ]
+    types = ([v.type for v in inputs], [r.type for r in results])
+    location = ops[-1].location
+    with ir.InsertionPoint(main), location:
+        island = func.FuncOp(name, types, visibility="private")
+        island.attributes[DEVICE] = ops[0].attributes[DEVICE]
+        block = island.add_entry_block()
+    mapping: dict[Any, Any] = dict(zip(inputs, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for value in constants:
+            clone_into(value.owner.operation, mapping)
+        for op in ops:
+            del clone_into(op, mapping).attributes[DEVICE]
+        with location:
+            func.ReturnOp([mapping[r] for r in results])
+    with ir.InsertionPoint(ops[-1]), location:
+        call = func.CallOp(types[1], ir.FlatSymbolRefAttr.get(name), inputs)
+    for old, new in zip(results, call.results, strict=True):
+        old.replace_all_uses_with(new)
+    for op in reversed(ops):
+        op.erase()
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, ir.OpResult) and value.owner.operation.name == "nova.constant"

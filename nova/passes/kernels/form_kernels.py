@@ -1,0 +1,277 @@
+"""`form-kernels`: groups ops into kernels and outlines each group as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.errors import LoweringError
+from nova.ir.bindings import func, ir
+from nova.ir.clone import clone_into
+from nova.ir.diagnostics import place_of
+from nova.ir.dialect import DEVICE
+from nova.ir.walk import kernels, main_function
+from nova.passes.base import Pass
+from nova.passes.kernels.buffer_donation import delay_updates, sink_feeders
+from nova.passes.kernels.form_host_regions import inline_host_regions, islands
+from nova.passes.kernels.group_ops import (
+    VIEWS,
+    Group,
+    Grouping,
+    captured,
+    is_init,
+    is_scalar,
+    root,
+    split_fills,
+)
+
+HOST_ROW_OPERAND = 128 << 10  # every tile of rows goes through it: it stays in L2
+
+
+@record
+class FormKernels(Pass):
+    """Group the ops of `main` into kernels.
+
+    An op joins the kernel that produces its operands when both can be cut into the same tiles: a
+    kernel has a *grid*, the leading dimensions that all of its outputs share, and an op may read
+    what the kernel wrote only at its own grid point. So a softmax or a layer norm becomes one
+    kernel over rows, and a matrix product one over rows and columns that takes the elementwise
+    work behind it along: bias and activation, or the update of the weight whose gradient it makes.
+    `nova/passes/kernels/group_ops.py` has the rules. Ops with less than `serial_work` scalar
+    operations in
+    all are put into one kernel with an empty grid: below that, nothing is gained from tiles. A
+    product may share its rows with other work if its right operand has `row_operand` bytes or less.
+    A kernel has at most `max_ops` ops, which become about `max_size` instructions: far more than
+    layers of models need, and few enough that LLVM's time grows as the program does.
+
+    Afterwards `main` is a list of calls, constants and reshapes, and each kernel is a private
+    function with the attributes `nova.kernel`, `nova.grid` and `nova.work`. The islands that
+    `form-host-regions` made become kernels by themselves, which keep their attribute
+    `nova.device`, and
+    take the places of the calls of the islands in `main`.
+    """
+
+    name: ClassVar[str] = "form-kernels"
+    serial_work: int = 20_000
+    max_ops: int = 32
+    max_size: int = 2048
+    row_operand: int = HOST_ROW_OPERAND
+
+    def run(self, module: ir.Module) -> None:
+        main = main_function(module)
+        if formed := kernels(module):
+            raise LoweringError(
+                f"@{formed[0].name.value} is a kernel already", where=place_of(formed[0].location)
+            )
+        names = (f"kernel_{number}" for number in count())
+        for island in islands(module):
+            waits = _prepare(island)
+            host = self._grouping(HOST_ROW_OPERAND, waits)
+            outliner = _Outliner(module, island, names, island.attributes[DEVICE])
+            outliner.outline(host.form(island.entry_block))
+        inline_host_regions(module, main)
+        waits = _prepare(main)
+        _delay_updates(module, main)
+        grouping = self._grouping(self.row_operand, waits)
+        _Outliner(module, main, names).outline(grouping.form(main.entry_block))
+
+    def _grouping(self, row_operand: int, waits: dict[Any, list[Any]]) -> Grouping:
+        return Grouping(self.serial_work, self.max_ops, self.max_size, row_operand, waits)
+
+
+def _prepare(function: Any) -> dict[Any, list[Any]]:
+    """Make a function ready for grouping; what ops behind barriers wait for is returned."""
+    split_fills(function.entry_block)
+    return _drop_barriers(function)
+
+
+def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
+    """Replace barriers by what they hide; what ops behind one have to wait for is returned.
+
+    Kernels are opaque to CSE, so a barrier has done its work once they are formed: what it kept
+    apart stays apart because no pass merges ops after this point.
+    """
+    found: list[tuple[list[Any], Any]] = []
+    for op in list(main.entry_block.operations):
+        op = op.operation
+        if op.name == "nova.barrier":
+            hidden, after = op.operands
+            found.append((_users(op.results[0]), after))
+            op.results[0].replace_all_uses_with(hidden)
+            op.erase()
+    # Only now: the hash of an op changes with its operands.
+    waits: dict[Any, list[Any]] = {}
+    for users, after in found:
+        for user in users:
+            waits.setdefault(user, []).append(after)
+    return waits
+
+
+def _delay_updates(module: ir.Module, main: Any) -> None:
+    """New values of parameters come after what reads the old ones, so that they can take them.
+
+    What only they need, such as a gradient, comes along: it is made where it is used.
+    """
+    if "nova.updates" not in main.attributes:
+        return
+    updated = list(main.attributes["nova.updates"])
+    block = main.entry_block
+    values = list(block.operations[len(block.operations) - 1].operands)[-len(updated) :]
+    arguments = [block.arguments[u] for u in updated]
+    if updated:
+        delay_updates(module, block, zip(arguments, values, strict=True))
+        sink_feeders(block, len(updated), arguments)
+
+
+def _users(value: Any) -> list[Any]:
+    """The ops of main that use `value`, directly or through reshapes and numbers read from it.
+
+    Those are made again in every kernel that needs them.
+    """
+    users: list[Any] = []
+    for use in value.uses:
+        user = _in_main(use.owner.operation)
+        if user.name in VIEWS or (len(user.results) and is_scalar(user)):
+            for result in user.results:
+                users += _users(result)
+        else:
+            users.append(user)
+    return users
+
+
+class _Outliner:
+    """Moves groups into functions; main becomes calls in group order, reshapes between them.
+
+    The functions get the next of `names`, and a `device` where they are not for the target's.
+    """
+
+    def __init__(self, module: ir.Module, main: Any, names: Iterator[str], device: Any = None):
+        self.module = module
+        self.main = main
+        self.names = names
+        self.device = device
+        operations = main.entry_block.operations
+        self.returned = operations[len(operations) - 1].operation
+        self.before = [op.operation for op in operations][:-1]
+        self.new: dict[Any, Any] = {}
+        # Once for all kernels: a fill of zeros may have as many users as there are kernels.
+        self.helpers = {op for op in self.before if _is_helper(op)}
+
+    def outline(self, groups: Iterable[Group]) -> None:
+        for group in groups:
+            if group.formed:
+                self._keep(group.ops[0])
+            else:
+                self._kernel(group)
+        with ir.InsertionPoint(self.returned):
+            for i, value in enumerate(self.returned.operands):
+                self.returned.operands[i] = self._value(value)
+        for op in reversed(self.before):
+            if not any(True for r in op.results for _ in r.uses):
+                op.erase()
+
+    def _value(self, value: Any) -> Any:
+        """What `value` of the old main is in the new one; reshapes are made anew where needed."""
+        if value in self.new or not isinstance(value, ir.OpResult):
+            return self.new.get(value, value)
+        op = value.owner.operation
+        if op.name in VIEWS:
+            self._value(op.operands[0])
+            clone_into(op, self.new)
+        return self.new.get(value, value)
+
+    def _keep(self, call: Any) -> None:
+        """The call of a kernel, at its place among the others."""
+        with ir.InsertionPoint(self.returned):
+            operands = {value: self._value(value) for value in call.operands}
+            made = clone_into(call, operands)
+        self.new.update(zip(call.results, made.results, strict=True))
+
+    def _kernel(self, group: Group) -> None:
+        ops = _with_helpers(group.ops, self.helpers)
+        members = {r for op in ops for r in op.results}
+        inputs: dict[Any, None] = {}
+        for op in ops:
+            for value in [*op.operands, *captured(op)]:
+                if value not in members:
+                    inputs[value] = None
+        inside = set(ops)
+        results = [r for op in group.ops for r in op.results if _escapes(r, inside)]
+        self._outline(group, ops, list(inputs), results)
+
+    def _outline(self, group: Group, ops: list[Any], inputs: list[Any], results: list[Any]) -> None:
+        name = next(self.names)
+        types = ([v.type for v in inputs], [r.type for r in results])
+        location = ops[-1].location
+        with ir.InsertionPoint(self.main), location:
+            kernel = func.FuncOp(name, types, visibility="private")
+            i64 = ir.IntegerType.get_signless(64)
+            kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
+            kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(group.grid))
+            kernel.attributes["nova.work"] = ir.IntegerAttr.get(i64, group.work)
+            if self.device is not None:
+                kernel.attributes[DEVICE] = self.device
+            block = kernel.add_entry_block()
+        mapping = dict(zip(inputs, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for op in ops:
+                clone_into(op, mapping)
+            with location:
+                func.ReturnOp([mapping[r] for r in results])
+        with ir.InsertionPoint(self.returned), location:
+            operands = [self._value(v) for v in inputs]
+            call = func.CallOp(types[1], ir.FlatSymbolRefAttr.get(name), operands)
+        self.new.update(zip(results, call.results, strict=True))
+
+
+def _escapes(value: Any, inside: set[Any]) -> bool:
+    """Whether an op outside of the kernel uses `value`, directly or through reshapes."""
+    return any(user not in inside for user in _users(value))
+
+
+def _in_main(op: Any) -> Any:
+    """The op of main whose regions `op` stands in; `op` itself where it is one."""
+    while op.parent.operation.name != "func.func":
+        op = op.parent.operation
+    return op
+
+
+def _is_helper(op: Any) -> bool:
+    """Whether every kernel that needs an op makes it anew."""
+    return is_scalar(op) or op.name == "tensor.empty" or op.name in VIEWS or is_init(op)
+
+
+def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
+    """The group's ops with those of `helpers` that they need, in order."""
+    chosen: dict[Any, None] = {}
+    own = set(ops)
+
+    def need(value: Any) -> None:
+        if not isinstance(value, ir.OpResult):
+            return
+        op = value.owner.operation
+        if op in chosen or op in own:
+            return
+        if op in helpers:
+            if op.name in VIEWS and not _reaches(value, own):
+                return
+            for operand in [*op.operands, *captured(op)]:
+                need(operand)
+            chosen[op] = None
+
+    for op in ops:
+        for value in [*op.operands, *captured(op)]:
+            need(value)
+        chosen[op] = None
+    return list(chosen)
+
+
+def _reaches(value: Any, own: set[Any]) -> bool:
+    """Whether a reshape is of something the group itself makes (or of nothing yet)."""
+    source = root(value)
+    if not isinstance(source, ir.OpResult):
+        return False
+    op = source.owner.operation
+    return op in own or op.name == "tensor.empty"

@@ -1,0 +1,273 @@
+"""Which ops of `main` become one kernel: the decisions of `form-kernels`.
+
+In: the block of `main`, linalg ops on tensors with constants and reshapes between them, and what
+ops behind barriers wait for. Out: groups of ops in an order in which they can run, each with its
+grid. `form-kernels` outlines the groups; nothing is changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from nova.codegen.common.loop_nest import make_loop_nest
+from nova.codegen.common.match_contraction import match_contraction
+from nova.ir.attention_ops import find_point
+from nova.ir.bindings import ir
+from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.passes.kernels.code_size import code_size
+
+VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
+_CONSTANTS = {"arith.constant", "tensor.empty"}
+
+
+@dataclass
+class Group:
+    """Ops that become one kernel; `grid` is the sizes of the shared leading dimensions.
+
+    A product inside may not lose the first `least` of them: see `_least_grid`. `size` is about how
+    many instructions they become. Nothing joins one that is `alone`, or that is `formed`: a call of
+    a kernel that is there already.
+    """
+
+    index: int
+    grid: tuple[int, ...]
+    least: int = 0
+    work: int = 0
+    size: int = 0
+    tiled: bool = True
+    formed: bool = False
+    alone: bool = False
+    ops: list[Any] = field(default_factory=list)
+
+
+class Grouping:
+    """Puts one op after the other into a group; `waits` is what ops behind barriers wait for."""
+
+    def __init__(
+        self,
+        serial_work: int,
+        max_ops: int,
+        max_size: int,
+        row_operand: int,
+        waits: dict[Any, list[Any]],
+    ):
+        self.serial_work = serial_work
+        self.max_ops = max_ops
+        self.max_size = max_size
+        self.row_operand = row_operand
+        self.waits = waits
+        self.groups: list[Group] = []
+        self.made_by: dict[Any, Group] = {}
+
+    def form(self, block: Any) -> list[Group]:
+        for op in block.operations:
+            op = op.operation
+            if op.name in _CONSTANTS or op.name == "func.return" or is_init(op):
+                continue
+            if op.name in VIEWS or is_scalar(op):
+                continue
+            self._place(op)
+        return self.groups
+
+    def _place(self, op: Any) -> None:
+        structured = GenericOp(op) if is_generic_op(op) else None
+        work = structured.work if structured else _opaque_work(op)
+        size = code_size(op)
+        after = self._latest(_tensor_roots(op))
+        if after <= self._latest(root(v) for v in self.waits.get(op, ())):
+            after = -1  # what has to wait starts a kernel of its own
+        group = self._choose(structured, op, work, size, after)
+        group.ops.append(op)
+        group.work += work
+        group.size += size
+        for result in op.results:
+            self.made_by[result] = group
+
+    def _latest(self, values: Iterable[Any]) -> int:
+        """The index of the last group that makes one of `values`; -1 when none does."""
+        return max((self.made_by[v].index for v in values if v in self.made_by), default=-1)
+
+    def _choose(
+        self, structured: GenericOp | None, op: Any, work: int, size: int, after: int
+    ) -> Group:
+        if op.name == "func.call":
+            return self._new(None, formed=True)
+        if self._stands_alone(op):
+            group = self._new(structured)
+            group.alone = True
+            return group
+        last = self.groups[-1] if self.groups else None
+        if last is not None and self._fits(last, size) and work + last.work <= self.serial_work:
+            # Order inside of an untiled kernel is program order, so anything may join.
+            last.grid, last.tiled = (), False
+            return last
+        if structured is not None and after >= 0 and self._fits(self.groups[after], size):
+            group = self.groups[after]
+            grid = self._shared_grid(group, structured)
+            least = max(1, group.least, _least_grid(structured, self.row_operand))
+            if len(grid) >= least and _worth(group.grid, grid):
+                group.grid, group.least = grid, least
+                return group
+        return self._new(structured)
+
+    def _fits(self, group: Group, size: int) -> bool:
+        """Whether an op of this size may join a group."""
+        small = len(group.ops) < self.max_ops and group.size + size <= self.max_size
+        return small and not group.formed and not group.alone
+
+    def _stands_alone(self, op: Any) -> bool:
+        """Whether an op is a kernel by itself: attention on a device, whose blocks do it all."""
+        return self.row_operand < 0 and op.name == "linalg.generic" and find_point(op) is not None
+
+    def _new(self, structured: GenericOp | None, formed: bool = False) -> Group:
+        grid = _own_grid(structured) if structured else ()
+        least = _least_grid(structured, self.row_operand) if structured else 0
+        # The grid of what is computed whole need not be the leading dimensions of its results.
+        tiled = structured is not None and not structured.is_whole
+        group = Group(len(self.groups), grid, least, tiled=tiled, formed=formed)
+        self.groups.append(group)
+        return group
+
+    def _shared_grid(self, group: Group, op: GenericOp) -> tuple[int, ...]:
+        """The longest grid under which `op` reads the group's values at its own point only."""
+        if not group.tiled or op.is_whole:
+            return ()
+        own = _own_grid(op)
+        length = 0
+        while length < min(len(own), len(group.grid)) and own[length] == group.grid[length]:
+            length += 1
+        if any(self.made_by.get(root(v)) is group for v in captured(op.op)):
+            return ()  # read at computed indices
+        for value, access in zip(op.op.operands, op.accesses, strict=True):
+            if self.made_by.get(root(value)) is not group:
+                continue
+            if value != root(value):
+                return ()  # read through a reshape
+            aligned = 0
+            while (
+                aligned < min(length, len(access.coefficients))
+                and access.row_dim(aligned) == op.out_dims[aligned]
+            ):
+                aligned += 1
+            length = min(length, aligned)
+        return own[:length]
+
+
+def _own_grid(op: GenericOp) -> tuple[int, ...]:
+    return tuple(op.sizes[d] for d in op.out_dims if op.iterators[d] == "parallel")
+
+
+def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Joining must leave enough tiles for all cores."""
+    return prod(after) >= min(prod(before), 64)
+
+
+def _least_grid(op: GenericOp, row_operand: int) -> int:
+    """How many dimensions of its grid a product needs for itself.
+
+    All of them: it is cut into tiles of rows and columns, and work that needs whole rows (another
+    product, a softmax) is better done by a kernel of its own than by tiles as wide as C. But where
+    the right operand of each product of a batch has `row_operand` bytes or less, as in attention,
+    every tile of rows can go through all of it, and what is made of the rows stays in the cache.
+    """
+    if op.num_inputs != 2 or op.num_outputs != 1 or "reduction" not in op.iterators:
+        return 0
+    nest = make_loop_nest(op.op)
+    if match_contraction(nest, accumulate=True) is None:
+        return 0
+    grid = len(_own_grid(op))
+    columns = [not loop.strides[0] and loop.size > 1 for loop in nest.loops[:grid]]
+    rows = columns.index(True) if True in columns else grid
+    right = prod(loop.size for loop in nest.loops if loop.strides[1] and not loop.strides[0])
+    right *= prod(loop.size for loop in nest.loops if not loop.parallel)
+    element = ir.RankedTensorType(op.inputs[1].type).element_type
+    if all(columns[rows:]) and right * element.width // 8 <= row_operand:
+        return rows
+    return grid
+
+
+def is_init(op: Any) -> bool:
+    """A fill that only initialises destinations: it goes along with whoever it initialises."""
+    return _is_fill(op) and all(_initialises(use) for use in op.results[0].uses)
+
+
+def split_fills(block: Any) -> None:
+    """Give what is initialised by a fill one of its own, where the fill is also read as a value.
+
+    Otherwise the zeros of a product would be made by another kernel, and copied.
+    """
+    for op in list(block.operations):
+        op = op.operation
+        uses = list(op.results[0].uses) if _is_fill(op) else []
+        inits = [(u.owner.operation, u.operand_number) for u in uses if _initialises(u)]
+        if inits and len(inits) < len(uses):
+            with ir.InsertionPoint(op):
+                copy = op.clone().results[0]
+            for owner, number in inits:
+                owner.operands[number] = copy
+
+
+def _is_fill(op: Any) -> bool:
+    if not is_generic_op(op):
+        return False
+    tensors = [o for o in GenericOp(op).inputs if isinstance(o.type, ir.RankedTensorType)]
+    return not tensors and not captured(op)
+
+
+def _initialises(use: Any) -> bool:
+    owner = use.owner.operation
+    return is_generic_op(owner) and use.operand_number >= GenericOp(owner).num_inputs
+
+
+def _opaque_work(op: Any) -> int:
+    sizes = [prod(r.type.shape) for r in op.results if isinstance(r.type, ir.RankedTensorType)]
+    operands = [prod(o.type.shape) for o in op.operands if isinstance(o.type, ir.RankedTensorType)]
+    return 8 * sum(sizes + operands)
+
+
+def _tensor_roots(op: Any) -> list[Any]:
+    """The tensors that `op` reads, seen through reshapes and scalars."""
+    roots = []
+    for value in [*op.operands, *captured(op)]:
+        if isinstance(value.type, ir.RankedTensorType):
+            roots.append(root(value))
+        elif isinstance(value, ir.OpResult):
+            roots += _tensor_roots(value.owner.operation)
+    return roots
+
+
+def is_scalar(op: Any) -> bool:
+    """An op on numbers, from a loop of one turn: every kernel that needs it computes it again."""
+    return not any(isinstance(r.type, ir.RankedTensorType) for r in op.results)
+
+
+def root(value: Any) -> Any:
+    """The value that `value` is a reshape of."""
+    while isinstance(value, ir.OpResult) and value.owner.operation.name in VIEWS:
+        value = value.owner.operands[0]
+    return value
+
+
+def captured(op: Any) -> list[Any]:
+    """Values from outside that the regions of `op` use, each once, in order."""
+    inside: set[Any] = set()
+    used: dict[Any, None] = {}
+
+    def visit(block: Any) -> None:
+        inside.update(block.arguments)
+        for inner in block.operations:
+            for operand in inner.operation.operands:
+                if operand not in inside:
+                    used[operand] = None
+            for region in inner.operation.regions:
+                for nested in region.blocks:
+                    visit(nested)
+            inside.update(inner.operation.results)
+
+    for region in op.regions:
+        for block in region.blocks:
+            visit(block)
+    return list(used)

@@ -1,0 +1,114 @@
+"""Loops on tensors that carry their values in the buffers they started with.
+
+Upstream's bufferization takes a loop only when each value that it yields is in the buffer of the
+value it was given. `bufferize-kernels` calls this before it, so that any loop is such a loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.ir.bindings import arith, ir, scf, tensor
+from nova.ir.clone import clone_into
+
+
+def yield_in_place(loop: Any) -> None:
+    """Let a `scf.for` or `scf.while` write what it yields into what it was given."""
+    if loop.name == "scf.while":
+        loop = forward_all(loop)
+    block = loop.regions[-1].blocks[0]
+    carried = list(block.arguments)[1:] if loop.name == "scf.for" else list(block.arguments)
+    operations = block.operations
+    ending = operations[len(operations) - 1].operation
+    with ir.InsertionPoint(ending), loop.location:
+        # First all values that are other turns' arguments: writing below changes those.
+        for i, value in enumerate(ending.operands):
+            if _is_tensor(value) and value in carried and value != carried[i]:
+                ending.operands[i] = _materialize(value, _empty_like(value))
+        for i, value in enumerate(ending.operands):
+            if _is_tensor(value) and _destination(value) != carried[i]:
+                ending.operands[i] = _materialize(value, carried[i])
+
+
+def forward_all(loop: Any) -> Any:
+    """A `scf.while` whose condition hands on what it was given, no more, no less, in that order.
+
+    Where the regions of `loop` have other arguments, the new loop carries those of both: the ones
+    of the second region are computed by the first one, and its results are theirs.
+    """
+    before, after = (region.blocks[0] for region in loop.regions)
+    ending = before.operations[len(before.operations) - 1].operation
+    if list(ending.operands)[1:] == list(before.arguments):
+        return loop
+    given = [a.type for a in before.arguments]
+    handed = [a.type for a in after.arguments]
+    types = [*given, *handed]
+    with ir.InsertionPoint(loop), loop.location:
+        initial = [*loop.operands, *map(_any_value, handed)]
+        new = ir.Operation.create("scf.while", types, initial, regions=2)
+        locations = [loop.location] * len(types)
+        tops = [region.blocks.append(*types, arg_locs=locations) for region in new.regions]
+        with ir.InsertionPoint(tops[0]):
+            arguments = list(tops[0].arguments)
+            again, *values = _clone_block(before, arguments[: len(given)])
+            own = zip(values, arguments[len(given) :], strict=True)
+            values = [_materialize(v, into) if _is_tensor(v) else v for v, into in own]
+            scf.ConditionOp(again, [*arguments[: len(given)], *values])
+        with ir.InsertionPoint(tops[1]):
+            arguments = list(tops[1].arguments)
+            values = _clone_block(after, arguments[len(given) :])
+            scf.YieldOp([*values, *arguments[len(given) :]])
+    for old, result in zip(loop.results, list(new.results)[len(given) :], strict=True):
+        old.replace_all_uses_with(result)
+    loop.erase()
+    return new
+
+
+def _clone_block(block: Any, arguments: list[Any]) -> list[Any]:
+    """A copy of a block's ops at the insertion point; the operands of its last op."""
+    mapping = dict(zip(block.arguments, arguments, strict=True))
+    *operations, ending = [op.operation for op in block.operations]
+    for op in operations:
+        clone_into(op, mapping)
+    return [mapping.get(v, v) for v in ending.operands]
+
+
+def _any_value(type_: Any) -> Any:
+    """A value of a type that is not read before another one takes its place."""
+    if isinstance(type_, ir.RankedTensorType):
+        return tensor.empty(list(type_.shape), type_.element_type)
+    zero = ir.FloatAttr.get(type_, 0.0) if _is_float(type_) else ir.IntegerAttr.get(type_, 0)
+    return arith.ConstantOp(type_, zero).result
+
+
+def _is_float(type_: Any) -> bool:
+    return not isinstance(type_, (ir.IntegerType, ir.IndexType))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def _empty_like(value: Any) -> Any:
+    return tensor.empty(list(value.type.shape), value.type.element_type)
+
+
+def _materialize(value: Any, into: Any) -> Any:
+    return ir.Operation.create(
+        "bufferization.materialize_in_destination", [value.type], [value, into]
+    ).results[0]
+
+
+def _destination(value: Any) -> Any:
+    """The value in whose buffer `value` is made, as far as its ops say so."""
+    while isinstance(value, ir.OpResult):
+        op = value.owner.operation
+        if op.name == "tensor.insert":
+            value = op.operands[1]
+        elif op.name == "scf.for":
+            value = op.operands[3 + value.result_number]
+        elif op.name == "scf.while":
+            value = op.operands[value.result_number]
+        else:
+            break
+    return value

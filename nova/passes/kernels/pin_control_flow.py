@@ -1,0 +1,65 @@
+"""`pin-control-flow`: kernels with loops or branches on whole tensors run on the host."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.codegen.cpu.tile_local import is_scratch
+from nova.core.log import log
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.buffers import buffer_root
+from nova.ir.diagnostics import place_of
+from nova.ir.dialect import DEVICE
+from nova.ir.walk import every_op, kernels
+from nova.passes.base import Pass
+
+_WHOLE = ("linalg.generic", "memref.alloca", "memref.copy", "scf.while")
+
+
+@record
+class PinControlFlow(Pass):
+    """Set `nova.device` to the host on kernels over buffers whose control flow a device cannot run.
+
+    On a device, one thread runs an unstructured op, and it has no memory but the kernel's
+    arguments. So loops that load and store elements of those stay there: scatters and sorts. A
+    `scf.while`, a branch or loop that computes whole tensors, and one that needs buffers of its own
+    go to the host, with the small ops that share their kernel. `NOVA_LOG=compile` names each.
+    """
+
+    name: ClassVar[str] = "pin-control-flow"
+
+    def run(self, module: ir.Module) -> None:
+        for kernel in kernels(module):
+            if DEVICE in kernel.attributes:
+                continue
+            flow = find_host_flow(kernel)
+            if flow is not None:
+                kernel.attributes[DEVICE] = ir.StringAttr.get("cpu", module.context)
+                where = place_of(flow.location)
+                at = f" ({where})" if where else ""
+                log("compile", f"@{kernel.name.value} runs on the host: it holds {flow.name}{at}")
+
+
+def find_host_flow(kernel: Any) -> Any | None:
+    """The first loop or branch of a kernel that a device cannot run; None where there is none."""
+    operations = [op.operation for op in kernel.entry_block.operations]
+    flows = [op for op in operations if op.name.startswith("scf.")]
+    return next((op for op in flows if _needs_host(op)), None)
+
+
+def _needs_host(flow: Any) -> bool:
+    inside = every_op(flow)
+    if any(op.name in _WHOLE for op in inside):
+        return True
+    if any(isinstance(r.type, ir.MemRefType) for op in inside for r in op.results):
+        return True
+    return any(_is_own_buffer(value) for op in inside for value in op.operands)
+
+
+def _is_own_buffer(value: Any) -> bool:
+    """Whether a value is a buffer that the kernel makes for all of its threads."""
+    root = buffer_root(value)
+    if not isinstance(root, ir.OpResult) or root.owner.operation.name != "memref.alloca":
+        return False
+    return not is_scratch(root.owner.operation)

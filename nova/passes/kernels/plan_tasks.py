@@ -1,0 +1,77 @@
+"""`plan-tasks`: cuts every kernel into ranges of tiles that are worth a task each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil, prod
+from typing import Any, ClassVar
+
+from nova.codegen.common.cost import estimate_ns
+from nova.codegen.common.footprint import load_footprint
+from nova.codegen.common.overrides import read_overrides
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.buffers import nbytes
+from nova.ir.walk import kernels, main_function
+from nova.passes.base import Pass
+
+_MOST_TASKS = 16_384
+"""Of a program: a longer one gets longer tasks."""
+
+_MOST_OF_A_KERNEL = 256
+"""Enough to balance the cores of a large machine; more would only cost time."""
+
+
+@record
+class PlanTasks(Pass):
+    """Give every kernel the attribute `nova.tasks`: the tiles at which its tasks begin and end.
+
+    A task has at most about `task_ns` nanoseconds of estimated work, never less than a tile, and
+    whole rows of tiles where it has more than one row: what it touches is then one piece of memory.
+    A kernel's own `nova.schedule` may have another `task_ns`. The order between tasks is worked out
+    from what tiles touch when the tables are made.
+    """
+
+    name: ClassVar[str] = "plan-tasks"
+    task_ns: int = 50_000
+
+    def run(self, module: ir.Module) -> None:
+        calls = Counter(
+            op.callee.value
+            for op in main_function(module).entry_block.operations
+            if op.operation.name == "func.call"
+        )
+        cost = {k.name.value: kernel_ns(k) for k in kernels(module)}
+        total = sum(cost[name] * count for name, count in calls.items())
+        task_ns = max(float(self.task_ns), total / _MOST_TASKS)
+        for kernel in kernels(module):
+            counts = load_footprint(kernel).counts
+            own = read_overrides(kernel).task_ns or task_ns
+            cuts = cut_tiles(counts, cost[kernel.name.value], own)
+            kernel.attributes["nova.tasks"] = ir.DenseI64ArrayAttr.get(cuts)
+
+
+def kernel_ns(kernel: Any) -> float:
+    """The estimated time of a lowered kernel."""
+    attributes = kernel.attributes
+    return estimate_ns(
+        attributes["nova.core"].value, int(attributes["nova.work"].value), moved_bytes(kernel)
+    )
+
+
+def moved_bytes(kernel: Any) -> int:
+    """Bytes of all arguments of a kernel."""
+    arguments = kernel.entry_block.arguments
+    return sum(nbytes(a.type) for a in arguments if isinstance(a.type, ir.MemRefType))
+
+
+def cut_tiles(counts: tuple[int, ...], cost: float, task_ns: float) -> list[int]:
+    """Where the tasks of a kernel begin, and the end of the last: ranges of about equal cost."""
+    tiles = prod(counts)
+    if not tiles:
+        return [0]
+    tasks = min(max(1, ceil(cost / task_ns)), tiles, _MOST_OF_A_KERNEL)
+    # The longest run of tiles, the last dimensions whole, that is no longer than a task.
+    row = next(r for i in range(len(counts) + 1) if (r := prod(counts[i:])) * tasks <= tiles)
+    rows = tiles // row
+    return [row * (rows * i // tasks) for i in range(tasks + 1)]

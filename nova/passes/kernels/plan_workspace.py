@@ -1,0 +1,270 @@
+"""`plan-workspace`: every intermediate of main gets an offset in one workspace."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.errors import LoweringError, WorkspaceError
+from nova.ir.bindings import arith, func, ir, memref
+from nova.ir.buffers import buffer_root, emit_copy, nbytes, view_as
+from nova.ir.diagnostics import place_of
+from nova.ir.walk import functions_by_name, kernels, main_function
+from nova.passes.base import Pass
+from nova.passes.kernels.buffer_donation import can_write_in_place, delay_updates, users
+from nova.passes.kernels.kernel_copies import KernelCopies
+from nova.passes.kernels.rematerialize import Call, Recompute
+from nova.passes.kernels.workspace_layout import Layout, Lifetime, lay_out, order_calls
+
+
+@record
+class PlanWorkspace(Pass):
+    """Turn `main` into `main(arguments, outputs, workspace)`.
+
+    Results are written straight into the output buffers; an updated parameter straight into the
+    parameter when no later kernel reads its old value. Other buffers get offsets in one workspace,
+    aligned to 64 bytes: they share memory by lifetime, and as little as `max_workspace` allows
+    where sharing would order kernels that are independent
+    (nova/passes/kernels/workspace_layout.py). What
+    still does not fit is computed again instead of kept (nova/passes/kernels/rematerialize.py).
+    The size is the
+    attribute `nova.workspace`; `nova.outputs` counts the outputs.
+    A result that is an argument, a constant or given twice is copied by a kernel of its own.
+    """
+
+    name: ClassVar[str] = "plan-workspace"
+    max_workspace: int | None = None
+
+    def run(self, module: ir.Module) -> None:
+        main = main_function(module)
+        if "nova.workspace" in main.attributes:
+            raise LoweringError("@main has a workspace already", where=place_of(main.location))
+        _require_buffer_results(main)
+        _Planner(module, main, self.max_workspace).plan()
+
+
+def _require_buffer_results(main: Any) -> None:
+    types = [*main.type.inputs, *main.type.results]
+    updates = _updates(main)
+    given, results = list(main.type.inputs), list(main.type.results)
+    pairs = zip(updates, results[len(results) - len(updates) :], strict=True)
+    if any(not isinstance(t, ir.MemRefType) for t in types):
+        wrong, hint = "returns or takes what is no buffer", "run bufferize-kernels first"
+    elif len(set(updates)) < len(updates) or any(
+        not 0 <= u < len(given) or given[u] != new for u, new in pairs
+    ):
+        wrong, hint = "updates arguments with values of other types, or twice", None
+    else:
+        return
+    raise LoweringError(f"@main {wrong}", where=place_of(main.location), hint=hint)
+
+
+class _Planner:
+    def __init__(self, module: ir.Module, main: Any, limit: int | None):
+        self.limit = limit
+        self.module = module
+        self.main = main
+        self.block = main.entry_block
+        self.arguments = list(self.block.arguments)
+        self.named = functions_by_name(module)
+        self.copies = KernelCopies(self.block, self.named)
+
+    def plan(self) -> None:
+        returned = self.block.operations[len(self.block.operations) - 1]
+        updates = _updates(self.main)
+        ordinary = len(returned.operands) - len(updates)
+        pairs = [
+            (self.arguments[u], returned.operands[ordinary + i]) for i, u in enumerate(updates)
+        ]
+        delay_updates(self.module, self.block, pairs)
+        # Values are read from the return one at a time, when those before them have been bound:
+        # binding replaces buffers.
+        with ir.InsertionPoint(returned.operation), self.main.location:
+            for i in range(ordinary):
+                value = returned.operands[i]
+                output = self.block.add_argument(value.type, self.main.location)
+                self._bind(value, output)
+            self._keep_old_values(returned, ordinary, [self.arguments[u] for u in updates])
+            for i, argument in enumerate(updates):
+                self._update(self.arguments[argument], returned.operands[ordinary + i])
+            func.ReturnOp([])
+        returned.operation.erase()
+        size = self._place_buffers()
+        types = [a.type for a in self.block.arguments]
+        self.main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        self._set_argument_attributes(len(types))
+        self.main.attributes["nova.workspace"] = _i64(size)
+        self.main.attributes["nova.outputs"] = _i64(ordinary)
+
+    # --- results --------------------------------------------------------------------------------
+
+    def _bind(self, value: Any, target: Any) -> None:
+        """Let the kernel that makes `value` write into `target`, or copy at the end."""
+        root = buffer_root(value)
+        if _is_alloc(root):
+            self._replace(root, target)
+        else:
+            self._copy(value, target)
+
+    def _keep_old_values(self, returned: Any, first: int, updated: list[Any]) -> None:
+        """A new value that is the old one of another updated parameter is put aside."""
+        for i, own in enumerate(updated):
+            value = returned.operands[first + i]
+            root = buffer_root(value)
+            if root in updated and root != own:
+                kept = memref.AllocOp(value.type, [], []).result
+                self._copy(value, kept)
+                returned.operands[first + i] = kept
+
+    def _update(self, argument: Any, value: Any) -> None:
+        root = buffer_root(value)
+        if root == argument and value.type == argument.type:
+            return  # the new value is the old one
+        if _is_alloc(root) and can_write_in_place(self.named, argument, root):
+            self._replace(root, argument)
+            self._merge_arguments(argument)
+        else:
+            self._copy(value, argument)
+
+    def _merge_arguments(self, argument: Any) -> None:
+        """A kernel that gets one buffer twice uses the last of the two arguments only.
+
+        So that what kernels are told of their arguments, that they do not overlap, stays true.
+        """
+        for op in dict.fromkeys(users(argument)):
+            if op.name != "func.call":
+                continue
+            same = [i for i, o in enumerate(op.operands) if buffer_root(o) == argument]
+            if len(same) < 2:
+                continue
+            kernel = self.copies.take(op, tuple(same))
+            if kernel is None:
+                continue
+            formal = list(kernel.entry_block.arguments)
+            with ir.InsertionPoint.at_block_begin(kernel.entry_block), kernel.location:
+                for i in same[:-1]:
+                    formal[i].replace_all_uses_with(view_as(formal[same[-1]], formal[i].type))
+
+    def _replace(self, root: Any, target: Any) -> None:
+        with ir.InsertionPoint(root.owner.operation), self.main.location:
+            view = view_as(target, root.type)
+        owner = root.owner.operation
+        root.replace_all_uses_with(view)
+        owner.erase()
+
+    def _copy(self, value: Any, target: Any) -> None:
+        name = f"copy_{len(list(self.module.body.operations))}"
+        type_ = value.type
+        with ir.InsertionPoint(self.main), self.main.location:
+            kernel = func.FuncOp(name, ([type_, type_], []), visibility="private")
+            self.named[name] = kernel
+            kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
+            kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(type_.shape))
+            kernel.attributes["nova.work"] = _i64(prod(type_.shape))
+            kernel.attributes["nova.inputs"] = _i64(1)
+            kernel.attributes["nova.outs"] = _i64(1)
+            block = kernel.add_entry_block()
+            with ir.InsertionPoint(block):
+                emit_copy(block.arguments[0], block.arguments[1])
+                func.ReturnOp([])
+        func.CallOp([], ir.FlatSymbolRefAttr.get(name), [value, view_as(target, type_)])
+
+    # --- workspace ------------------------------------------------------------------------------
+
+    def _place_buffers(self) -> int:
+        buffers, layout = self._fit()
+        i8 = ir.IntegerType.get_signless(8)
+        workspace_type = ir.MemRefType.get([layout.size], i8)
+        workspace = self.block.add_argument(workspace_type, self.main.location)
+        index = ir.IndexType.get()
+        for buffer, offset in zip(buffers, layout.offsets, strict=True):
+            op = buffer.owner.operation
+            with ir.InsertionPoint(op), op.location:
+                at = arith.ConstantOp(index, ir.IntegerAttr.get(index, offset)).result
+                view = memref.ViewOp(buffer.type, workspace, at, []).result
+            buffer.replace_all_uses_with(view)
+            op.erase()
+        return layout.size
+
+    def _fit(self) -> tuple[list[Any], Layout]:
+        """The buffers and where they lie; what does not fit is computed again instead of kept."""
+        again = None
+        found: list[int] = []
+        while True:
+            buffers, lifetimes, before = self._lifetimes()
+            layout = lay_out(lifetimes, before, self.limit)
+            found.append(layout.size)
+            if self.limit is None or layout.size <= self.limit:
+                return buffers, layout
+            again = again or Recompute(self._calls)
+            if not again.step():
+                least = min(found)
+                error = WorkspaceError(
+                    f"the program needs {least} bytes of scratch memory, and max_workspace "
+                    f"allows {self.limit}",
+                    hint=f"max_workspace={least} is the least that works",
+                )
+                error.least = least
+                raise error
+
+    def _calls(self) -> list[Call]:
+        known = {
+            k.name.value: [int(k.attributes[f"nova.{a}"].value) for a in ("inputs", "work")]
+            for k in kernels(self.module)
+        }
+        return [
+            Call(
+                op.operation,
+                tuple(map(buffer_root, op.operation.operands)),
+                *known[op.callee.value],
+            )
+            for op in self.block.operations
+            if op.operation.name == "func.call"
+        ]
+
+    def _lifetimes(self) -> tuple[list[Any], list[Lifetime], list[int]]:
+        """Allocations, the calls that use each, and the order that values give to the calls."""
+        uses: dict[Any, list[int]] = {
+            op.operation.results[0]: []
+            for op in self.block.operations
+            if op.operation.name == "memref.alloc"
+        }
+        calls = self._calls()
+        number: dict[Any, int] = {}
+        for time, call in enumerate(calls):
+            for root in dict.fromkeys(call.roots):
+                number.setdefault(root, len(number))
+                if root in uses:
+                    uses[root].append(time)
+        buffers = [buffer for buffer, times in uses.items() if times]
+        for unused in [buffer for buffer, times in uses.items() if not times]:
+            _erase(unused.owner.operation)
+        lifetimes = [Lifetime(nbytes(b.type), tuple(uses[b])) for b in buffers]
+        touched = [([number[r] for r in c.read], [number[r] for r in c.written]) for c in calls]
+        return buffers, lifetimes, order_calls(touched)
+
+    def _set_argument_attributes(self, count: int) -> None:
+        given = list(self.main.arg_attrs) if len(self.arguments) else []
+        empty = ir.DictAttr.get({})
+        self.main.arg_attrs = [*given, *[empty] * (count - len(given))]
+
+
+def _erase(op: Any) -> None:
+    """Erase a buffer or view that no call uses, and the views of it."""
+    for user in [use.owner.operation for use in op.results[0].uses]:
+        _erase(user)
+    op.erase()
+
+
+def _is_alloc(value: Any) -> bool:
+    return isinstance(value, ir.OpResult) and value.owner.operation.name == "memref.alloc"
+
+
+def _updates(main: Any) -> list[int]:
+    attributes = main.attributes
+    return list(attributes["nova.updates"]) if "nova.updates" in attributes else []
+
+
+def _i64(value: int) -> Any:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -1,0 +1,184 @@
+"""Where buffers lie in the workspace: how small it can be, and how much of it to give for speed.
+
+Buffers that never hold a value at the same time may share bytes. Sharing also orders the kernels
+that use them: who writes the second buffer waits for who reads the first one. Where the values give
+that order anyway it costs nothing; elsewhere it keeps independent kernels from running at the same
+time. `plan-workspace` calls `lay_out`, which trades the one for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from nova.core.records import record
+
+ALIGN = 64
+_WINDOWS = (64, 16, 4)
+
+_GENEROUS = 2.0
+"""Without a limit, the workspace may take this many times the least, so that what is independent
+need not wait for memory: two chains side by side need twice as much as one after the other."""
+
+
+@record
+class Lifetime:
+    """A buffer: its size and the calls that use it, in order; the first one writes it."""
+
+    nbytes: int
+    calls: tuple[int, ...]
+
+    @property
+    def first(self) -> int:
+        return self.calls[0]
+
+    @property
+    def last(self) -> int:
+        return self.calls[-1]
+
+    @property
+    def space(self) -> int:
+        return (self.nbytes + ALIGN - 1) // ALIGN * ALIGN
+
+
+@record
+class Layout:
+    """The offset of every buffer, and the bytes that all of them take."""
+
+    offsets: tuple[int, ...]
+    size: int
+
+
+def lay_out(buffers: Sequence[Lifetime], before: Sequence[int], limit: int | None) -> Layout:
+    """Place buffers in at most `limit` bytes if that is possible, and else in as few as are found.
+
+    `before[c]` is the set of calls, as bits, whose values call c needs, directly or not. The first
+    layout that fits is taken: buffers share only what costs no independence; then what was last
+    used many calls before, then few; then whatever is free.
+    """
+    if not buffers:
+        return Layout((), 0)
+    pairs = _Pairs(buffers, before)
+    least = _smallest(buffers, pairs, tries=1 if limit is None else 3)
+    if limit is not None and least.size > limit:
+        return least
+    allowed = int(least.size * _GENEROUS) if limit is None else limit
+    for window in (None, *_WINDOWS):
+        layout = _place(buffers, _by_size(buffers), partial(pairs.keep_independent, window=window))
+        if layout.size <= allowed:
+            return layout
+    return least
+
+
+class _Pairs:
+    """Which buffers may not share bytes with one of them, as a mask over all."""
+
+    def __init__(self, buffers: Sequence[Lifetime], before: Sequence[int]):
+        self.calls = [b.calls for b in buffers]
+        self.first = np.array([b.first for b in buffers])
+        self.last = np.array([b.last for b in buffers])
+        self._used = np.concatenate([np.array(calls) for calls in self.calls])
+        self._begins = np.cumsum([0, *map(len, self.calls)])[:-1]
+        width = (len(before) + 7) // 8
+        rows = b"".join(bits.to_bytes(width, "little") for bits in before)
+        self._before = np.frombuffer(rows, np.uint8).reshape(len(before), width)
+
+    def overlap(self, i: int) -> np.ndarray:
+        """The buffers that hold a value at the same time."""
+        return (self.last >= self.first[i]) & (self.first <= self.last[i])
+
+    def keep_independent(self, i: int, window: int | None) -> np.ndarray:
+        """Those, and the ones that sharing would order kernels for which the values do not.
+
+        Buffers that are more than `window` calls apart may order kernels.
+        """
+        blocked = self.overlap(i) | ~self._ordered(i)
+        if window is not None:
+            gap = np.maximum(self.first[i] - self.last, self.first - self.last[i])
+            blocked &= gap <= window
+        return blocked
+
+    def _ordered(self, i: int) -> np.ndarray:
+        """Whether the first call of the later buffer needs all calls of the earlier one."""
+        needed = np.unpackbits(self._before[self.first[i]], bitorder="little")
+        others = np.logical_and.reduceat(needed[self._used] != 0, self._begins)
+        itself = np.ones(len(self.first), bool)
+        for call in self.calls[i]:
+            itself &= (self._before[self.first, call >> 3] >> (call & 7) & 1) != 0
+        return np.where(self.first[i] < self.first, itself, others)
+
+
+def order_calls(touched: Iterable[tuple[Iterable[int], Iterable[int]]]) -> list[int]:
+    """For each call, all that must come before it, as bits, when no two buffers share memory.
+
+    `touched` gives for each call, in order, the buffers that it reads and those that it writes.
+    """
+    before: list[int] = []
+    writer: dict[int, int] = {}
+    readers: dict[int, int] = {}
+    for call, (reads, writes) in enumerate(touched):
+        direct = 0
+        for buffer in reads:
+            direct |= writer.get(buffer, 0)
+            readers[buffer] = readers.get(buffer, 0) | 1 << call
+        for buffer in writes:
+            direct |= writer.get(buffer, 0) | readers.pop(buffer, 0)
+            writer[buffer] = 1 << call
+        direct &= ~(1 << call)
+        above, rest = direct, direct
+        while rest:
+            last = rest.bit_length() - 1
+            above |= before[last]
+            rest &= ~(before[last] | 1 << last)
+        before.append(above)
+    return before
+
+
+def _smallest(buffers: Sequence[Lifetime], pairs: _Pairs, tries: int) -> Layout:
+    """The best of `tries` ways to place buffers wherever it is free."""
+    numbers = range(len(buffers))
+    orders = (
+        _by_size(buffers),
+        sorted(numbers, key=lambda i: (buffers[i].first, -buffers[i].nbytes)),
+        sorted(
+            numbers,
+            key=lambda i: (
+                -buffers[i].nbytes * (1 + buffers[i].last - buffers[i].first),
+                buffers[i].first,
+            ),
+        ),
+    )
+    layouts = [_place(buffers, order, pairs.overlap) for order in orders[:tries]]
+    return min(layouts, key=lambda layout: layout.size)
+
+
+def _by_size(buffers: Sequence[Lifetime]) -> list[int]:
+    return sorted(range(len(buffers)), key=lambda i: (-buffers[i].nbytes, buffers[i].first))
+
+
+def _place(
+    buffers: Sequence[Lifetime], order: Iterable[int], blocked: Callable[[int], np.ndarray]
+) -> Layout:
+    """Each buffer at the lowest offset that none of those it may not share with has."""
+    spaces = np.array([b.space for b in buffers])
+    offsets = np.zeros(len(buffers), np.int64)
+    placed = np.zeros(len(buffers), bool)
+    size = 0
+    for i in order:
+        others = np.flatnonzero(blocked(i) & placed)
+        offsets[i] = _lowest(offsets[others], spaces[others], int(spaces[i]))
+        size = max(size, int(offsets[i] + spaces[i]))
+        placed[i] = True
+    return Layout(tuple(offsets.tolist()), size)
+
+
+def _lowest(begins: np.ndarray, spaces: np.ndarray, space: int) -> int:
+    """The lowest offset at which `space` bytes are free."""
+    by_begin = np.argsort(begins, kind="stable")
+    begins = begins[by_begin]
+    ends = np.maximum.accumulate(begins + spaces[by_begin])
+    free = np.concatenate([[0], ends])  # from here on, but for what begins later
+    fits = np.flatnonzero((begins - free[:-1] >= space) & (ends > free[:-1]))
+    return int(free[fits[0]] if len(fits) else free[-1])

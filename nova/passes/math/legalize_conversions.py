@@ -1,0 +1,143 @@
+"""`legalize-conversions`: 16-bit floats convert from and to f32 alone, and results round once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.ir.bindings import arith, ir
+from nova.ir.mathlib.builder import Bool, Builder, Float
+from nova.ir.walk import every_op
+from nova.passes.base import Pass
+
+_FROM_INTEGER = {"arith.sitofp": arith.sitofp, "arith.uitofp": arith.uitofp}
+_TO_INTEGER = {"arith.fptosi": arith.fptosi, "arith.fptoui": arith.fptoui}
+# Digits that each float type holds of an integer.
+_F32_DIGITS, _F64_DIGITS = 24, 53
+
+
+@record
+class LegalizeConversions(Pass):
+    """Split conversions between f16 or bf16 and f64 or integers, with f32 between.
+
+    LLVM calls a library for most of them, and has no code for some. Two steps must not round twice:
+    on the way from f64 the f32 is rounded to odd (of the two neighbours of an inexact value, the
+    odd one), so that the second rounding gives what one would; integers that an f32 does not hold
+    go through f64. Upstream's canonicalization merges `integer -> f32 -> f16` to one conversion,
+    so this runs after the last one.
+    """
+
+    name: ClassVar[str] = "legalize-conversions"
+
+    def concerns(self, text: str) -> bool:
+        return "f16" in text
+
+    def run(self, module: ir.Module) -> None:
+        found = [(op, way) for op in every_op(module) if (way := _way(op)) is not None]
+        for op, way in found:
+            with ir.InsertionPoint(op), op.location:
+                value = way(op)
+            op.results[0].replace_all_uses_with(value)
+            op.erase()
+
+
+def _way(op: Any) -> Callable[[Any], Any] | None:
+    """How an op is split; None for one that stays."""
+    if op.name in _FROM_INTEGER and _is_short(op.results[0].type):
+        return _from_integer
+    if op.name in _TO_INTEGER and _is_short(op.operands[0].type):
+        return _to_integer
+    if op.name == "arith.truncf" and _is_short(op.results[0].type):
+        return _from_f64 if _is_f64(op.operands[0].type) else None
+    if op.name == "arith.extf" and _is_short(op.operands[0].type):
+        return _to_f64 if _is_f64(op.results[0].type) else None
+    return None
+
+
+def _from_integer(op: Any) -> Any:
+    source, target = op.operands[0], op.results[0].type
+    convert = _FROM_INTEGER[op.name]
+    bits = _element(source.type).width
+    # Every integer beyond the digits of an f32 is infinite as an f16.
+    if bits <= _F32_DIGITS or isinstance(_element(target), ir.F16Type):
+        return arith.truncf(target, convert(_like(target, ir.F32Type.get()), source))
+    if bits > _F64_DIGITS:
+        source = _shortened(source, signed=op.name == "arith.sitofp")
+    return _narrowed(convert(_like(target, ir.F64Type.get()), source), target)
+
+
+def _shortened(value: Any, *, signed: bool) -> Any:
+    """An i64 with digits that an f64 holds, on the same side of every boundary of a bf16.
+
+    Where there are more, the last twelve become one that says whether any was set.
+    """
+    kind = value.type
+    low = arith.andi(value, _constant(kind, 0xFFF))
+    some = arith.cmpi(arith.CmpIPredicate.ne, low, _constant(kind, 0))
+    digit = arith.select(some, _constant(kind, 0x800), _constant(kind, 0))
+    short = arith.ori(arith.xori(value, low), digit)
+    limit = 1 << _F64_DIGITS
+    if signed:
+        # Both ends in one comparison: below zero wraps around to what is large.
+        moved, limit = arith.addi(value, _constant(kind, limit)), 2 * limit
+    else:
+        moved = value
+    fits = arith.cmpi(arith.CmpIPredicate.ule, moved, _constant(kind, limit))
+    return arith.select(fits, value, short)
+
+
+def _to_integer(op: Any) -> Any:
+    source, target = op.operands[0], op.results[0].type
+    single = arith.extf(_like(source.type, ir.F32Type.get()), source)
+    return _TO_INTEGER[op.name](target, single)
+
+
+def _from_f64(op: Any) -> Any:
+    return _narrowed(op.operands[0], op.results[0].type)
+
+
+def _to_f64(op: Any) -> Any:
+    source = op.operands[0]
+    single = arith.extf(_like(source.type, ir.F32Type.get()), source)
+    return arith.extf(op.results[0].type, single)
+
+
+def _narrowed(value: Any, target: Any) -> Any:
+    """An f64 as a 16-bit float, by way of an f32 that is rounded to odd."""
+    single = Builder(_like(value.type, ir.F32Type.get()))
+    exact = Float(single.double, value)
+    near = exact.to_single(single)
+    back = near.to_double()
+    bits = near.bits()
+    up, down, stay = (single.int_const(n) for n in (1, -1, 0))
+    too_small, too_large = (
+        Bool(single, c.v) for c in (abs(back) < abs(exact), abs(back) > abs(exact))
+    )
+    step = too_small.choose(up, too_large.choose(down, stay))
+    odd = bits + (bits & 1).equals(0).choose(step, stay)
+    return arith.truncf(target, odd.float().v)
+
+
+def _constant(kind: Any, number: int) -> Any:
+    attribute = ir.IntegerAttr.get(_element(kind), number)
+    if isinstance(kind, ir.VectorType):
+        attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
+    return arith.ConstantOp(kind, attribute).result
+
+
+def _element(type_: Any) -> Any:
+    return type_.element_type if isinstance(type_, ir.VectorType) else type_
+
+
+def _is_short(type_: Any) -> bool:
+    return isinstance(_element(type_), ir.F16Type | ir.BF16Type)
+
+
+def _is_f64(type_: Any) -> bool:
+    return isinstance(_element(type_), ir.F64Type)
+
+
+def _like(type_: Any, element: Any) -> Any:
+    """`element`, or a vector of it where `type_` is a vector."""
+    return ir.VectorType.get(type_.shape, element) if isinstance(type_, ir.VectorType) else element

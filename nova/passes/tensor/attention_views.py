@@ -1,0 +1,167 @@
+"""Reading a tensor through the slices, reshapes and transposes that made it.
+
+`form-attention` asks `fold_views` for each operand: in, a value of the nova dialect and the loop
+that each of its axes is; out, the value to read instead, usually the product that queries, keys and
+values are cut out of, and the indexing map of the access. An axis of the source that several loops
+walk (heads and features) is split by a reshape, which costs nothing, so that every result of the
+map is a loop or a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from nova.core.dtypes import TensorType
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.dialect import create_op
+from nova.ir.op_attributes import from_attributes
+from nova.ir.types import nova_type
+from nova.ops import OPS
+
+
+@record
+class Place:
+    """An index: the sum of loops times their steps, and a start."""
+
+    steps: tuple[tuple[int, int], ...]
+    start: int = 0
+
+    def __add__(self, other: Place) -> Place:
+        return Place(self.steps + other.steps, self.start + other.start)
+
+    def __mul__(self, factor: int) -> Place:
+        return Place(tuple((d, s * factor) for d, s in self.steps), self.start * factor)
+
+
+@record
+class View:
+    """`value` read at one place an axis."""
+
+    value: Any
+    places: tuple[Place, ...]
+
+    @property
+    def type(self) -> TensorType:
+        return nova_type(self.value.type)
+
+
+def fold_views(value: Any, loops: Sequence[int | None], sizes: Sequence[int]) -> tuple[Any, Any]:
+    """The value to read for `value`, whose axes are `loops` (None: always 0), and the map."""
+    view = View(value, tuple(Place(()) if d is None else Place(((d, 1),)) for d in loops))
+    best = view
+    while (further := _step(view)) is not None:
+        view = further
+        if _split(view, sizes) is not None:
+            best = view
+    split = _split(best, sizes)
+    assert split is not None  # each axis of `value` itself is one loop
+    shape, results = split
+    map_ = ir.AffineMap.get(len(sizes), 0, [_expression(r) for r in results])
+    return _reshaped(best.value, shape), map_
+
+
+def _expression(place: Place) -> Any:
+    if place.steps:
+        return ir.AffineDimExpr.get(place.steps[0][0])
+    return ir.AffineConstantExpr.get(place.start)
+
+
+def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
+    type_ = nova_type(value.type)
+    if type_.shape == shape:
+        return value
+    return create_op(OPS["reshape"], [value], type_.with_shape(shape), {"shape": shape})
+
+
+# --- through one op -------------------------------------------------------------------------------
+
+
+def _step(view: View) -> View | None:
+    """The same elements read from what the view's value was made of; None at the end."""
+    if not isinstance(view.value, ir.OpResult):
+        return None
+    op = view.value.owner.operation
+    name = op.name.removeprefix("nova.")
+    if name not in _RULES:
+        return None
+    attrs = from_attributes(OPS[name], op.attributes)
+    source = nova_type(op.operands[0].type)
+    places = _RULES[name](view, source, attrs)
+    return None if places is None else replace(view, value=op.operands[0], places=places)
+
+
+def _permute(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...]:
+    axes = attrs["axes"]
+    return tuple(view.places[axes.index(axis)] for axis in range(len(axes)))
+
+
+def _slice(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...] | None:
+    steps = attrs["steps"] or (1,) * source.rank
+    if any(step != 1 for step in steps):
+        return None
+    return tuple(
+        place + Place((), start % size if start < 0 else start)
+        for place, start, size in zip(view.places, attrs["starts"], source.shape, strict=True)
+    )
+
+
+def _expand(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...]:
+    new = view.type.rank - source.rank
+    return tuple(
+        Place(()) if size == 1 else place
+        for place, size in zip(view.places[new:], source.shape, strict=True)
+    )
+
+
+def _reshape(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...] | None:
+    """Axes that were made of one are summed; axes that were joined can not be told apart."""
+    own, places = list(view.type.shape), list(view.places)
+    found: list[Place] = []
+    for size in source.shape:
+        if size == 1:
+            found.append(Place(()))
+            continue
+        total, count = Place(()), 1
+        while own and count < size:
+            count *= own[0]
+            total = total * own.pop(0) + places.pop(0)
+        while own and own[0] == 1:  # its only place is 0
+            own.pop(0)
+            places.pop(0)
+        if count != size:
+            return None
+        found.append(total)
+    return None if prod(own) != 1 else tuple(found)
+
+
+_RULES = {"permute": _permute, "slice": _slice, "expand": _expand, "reshape": _reshape}
+
+
+# --- as a map -------------------------------------------------------------------------------------
+
+
+def _split(view: View, sizes: Sequence[int]) -> tuple[tuple[int, ...], list[Place]] | None:
+    """The shape to give the view's value so that each axis is one loop or a number; else None."""
+    shape: list[int] = []
+    results: list[Place] = []
+    for place, size in zip(view.places, view.type.shape, strict=True):
+        steps = sorted(place.steps, key=lambda s: -s[1])
+        steps = [(d, s) for d, s in steps if sizes[d] > 1 or (s == 1 and size == 1)]
+        span = 1
+        for loop, step in reversed(steps):
+            if step != span:
+                return None
+            span *= sizes[loop]
+        if size % span or place.start % span or place.start >= max(size, 1):
+            return None
+        if size > span or not steps:
+            shape.append(size // span)
+            results.append(Place((), place.start // span))
+        for loop, _ in steps:
+            shape.append(sizes[loop])
+            results.append(Place(((loop, 1),)))
+    return tuple(shape), results

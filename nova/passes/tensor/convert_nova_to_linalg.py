@@ -1,0 +1,112 @@
+"""`convert-nova-to-linalg`: the `lower` column of every row, applied."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.core.dtypes import TensorType
+from nova.core.records import record
+from nova.errors import LoweringError
+from nova.ir.attention_ops import OPS as ATTENTION
+from nova.ir.bindings import arith, func, ir
+from nova.ir.diagnostics import place_of
+from nova.ir.linalg_builder import LinalgBuilder, Operand
+from nova.ir.op_attributes import from_attributes
+from nova.ir.resources import retyped
+from nova.ir.types import nova_type, tensor_type
+from nova.ir.walk import functions
+from nova.ops import OPS
+from nova.passes.base import Pass
+
+
+@record
+class ConvertNovaToLinalg(Pass):
+    """Rewrite primitive nova ops as linalg on tensors.
+
+    Unsigned element types become signless: from here on signedness is in the ops. Composites must
+    have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the ops
+    of `form-attention`; everything else of the dialect is gone afterwards.
+    """
+
+    name: ClassVar[str] = "convert-nova-to-linalg"
+
+    def run(self, module: ir.Module) -> None:
+        for function in functions(module):
+            if not function.is_external:
+                _Converter().function(function)
+
+
+class _Converter:
+    def __init__(self) -> None:
+        self.builder = LinalgBuilder()
+        self.types: dict[Any, TensorType] = {}
+
+    def function(self, function: Any) -> None:
+        block = function.entry_block
+        for argument in block.arguments:
+            self._make_signless(argument)
+        for op in list(block.operations):
+            if op.operation.name.startswith("nova.") and op.operation.name not in ATTENTION:
+                self._convert(op.operation)
+            elif op.operation.name == "func.call":
+                for result in op.operation.results:
+                    self._make_signless(result)
+        returned = block.operations[len(block.operations) - 1]
+        function_type = ir.FunctionType.get(
+            [a.type for a in block.arguments], [o.type for o in returned.operands]
+        )
+        function.attributes["function_type"] = ir.TypeAttr.get(function_type)
+        assert isinstance(returned, func.ReturnOp)
+
+    def _make_signless(self, value: Any) -> None:
+        if isinstance(value.type, ir.RankedTensorType):
+            self.types[value] = nova_type(value.type)
+            value.set_type(tensor_type(self.types[value]))
+
+    def _operand(self, value: Any) -> Operand:
+        return Operand(value, self.types.get(value) or nova_type(value.type))
+
+    def _convert(self, op: Any) -> None:
+        name = op.name.removeprefix("nova.")
+        with ir.InsertionPoint(op), op.location:
+            if name == "constant":
+                result = nova_type(op.results[0].type)
+                value = _signless_constant(op, result)
+            else:
+                result, value = self._lower(name, op)
+        self.types[value] = result
+        op.results[0].replace_all_uses_with(value)
+        op.erase()
+
+    def _lower(self, name: str, op: Any) -> tuple[TensorType, Any]:
+        row = OPS.get(name)
+        if row is None or row.kind != "primitive":
+            raise LoweringError(
+                f"nova.{name} has no lowering to linalg",
+                where=place_of(op.location),
+                hint="run decompose-composites first" if row else "no row has that name",
+            )
+        operands = [self._operand(v) for v in op.operands]
+        types = tuple(o.type for o in operands)
+        attrs = from_attributes(row, op.attributes)
+        if row.canon is not None:
+            attrs = row.canon(types, attrs)
+        assert row.infer is not None
+        result = row.infer(types, attrs)
+        if row.lower is not None:
+            return result, row.lower(self.builder, result, *operands, **attrs)
+        if row.scalar is not None:
+            scalar = row.scalar
+            return result, self.builder.pointwise(
+                result, operands, lambda s, *xs: scalar(s, *xs, **attrs)
+            )
+        raise LoweringError(f"the row of {name} has no lower column", where=place_of(op.location))
+
+
+def _signless_constant(op: Any, result: TensorType) -> Any:
+    value = op.attributes["value"]
+    type_ = tensor_type(result)
+    if value.type != type_:
+        # Only the signedness of the element type differs: same bytes, another type.
+        value = retyped(value, type_)
+    return arith.ConstantOp(type_, value).result

@@ -1,0 +1,65 @@
+"""`decompose-composites`: composite ops become the rows they are composed of."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.graph.gradients import expand_composite
+from nova.graph.order import topological
+from nova.graph.tensor import Tensor
+from nova.ir.bindings import ir
+from nova.ir.dialect import create_op, op_type
+from nova.ir.emit import emit_constant
+from nova.ir.walk import function_ops
+from nova.ops import OPS
+from nova.passes.base import Pass
+
+
+@record
+class DecomposeComposites(Pass):
+    """Replace every composite nova op by primitives.
+
+    The `compose` column of the row is traced over placeholders of the operands' types, and the
+    small graph that results is emitted in place of the op, at the op's location. Composites inside
+    are expanded too. Afterwards the module has only primitive nova ops. With `keep-whole=true`, it
+    also has the composites whose `whole` column says that the schedules have code for them:
+    `form-attention` takes those.
+    """
+
+    name: ClassVar[str] = "decompose-composites"
+    keep_whole: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        for op in function_ops(module, "nova."):
+            row = OPS.get(op.name.removeprefix("nova."))
+            if row is None or row.kind != "composite":
+                continue
+            result_type, attrs, types = op_type(row, op)
+            if self.keep_whole and row.whole is not None and row.whole(types, attrs):
+                continue
+            leaves = [Tensor(t) for t in types]
+            node = Tensor(result_type, op=row, inputs=tuple(leaves), attrs=attrs)
+            values = dict(zip(leaves, list(op.operands), strict=True))
+            with ir.InsertionPoint(op), op.location:
+                op.results[0].replace_all_uses_with(_emit(node, values))
+            op.erase()
+
+
+def _emit(node: Tensor, values: dict[Tensor, Any]) -> Any:
+    """The value of a graph node, emitted at the insertion point; operands are in `values`.
+
+    `values` holds the tensors themselves, which keeps the traced expansion alive.
+    """
+    op = node.op
+    if op is None:
+        assert node.data is not None
+        return emit_constant(node.data, node.type, ir.Location.current)
+    if op.kind == "composite":
+        expanded = expand_composite(node, node.inputs)
+        inner = topological([expanded], stop=node.inputs)
+        for part in inner:
+            if part not in values:
+                values[part] = _emit(part, values)
+        return values[expanded]
+    return create_op(op, [values[i] for i in node.inputs], node.type, node.attrs)

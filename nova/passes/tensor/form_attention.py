@@ -1,0 +1,154 @@
+"""`form-attention`: the attention ops that were not decomposed, with what is around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from nova.core.dtypes import TensorType, accumulator
+from nova.core.records import record
+from nova.ir.attention_ops import AXES, OPERANDS, RESULTS, ROLES, emit_attention
+from nova.ir.bindings import ir
+from nova.ir.dialect import create_op, op_type
+from nova.ir.types import nova_type, tensor_type
+from nova.ir.walk import function_ops
+from nova.ops import OPS
+from nova.passes.base import Pass
+from nova.passes.tensor.attention_views import fold_views
+
+_FORWARD = ("nova.scaled_dot_product_attention", "nova.attention_logsumexp")
+_BACKWARD = ("nova.attention_gradient",)
+
+
+@record
+class FormAttention(Pass):
+    """Make `nova.attend` and `nova.attend_gradient` of the attention ops that are there whole.
+
+    The result and the logsumexp of the same queries and keys become one op, and so do the
+    gradients of q, k and v. Operands are read where they lie: slices, reshapes, transposes and
+    broadcasts become indexing maps. A result that is transposed is written that way, features
+    innermost. Results are in the accumulator's type, and rounded behind.
+    """
+
+    name: ClassVar[str] = "form-attention"
+
+    def run(self, module: ir.Module) -> None:
+        for names in (_FORWARD, _BACKWARD):
+            groups: dict[Any, list[Any]] = {}
+            for op in function_ops(module, "nova."):
+                if op.name in names:
+                    groups.setdefault(_key(op), []).append(op)
+            for ops in groups.values():
+                with ir.InsertionPoint(ops[0]), ops[0].location:
+                    _Former(ops).form()
+
+
+def _key(op: Any) -> tuple[Any, ...]:
+    """What ops have in common that are computed together."""
+    _, attrs, types = op_type(OPS[op.name.removeprefix("nova.")], op)
+    operands = list(op.operands)
+    if op.name == "nova.scaled_dot_product_attention":
+        operands.pop(2)
+        types = types[:2] + types[3:]
+        batch = nova_type(op.results[0].type).shape[:-2]
+    elif op.name == "nova.attention_logsumexp":
+        batch = nova_type(op.results[0].type).shape[:-1]
+    else:
+        batch = types[0].shape[:-2]
+    # Values for several batches of the same scores are an op of their own.
+    return op.parent, tuple(operands), attrs["causal"], attrs["scale"], batch
+
+
+class _Former:
+    """Ops that become one."""
+
+    def __init__(self, ops: list[Any]):
+        self.ops = ops
+        self.name = "attend_gradient" if ops[0].name in _BACKWARD else "attend"
+        operands = list(ops[0].operands)
+        if self.name == "attend":
+            whole = next((op for op in ops if op.name == _FORWARD[0]), None)
+            # The logsumexp alone has no values: any rows serve.
+            operands = list(whole.operands) if whole else [*operands[:2], *operands[1:]]
+        names = (*OPERANDS[self.name], "mask")
+        self.operands = dict(zip(names, operands, strict=False))
+        q, k, v = (nova_type(self.operands[n].type) for n in "qkv")
+        attrs = op_type(OPS[ops[0].name.removeprefix("nova.")], ops[0])[1]
+        self.causal, self.scale = attrs["causal"], attrs["scale"]
+        self.dtype = accumulator(q.dtype)
+        self.batch = _key(ops[0])[-1]
+        self.sizes = (*self.batch, q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
+
+    def form(self) -> None:
+        operands = [
+            fold_views(value, self._loops(n, nova_type(value.type).shape), self.sizes)
+            for n, value in self.operands.items()
+        ]
+        orders = {n: self._order(n) for n in RESULTS[self.name]}
+        results = []
+        for n, order in orders.items():
+            loops = self._all_loops(n)
+            shape = [self.sizes[loops[axis]] for axis in order]
+            dims = [ir.AffineDimExpr.get(loops[axis]) for axis in order]
+            type_ = tensor_type(TensorType(tuple(shape), self.dtype), dialect=True)
+            results.append((type_, ir.AffineMap.get(len(self.sizes), 0, dims)))
+        made = emit_attention(self.name, operands, results, causal=self.causal, scale=self.scale)
+        for op in self.ops:
+            n = _result_name(op)
+            value = made[RESULTS[self.name].index(n)]
+            _replace(op, _narrowed(value, nova_type(op.results[0].type)), orders[n])
+        for op in self.ops:
+            op.erase()
+
+    def _loops(self, name: str, shape: Sequence[int]) -> list[int | None]:
+        """The loop of each axis of an operand; None where it is broadcast."""
+        loops = self._all_loops(name)
+        loops = loops[len(loops) - len(shape) :]
+        return [d if self.sizes[d] == n else None for d, n in zip(loops, shape, strict=True)]
+
+    def _all_loops(self, name: str) -> list[int]:
+        batch = len(self.batch)
+        return [*range(batch), *(batch + ROLES.index(r) for r in AXES[name])]
+
+    def _order(self, name: str) -> tuple[int, ...]:
+        """The order of a result's axes: that of a transpose of it, if there is one."""
+        own = tuple(range(len(self._all_loops(name))))
+        for op in self.ops:
+            if _result_name(op) == name:
+                found = (_transpose(use.owner.operation) for use in op.results[0].uses)
+                return next((axes for axes in found if axes is not None), own)
+        return own
+
+
+def _result_name(op: Any) -> str:
+    if op.name == "nova.attention_gradient":
+        return str(op.attributes["of"].value) if "of" in op.attributes else "q"
+    return "out" if op.name == _FORWARD[0] else "logsumexp"
+
+
+def _transpose(op: Any) -> tuple[int, ...] | None:
+    """The axes of a transpose that leaves the last axis where it is."""
+    if op.name != "nova.permute":
+        return None
+    axes = tuple(op.attributes["axes"])
+    return axes if axes[-1] == len(axes) - 1 else None
+
+
+def _narrowed(value: Any, wanted: TensorType) -> Any:
+    type_ = nova_type(value.type)
+    if type_.dtype is wanted.dtype:
+        return value
+    out = type_.with_dtype(wanted.dtype)
+    return create_op(OPS["cast"], [value], out, {"dtype": wanted.dtype})
+
+
+def _replace(op: Any, value: Any, order: tuple[int, ...]) -> None:
+    """Use `value`, the result of `op` with its axes in another order, instead of it."""
+    if order != tuple(range(len(order))):
+        for use in list(op.results[0].uses):
+            if _transpose(use.owner.operation) == order:
+                use.owner.operation.results[0].replace_all_uses_with(value)
+        back = tuple(order.index(axis) for axis in range(len(order)))
+        type_ = nova_type(op.results[0].type)
+        value = create_op(OPS["permute"], [value], type_, {"axes": back})
+    op.results[0].replace_all_uses_with(value)

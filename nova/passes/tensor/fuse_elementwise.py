@@ -1,0 +1,98 @@
+"""`fuse-elementwise`: elementwise ops become one op where one alone needs the other's result."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.ir.bindings import ir
+from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.walk import find_ops
+from nova.passes.base import Pass, UpstreamPass
+from nova.passes.kernels.code_size import code_size
+from nova.passes.kernels.group_ops import VIEWS, root
+
+_GUARD = "nova.guard"
+
+
+@record
+class FuseElementwise(Pass):
+    """Upstream's elementwise fusion, kept away from what contractions read.
+
+    Work that became part of a contraction would be done again for every element of its result, and
+    no schedule would know the product. `linalg.contract` alone does not prevent that: upstream
+    moves the reshape behind one into it, as a `linalg.generic` that it then fuses. So the operands
+    of contractions hide behind barriers meanwhile. So does the result of an op that would make its
+    only user larger than `max_size` (`nova/passes/kernels/code_size.py`): upstream's time is
+    quadratic in
+    the size of the fused op, and LLVM's grows faster than a kernel.
+    """
+
+    name: ClassVar[str] = "fuse-elementwise"
+    max_size: int = 1024
+
+    def run(self, module: ir.Module) -> None:
+        _bound_chains(module, self.max_size)
+        for op in find_ops(module, "linalg.contract"):
+            for operand in (0, 1):
+                if _is_computed(op.operands[operand]):
+                    _guard(op, operand)
+        UpstreamPass("linalg-fuse-elementwise-ops", verify=False).run(module)
+        for op in find_ops(module, "nova.barrier"):
+            if _GUARD in op.attributes:
+                op.results[0].replace_all_uses_with(op.operands[0])
+                op.erase()
+
+
+def _bound_chains(module: ir.Module, most: int) -> None:
+    """Guard what would make a fused op larger than `most`; each op is looked at once."""
+    fused: dict[Any, int] = {}
+    """Of each elementwise op, the size of what it is fused with so far."""
+    for op in find_ops(module, "linalg.generic"):
+        sizes: dict[int, int] = {}
+        for number, value in enumerate(op.operands):
+            producer = _only_used_here(value)
+            if producer is not None and producer in fused:
+                sizes[number] = fused[producer]
+        total = code_size(op) + sum(sizes.values())
+        # The largest first: few guards, and ops of about the same size.
+        for number in sorted(sizes, key=lambda n: -sizes[n]):
+            if total > most:
+                total -= sizes[number]
+                _guard(op, number)
+        if "reduction" not in GenericOp(op).iterators:
+            fused[op] = total
+
+
+def _only_used_here(value: Any) -> Any | None:
+    """The op that makes `value`, directly or through reshapes, where nothing else needs it."""
+    while isinstance(value, ir.OpResult) and _has_one_use(value):
+        op = value.owner.operation
+        if op.name not in VIEWS:
+            return op
+        value = op.operands[0]
+    return None
+
+
+def _has_one_use(value: Any) -> bool:
+    uses = iter(value.uses)
+    return next(uses, None) is not None and next(uses, None) is None
+
+
+def _is_computed(value: Any) -> bool:
+    made = root(value)
+    return isinstance(made, ir.OpResult) and is_generic_op(made.owner)
+
+
+def _guard(op: Any, operand: int) -> None:
+    value = op.operands[operand]
+    with ir.InsertionPoint(op), op.location:
+        op.operands[operand] = ir.Operation.create(
+            "nova.barrier",
+            results=[value.type],
+            operands=[value, value],
+            attributes={
+                "region": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
+                _GUARD: ir.UnitAttr.get(),
+            },
+        ).result

@@ -1,0 +1,93 @@
+"""`narrow-attention`: results of attention in the type that they are rounded to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nova.ir.attention_ops import find_point
+from nova.ir.bindings import arith, ir, tensor
+from nova.ir.clone import clone_into
+from nova.ir.dialect import DEVICE
+from nova.ir.linalg_ops import yield_op
+from nova.ir.walk import functions
+from nova.passes.base import Pass
+
+
+@dataclass(frozen=True)
+class NarrowAttention(Pass):
+    """Round results of attention where they are made, if that is all that is done with them.
+
+    A `linalg.generic` that is an attention computes in the accumulator's type. Where a result has
+    one use, and that only rounds it to a narrower float type, the generic gives the narrow result,
+    and the other one is gone. For devices, on which attention is a kernel by itself: the wide
+    result would go through memory. What is pinned to the host stays as it is.
+    """
+
+    name: ClassVar[str] = "narrow-attention"
+
+    def run(self, module: ir.Module) -> None:
+        for function in functions(module):
+            if function.is_external or DEVICE in function.attributes:
+                continue
+            body = [op.operation for op in function.entry_block.operations]
+            generics = [op for op in body if op.name == "linalg.generic"]
+            for op in [op for op in generics if find_point(op) is not None]:
+                with ir.InsertionPoint(op), op.location:
+                    _narrow(op)
+
+
+def _narrow(op: Any) -> None:
+    roundings = [_rounding(result) for result in op.results]
+    if not any(roundings):
+        return
+    types = [
+        rounding.results[0].type if rounding else result.type
+        for rounding, result in zip(roundings, op.results, strict=True)
+    ]
+    count = len(op.operands) - len(types)
+    inputs = list(op.operands)[:count]
+    generic = ir.Operation.create(
+        op.name,
+        types,
+        [*inputs, *(tensor.empty(list(type_.shape), type_.element_type) for type_ in types)],
+        attributes={name: op.attributes[name] for name in op.attributes},
+        regions=1,
+    )
+    elements = [value.type.element_type for value in (*inputs, *generic.results)]
+    block = generic.regions[0].blocks.append(*elements)
+    with ir.InsertionPoint(block):
+        old = op.regions[0].blocks[0]
+        mapping = dict(zip(list(old.arguments)[:count], block.arguments, strict=False))
+        point = clone_into(find_point(op), mapping).results[0]
+        yield_op(
+            [
+                arith.truncf(type_.element_type, point) if rounding else point
+                for rounding, type_ in zip(roundings, types, strict=True)
+            ]
+        )
+    for rounding, result, new in zip(roundings, op.results, generic.results, strict=True):
+        if rounding is None:
+            result.replace_all_uses_with(new)
+        else:
+            rounding.results[0].replace_all_uses_with(new)
+            rounding.erase()
+    op.erase()
+
+
+def _rounding(result: Any) -> Any | None:
+    """The one op that uses a result, if it is elementwise and only rounds it."""
+    uses = [use.owner.operation for use in result.uses]
+    if len(uses) != 1 or uses[0].name != "linalg.generic" or len(uses[0].operands) != 2:
+        return None
+    (op,) = uses
+    read, write = (attribute.value for attribute in op.attributes["indexing_maps"])
+    if op.operands[0] != result or read != write or not read.is_permutation:
+        return None
+    body = op.regions[0].blocks[0]
+    names = [inner.operation.name for inner in body.operations]
+    if names != ["arith.truncf", "linalg.yield"]:
+        return None
+    rounded, end = (inner.operation for inner in body.operations)
+    whole = rounded.operands[0] == body.arguments[0] and end.operands[0] == rounded.results[0]
+    return op if whole else None

@@ -1,0 +1,142 @@
+"""`raise-to-contract`: sums of products, however they are written, become `linalg.contract`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.ir.bindings import arith, ir, tensor
+from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg_ops import contract, fill, generic_op, yield_op
+from nova.ir.walk import find_ops
+from nova.passes.base import Pass
+
+_HALVES = (ir.F16Type, ir.BF16Type)
+
+
+@record
+class RaiseToContract(Pass):
+    """Rewrite each linalg.generic that is `c += a * b` over floats as `linalg.contract`.
+
+    That is how Nova's own products arrive: elementwise fusion leaves a contraction alone, and
+    the schedules pack it. A sum in f16 or bf16 becomes one in f32 that is rounded once. Named ops
+    must have been generalised; sums of products at moving positions (convolutions that
+    `unfold-convolutions` left) stay.
+    """
+
+    name: ClassVar[str] = "raise-to-contract"
+
+    def run(self, module: ir.Module) -> None:
+        for op in find_ops(module, "linalg.generic"):
+            if _is_multiply_add(GenericOp(op)):
+                _rewrite(GenericOp(op))
+
+
+def _is_multiply_add(generic: GenericOp) -> bool:
+    if generic.num_inputs != 2 or generic.num_outputs != 1 or len(generic.op.results) != 1:
+        return False
+    types = [o.type for o in generic.op.operands]
+    if any(not isinstance(t, ir.RankedTensorType) for t in types):
+        return False
+    a, b, c = (t.element_type for t in types)
+    if a != b or not isinstance(c, ir.FloatType) or not isinstance(a, ir.FloatType):
+        return False
+    if "reduction" not in generic.iterators or not _is_permuted(generic):
+        return False
+    return multiplies_and_adds(generic)
+
+
+def _is_permuted(generic: GenericOp) -> bool:
+    """Whether every operand is read at loops alone, each loop in two operands at least."""
+    used = []
+    for access in generic.accesses:
+        dims = [access.row_dim(i) for i in range(len(access.coefficients))]
+        if None in dims or len(set(dims)) != len(dims):
+            return False
+        used.append(set(dims))
+    a, b, c = used
+    for loop, kind in enumerate(generic.iterators):
+        in_inputs = (loop in a) + (loop in b)
+        if (kind == "parallel") != (loop in c) or in_inputs < (1 if loop in c else 2):
+            return False
+    return True
+
+
+def multiplies_and_adds(generic: GenericOp) -> bool:
+    """Whether the body is `out + widen(a) * widen(b)`, in any order."""
+    a, b, out = generic.block.arguments
+    body = [op.operation for op in generic.block.operations]
+    total = _made_by(body[-1].operands[0], "arith.addf")
+    if total is None or out not in list(total.operands):
+        return False
+    product = next((v for v in total.operands if v != out), None)
+    product = _made_by(product, "arith.mulf")
+    if product is None:
+        return False
+    factors = [_narrow(v) for v in product.operands]
+    return factors in ([a, b], [b, a])
+
+
+def _made_by(value: Any, name: str) -> Any:
+    if isinstance(value, ir.OpResult) and value.owner.operation.name == name:
+        return value.owner.operation
+    return None
+
+
+def _narrow(value: Any) -> Any:
+    widening = _made_by(value, "arith.extf")
+    return value if widening is None else widening.operands[0]
+
+
+def _rewrite(generic: GenericOp) -> None:
+    op = generic.op
+    a, b, c = op.operands
+    maps = [m.value for m in op.attributes["indexing_maps"]]
+    half = isinstance(c.type.element_type, _HALVES)
+    with ir.InsertionPoint(op), op.location:
+        total = converted(c, ir.F32Type.get()) if half else c
+        value = contract(a, b, total, maps)
+        if half:
+            value = converted(value, c.type.element_type)
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def converted(value: Any, element: Any) -> Any:
+    """`value` in another float type; what fills it with a number is made anew."""
+    type_ = ir.RankedTensorType.get(list(value.type.shape), element)
+    empty = tensor.empty(list(type_.shape), element)
+    if (number := _filled_with(value)) is not None:
+        constant = arith.ConstantOp(element, ir.FloatAttr.get(element, number)).result
+        return fill(constant, empty)
+    rank = len(type_.shape)
+    identity = ir.AffineMap.get_identity(rank)
+    generic = generic_op([type_], [value], [empty], [identity, identity], ["parallel"] * rank)
+    block = generic.regions[0].blocks.append(value.type.element_type, element)
+    wider = isinstance(value.type.element_type, _HALVES)
+    with ir.InsertionPoint(block):
+        convert = arith.extf if wider else arith.truncf
+        yield_op([convert(element, block.arguments[0])])
+    return generic.results[0]
+
+
+def _filled_with(value: Any) -> float | None:
+    """The number that a linalg.generic (or a constant) gives every element of `value`."""
+    if not isinstance(value, ir.OpResult):
+        return None
+    op = value.owner.operation
+    if op.name == "arith.constant":
+        attr = op.attributes["value"]
+        is_splat = isinstance(attr, ir.DenseElementsAttr) and attr.is_splat
+        return float(attr.get_splat_value().value) if is_splat else None
+    if not is_generic_op(op):
+        return None
+    generic = GenericOp(op)
+    yielded = list(generic.block.operations)[-1].operands[0]
+    arguments = list(generic.block.arguments)
+    if yielded in arguments[: generic.num_inputs]:
+        yielded = op.operands[arguments.index(yielded)]
+    constant = _made_by(yielded, "arith.constant")
+    if constant is None or not isinstance(constant.attributes["value"], ir.FloatAttr):
+        return None
+    return float(constant.attributes["value"].value)

@@ -1,0 +1,216 @@
+"""`split-reductions`: a reduction to few results becomes one to many, and another one of those.
+
+Runs on the way to a device, before kernels are formed.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, ClassVar
+
+from nova.codegen.common.loop_nest import make_loop_nest
+from nova.codegen.common.match_contraction import match_contraction
+from nova.codegen.cpu.vectorize import COMBINERS, find_combiners
+from nova.core.records import record
+from nova.ir.bindings import arith, ir, tensor
+from nova.ir.clone import clone_into
+from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg_ops import generic_op, loop_index, yield_op
+from nova.ir.walk import main_function
+from nova.passes.base import Pass
+
+_ACROSS = 32
+"""Columns that a block has."""
+_TILE = 64 * 64
+"""Results of a product that a block has, about."""
+_LONGEST = 16_384
+"""Terms of a part at most, about: a block has them in registers."""
+_MOST_PARTIAL = 16 << 20
+"""Partial results of a product at most, in all parts."""
+
+
+@record
+class SplitReductions(Pass):
+    """Cut the outermost reduced dimension into parts, where that gives a device more to do at once.
+
+    A sum of everything, of the columns of a tall matrix, or of a product along a long k has too few
+    results for one block of threads a result, or a tile of results. It is cut when its terms are
+    `terms` or more, and all blocks together would not be `blocks`: then each part gives a row of
+    partial results, and a second op combines those. How it is cut depends on shapes alone, so the
+    order of the sums does.
+    """
+
+    name: ClassVar[str] = "split-reductions"
+    terms: int = 65_536
+    blocks: int = 264
+    part: int = 1_024  # terms of a part at least, about
+
+    def run(self, module: ir.Module) -> None:
+        for op in list(main_function(module).entry_block.operations):
+            op = op.operation
+            if is_generic_op(op) and (found := self._cut(GenericOp(op))):
+                _split(GenericOp(op), *found)
+
+    def _cut(self, generic: GenericOp) -> tuple[int, int, tuple[str, ...]] | None:
+        """Which loop is cut into how many parts, and what combines those."""
+        reduced = [d for d, kind in enumerate(generic.iterators) if kind == "reduction"]
+        if not reduced or generic.is_whole:
+            return None
+        results = prod(s for d, s in enumerate(generic.sizes) if d not in reduced)
+        terms = prod(generic.sizes[d] for d in reduced)
+        nest = make_loop_nest(generic.op)
+        names = find_combiners(nest)
+        product = match_contraction(nest, accumulate=True) is not None
+        across = not product and _reads_across(generic)
+        blocks = results // _ACROSS if across else -(-results // _TILE) if product else results
+        if names is None or terms < self.terms or blocks >= self.blocks:
+            return None
+        dim = reduced[0]
+        if not all(_is_plain(generic, i, dim) for i in range(len(generic.op.operands))):
+            return None
+        longest = -(-terms // _LONGEST)
+        shortest = self.part // 8 if across else self.part
+        parts = max(longest, min(terms // shortest, self.blocks // max(1, blocks)))
+        if product:
+            parts = min(parts, _MOST_PARTIAL // max(1, results))
+        parts = _divisor(generic.sizes[dim], parts)
+        return (dim, parts, names) if parts > 1 else None
+
+
+def _reads_across(generic: GenericOp) -> bool:
+    """Whether neighbouring results are made of neighbours in memory: a block has several."""
+    inputs = [a for a in generic.accesses[: generic.num_inputs] if a.coefficients]
+    last = [access.row_dim(len(access.coefficients) - 1) for access in inputs]
+    return any(d is not None and generic.iterators[d] == "parallel" for d in last)
+
+
+def _is_plain(generic: GenericOp, operand: int, dim: int) -> bool:
+    """Whether an operand has the loop as one of its dimensions, or not at all."""
+    access = generic.accesses[operand]
+    at = [r for r, row in enumerate(access.coefficients) if row[dim]]
+    return not at or (len(at) == 1 and access.row_dim(at[0]) == dim)
+
+
+def _divisor(size: int, wanted: int) -> int:
+    """A divisor of `size` up to `wanted`, near to it; 1 where there is none.
+
+    Better half as many parts than ones whose elements are not vectors.
+    """
+    found = [n for n in range(min(size, wanted), 0, -1) if size % n == 0]
+    near = [n for n in found if 2 * n >= found[0]]
+    return next((n for n in near if size // n % 4 == 0), found[0])
+
+
+def _split(generic: GenericOp, dim: int, parts: int, names: tuple[str, ...]) -> None:
+    op, inputs = generic.op, generic.num_inputs
+    maps = [attribute.value for attribute in op.attributes["indexing_maps"]]
+    with ir.InsertionPoint(op), op.location:
+        given = [_cut_operand(generic, i, dim, parts) for i in range(inputs)]
+        partial = [
+            _filled([parts, *value.type.shape], value.type.element_type, name)
+            for value, name in zip(generic.outputs, names, strict=True)
+        ]
+        accesses = [
+            *[_access(m, dim, cut=True) for m in maps[:inputs]],
+            *[_access(m, dim, cut=False) for m in maps[inputs:]],
+        ]
+        made = _generic(given, partial, accesses, ["parallel", *generic.iterators])
+        _copy_body(generic, made, dim, generic.sizes[dim] // parts)
+        total = _combined(list(made.results), generic.outputs, names)
+    for old, new in zip(op.results, total.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
+def _cut_operand(generic: GenericOp, operand: int, dim: int, parts: int) -> Any:
+    """An input with the dimension that is cut as two."""
+    value = generic.op.operands[operand]
+    access = generic.accesses[operand]
+    at = [r for r, row in enumerate(access.coefficients) if row[dim]]
+    if not at:
+        return value
+    shape = list(value.type.shape)
+    cut = [*shape[: at[0]], parts, shape[at[0]] // parts, *shape[at[0] + 1 :]]
+    groups = [[r] if r < at[0] else [r + 1] for r in range(len(shape))]
+    groups[at[0]] = [at[0], at[0] + 1]
+    kind = ir.RankedTensorType.get(cut, value.type.element_type)
+    return tensor.expand_shape(kind, value, groups, [], cut)
+
+
+def _access(map_: Any, dim: int, *, cut: bool) -> Any:
+    """An access when the loop over parts comes before all others; `cut` says where it stands."""
+    count = map_.n_dims + 1
+    moved = ir.AffineMap.get(count, 0, [ir.AffineExpr.get_dim(d) for d in range(1, count)])
+    part = ir.AffineExpr.get_dim(0)
+    results = [] if cut else [part]
+    for expr in map_.results:
+        if cut and isinstance(expr, ir.AffineDimExpr) and expr.position == dim:
+            results.append(part)
+        results.append(expr.compose(moved))
+    return ir.AffineMap.get(count, 0, results)
+
+
+def _filled(shape: list[int], element: Any, name: str) -> Any:
+    """A tensor of the value that changes nothing when it is combined by the op called `name`."""
+    unit = COMBINERS[name]
+    attr: Any = (
+        ir.IntegerAttr.get(element, int(unit))
+        if isinstance(element, ir.IntegerType)
+        else ir.FloatAttr.get(element, float(unit))
+    )
+    value = arith.ConstantOp(element, attr).result
+    count = len(shape)
+    scalar = ir.AffineMap.get(count, 0, [])
+    empty = tensor.EmptyOp(shape, element).result
+    identity = ir.AffineMap.get_identity(count)
+    made = _generic([value], [empty], [scalar, identity], ["parallel"] * count)
+    block = made.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        yield_op([block.arguments[0]])
+    return made.results[0]
+
+
+def _generic(inputs: list[Any], outputs: list[Any], maps: list[Any], kinds: list[str]) -> Any:
+    """A linalg.generic without a body."""
+    return generic_op([value.type for value in outputs], inputs, outputs, maps, kinds)
+
+
+def _copy_body(generic: GenericOp, made: Any, dim: int, length: int) -> None:
+    """The body for parts of `length`: counters of the loops keep their meaning."""
+    old = generic.block
+    block = made.regions[0].blocks.append(*[a.type for a in old.arguments])
+    mapping = dict(zip(old.arguments, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for op in old.operations:
+            op = op.operation
+            if op.name != "linalg.index":
+                clone_into(op, mapping)
+                continue
+            number = int(op.attributes["dim"].value)
+            counter = loop_index(number + 1)
+            if number == dim:
+                index = ir.IndexType.get()
+                size = arith.ConstantOp(index, ir.IntegerAttr.get(index, length)).result
+                counter = arith.addi(arith.muli(loop_index(0), size), counter)
+            mapping[op.results[0]] = counter
+
+
+def _combined(partial: list[Any], outputs: list[Any], names: tuple[str, ...]) -> Any:
+    """The parts together, and with what the outputs hold."""
+    count = len(outputs[0].type.shape) + 1
+    whole = ir.AffineMap.get_identity(count)
+    rest = ir.AffineMap.get(count, 0, [ir.AffineExpr.get_dim(d) for d in range(1, count)])
+    maps = [whole] * len(partial) + [rest] * len(outputs)
+    made = _generic(partial, outputs, maps, ["reduction", *["parallel"] * (count - 1)])
+    kinds = [value.type.element_type for value in outputs]
+    block = made.regions[0].blocks.append(*kinds, *kinds)
+    arguments = list(block.arguments)
+    with ir.InsertionPoint(block):
+        pairs = zip(arguments[len(kinds) :], arguments[: len(kinds)], strict=True)
+        yield_op(
+            [
+                ir.Operation.create(name, [old.type], [old, new]).results[0]
+                for name, (old, new) in zip(names, pairs, strict=True)
+            ]
+        )
+    return made

@@ -1,0 +1,99 @@
+"""`wrap-attention`: attention as linalg.generic, for the kernels."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.ir.attention_ops import (
+    OPERANDS,
+    OPS,
+    RESULTS,
+    ROLES,
+    AttentionKind,
+    emit_point,
+    loop_sizes,
+)
+from nova.ir.bindings import ir, tensor
+from nova.ir.linalg_ops import generic_op, yield_op
+from nova.ir.walk import functions
+from nova.passes.base import Pass
+
+_FEW, _LONG = 8, 256
+"""With fewer batches and more rows than this, a gradient is cut along its rows as well."""
+
+
+@record
+class WrapAttention(Pass):
+    """Make a `linalg.generic` of every `nova.attend` and `nova.attend_gradient`.
+
+    Its loops and maps are those of the op; results that nobody uses are left out. Tiles are made of
+    the parallel loops: for the result, batches and rows. The gradients are computed together, by
+    batches, as they share most of the work; with few batches of many rows those of k and v are one
+    op, by their rows, and that of q is another. Behind elementwise fusion, which would see a
+    generic it may change.
+    """
+
+    name: ClassVar[str] = "wrap-attention"
+
+    def run(self, module: ir.Module) -> None:
+        for function in functions(module):
+            if function.is_external:
+                continue
+            for op in list(function.entry_block.operations):
+                if op.operation.name in OPS:
+                    with ir.InsertionPoint(op.operation), op.location:
+                        _structure(op.operation)
+                    op.operation.erase()
+
+
+def _structure(op: Any) -> None:
+    name = op.name.removeprefix("nova.")
+    used = [n for n, r in zip(RESULTS[name], op.results, strict=True) if any(True for _ in r.uses)]
+    *batch, rows, keys, _, _ = loop_sizes(op)
+    if name == "attend":
+        parts = [(used, "if")] if used else []
+    elif prod(batch) < _FEW and max(rows, keys) > _LONG:
+        parts = [([n for n in used if n == "q"], "i"), ([n for n in used if n != "q"], "j")]
+    else:
+        parts = [(used, "")]
+    for results, parallel in parts:
+        if results:
+            _generic(op, name, results, parallel)
+
+
+def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
+    sizes = loop_sizes(op)
+    batch = len(sizes) - len(ROLES)
+    values = [op.results[RESULTS[name].index(n)] for n in results]
+    operands = list(op.operands)
+    maps = list(op.attributes["maps"])
+    out_maps = [maps[len(operands) + RESULTS[name].index(n)] for n in results]
+    kinds = ["parallel"] * batch + ["parallel" if r in parallel else "reduction" for r in ROLES]
+    generic = generic_op(
+        [v.type for v in values],
+        operands,
+        [tensor.empty(list(v.type.shape), v.type.element_type) for v in values],
+        [m.value for m in (*maps[: len(operands)], *out_maps)],
+        kinds,
+    )
+    *_, rows, keys, inner, outer = sizes
+    products = 2 * inner + 2 * outer if name == "attend" else 6 * inner + 4 * outer
+    work = prod(sizes[:batch]) * rows * keys * (products + 16)
+    generic.attributes["nova.work"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), work)
+    kind = AttentionKind(
+        op=name,
+        results=tuple(results),
+        causal=op.attributes["causal"].value,
+        scale=op.attributes["scale"].value,
+        masked=len(operands) > len(OPERANDS[name]),
+    )
+    elements = [v.type.element_type for v in (*operands, *values)]
+    block = generic.regions[0].blocks.append(*elements)
+    with ir.InsertionPoint(block):
+        arguments = list(block.arguments)[: len(operands)]
+        point = emit_point(kind, arguments, values[0].type.element_type)
+        yield_op([point] * len(values))
+    for value, result in zip(values, generic.results, strict=True):
+        value.replace_all_uses_with(result)

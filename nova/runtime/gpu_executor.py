@@ -1,0 +1,189 @@
+"""A file made runnable on a device: the code for it chosen and loaded, one native program.
+
+`load_for` is called by `nova.load` and by the compile driver, with the name of a device. Needs
+neither MLIR nor LLVM.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from nova import _native
+from nova.artifact.check import Buffer
+from nova.artifact.choose import DeviceChoice, choose_device, explain_device
+from nova.artifact.device_image import arch_number
+from nova.artifact.format import Artifact
+from nova.artifact.manifest import DeviceSpec, TensorSpec
+from nova.artifact.tables import kernel_addresses, read_header
+from nova.core.dtypes import dtype
+from nova.core.location import user_location
+from nova.core.log import enabled, log
+from nova.errors import DeviceArchitectureError, NovaError
+from nova.runtime.device_arrays import make_device_converter
+from nova.runtime.devices import explain_absent, is_simulated, open_device
+from nova.runtime.executor import Executable, load_image
+from nova.runtime.failures import report_on_device
+from nova.runtime.weights import ParamValues
+
+
+class DeviceExecutable(Executable):
+    """A file loaded for a device, `device`: code and constants are there."""
+
+    def __init__(self, artifact: Artifact, device: _native.Device):
+        self.artifact = artifact
+        self.manifest = artifact.manifest
+        self.device = device
+        self.device_name = device.name
+        self.choice = _choose(artifact, device)
+        self.variant = self.choice.variant
+        if enabled("load"):
+            log("load", self.why)
+        block = artifact.file.tables(self.variant)
+        self.workspace_size, _ = read_header(block)
+        args, outputs = self.manifest.args, self.manifest.outputs
+        image = self.manifest.devices[self.choice.image]
+        code = _read_code(artifact, image, device)
+        offset, size = self.spec.constants
+        pinned = kernel_addresses(block)
+        self.program = _native.Program.on_device(
+            device,
+            block,
+            image.kind,
+            image.arch,
+            code,
+            artifact.section(".nova.const")[offset : offset + size],
+            [(a.shape, dtype(a.dtype).numpy, a.donated) for a in args],
+            [(o.shape, dtype(o.dtype).numpy, o.alias) for o in outputs],
+            make_device_converter(args, outputs, device),
+            sum(a.role == "input" for a in args),
+            load_image(artifact, self.variant) if pinned else None,
+            report_on_device,
+        )
+        self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
+
+    @property
+    def why(self) -> str:
+        """Which code runs on which device: one line."""
+        return f"{explain_device(self.artifact, self.choice)}, on {self.device.name}"
+
+
+class AbsentDevice(Executable):
+    """A file for a device that is not here: it can be looked at and saved; a run says why not."""
+
+    def __init__(self, artifact: Artifact, variant: int, error: NovaError, device: str):
+        self.artifact = artifact
+        self.device_name = device
+        self.manifest = artifact.manifest
+        self.variant = variant
+        self.workspace_size, _ = read_header(artifact.file.tables(variant))
+        self.error = error
+        self.program: Any = _AbsentProgram(error)
+
+    @property
+    def why(self) -> str:
+        """Why it does not run: one line."""
+        return f"{self.spec.target}, which is not here: {self.error.what}"
+
+
+class _AbsentProgram:
+    """Takes the place of a native program."""
+
+    label: str | None = None
+
+    def __init__(self, error: NovaError):
+        self._error = error
+
+    def __call__(self, *arrays: Any, **options: Any) -> NoReturn:
+        raise self._error.located(str(user_location()))
+
+    run = submit = __call__
+
+
+def load_for(artifact: Artifact, device: str, *, needed: bool = True) -> Executable:
+    """The program of a file on the device of this name.
+
+    Where it is not `needed` now, one that the device is missing for is an `AbsentDevice`.
+    """
+    try:
+        return DeviceExecutable(artifact, open_device(device))
+    except NovaError as error:
+        variants = artifact.manifest.variants
+        own = [n for n, spec in enumerate(variants) if spec.is_device]
+        if needed or not own:
+            raise
+        return AbsentDevice(artifact, own[0], explain_absent(error), device)
+
+
+def load_anywhere(artifact: Artifact, device: str | None = None) -> Executable:
+    """The program of a file on the device that it ran on, or on the one that it has code for.
+
+    A device that is missing is one only when it is run.
+    """
+    if device is None and all(spec.is_device for spec in artifact.manifest.variants):
+        device = "cuda"
+    return Executable(artifact) if device is None else load_for(artifact, device, needed=False)
+
+
+def _read_code(artifact: Artifact, image: DeviceSpec, device: _native.Device) -> Buffer:
+    """The code as the driver of the device takes it."""
+    code = artifact.section(".nova.device")[image.offset : image.offset + image.size]
+    if not is_simulated(device):
+        return code
+    from nova.gpusim.image import decode_image  # what decodes PTX is not needed elsewhere
+
+    return decode_image(bytes(code).decode("ascii", "replace"))
+
+
+def _choose(artifact: Artifact, device: _native.Device) -> DeviceChoice:
+    if not is_simulated(device):
+        return choose_device(artifact, *device.capability)
+    return choose_simulated(artifact)
+
+
+def choose_simulated(artifact: Artifact) -> DeviceChoice:
+    """What the simulator runs: the newest variant that there is PTX of."""
+    manifest = artifact.manifest
+    found = [
+        (arch_number(image.arch), spec.cpu, DeviceChoice(variant, number))
+        for variant, spec in enumerate(manifest.variants)
+        for number, image in enumerate(manifest.devices)
+        if spec.is_device and image.kind == "ptx" and image.arch == spec.cpu
+    ]
+    if not found:
+        raise DeviceArchitectureError(
+            "the file has no PTX, which is what the simulator runs",
+            hint="compile it for a device, such as cuda:sm_80",
+        )
+    return max(found, key=lambda row: row[:2])[2]
+
+
+class DeviceValues(ParamValues):
+    """Values of params that came with a file, copied to a device when a run first needs them.
+
+    Runs that update params update the copies on the device.
+    """
+
+    def __init__(self, values: ParamValues, device: _native.Device):
+        super().__init__(values.params, values._given, values.kind)
+        self._device = device
+
+    def _own(self, spec: TensorSpec, array: np.ndarray | None) -> Any:
+        if array is None:
+            return None
+        return _native.DeviceArray.of(self._device, np.asarray(array, order="C"))
+
+    def host(self) -> tuple[np.ndarray | None, ...]:
+        """Copies of what is on the device now."""
+        return tuple(array if array is None else array.numpy() for array in self.get())
+
+
+def values_on(executable: Executable, values: ParamValues) -> ParamValues:
+    """The values as runs of a program want them.
+
+    Those of a graph stay on the host, where their tensors see updates.
+    """
+    if isinstance(executable, DeviceExecutable) and values.kind != "graph":
+        return DeviceValues(values, executable.device)
+    return values

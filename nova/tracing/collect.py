@@ -1,0 +1,219 @@
+"""`nova.trace`: collects the runs of a `with` block, and writes their timeline.
+
+    with nova.trace("run.json") as trace:
+        program.run([x])
+    print(trace.summary())
+
+In: every run of every program in this process that starts while a block is open, also when it ends
+later: a run holds the traces that were open at its start. Out: `Run`s, or
+`DeviceRun`s for those on devices, and a file: a page for a name that ends in `.html`, else JSON for
+Perfetto. The records are written by the workers into memory that is there before the run starts,
+and those of a device are events of its driver; everything else happens when they are looked at.
+With no block open, a call reads one word more than it would.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from nova import _native
+from nova.artifact.files import write_atomically
+from nova.artifact.tables import Tables, unpack_tables
+from nova.core.location import user_location
+from nova.core.user_facing import user_facing, user_facing_class
+from nova.errors import TraceError
+from nova.tracing.costs import speeds_of, task_costs
+from nova.tracing.device_run import SPAN, DeviceRun, read_spans
+from nova.tracing.graph import TaskGraph, make_graph
+from nova.tracing.page import to_html
+from nova.tracing.peaks import Peaks, measured_peaks
+from nova.tracing.perfetto import to_json
+from nova.tracing.run import AnyRun, Run
+from nova.tracing.schedule_sim import POLICIES, Simulation, play
+from nova.tracing.summary import Summary, summarize
+from nova.tracing.timeline import RECORD, make_timeline
+
+_lock = threading.Lock()
+_open: list[list[Any]] = []  # where the runs of each open block go
+
+_ON_DEVICE = 2  # what a run on a device leaves: the program, and what is yet to be read
+
+
+@user_facing_class
+class Trace:
+    """The runs of a block; made by `nova.trace`."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None):
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            check_place(self._path)
+        self._items: list[Any] = []
+        self._runs: tuple[AnyRun, ...] | None = None
+
+    def __enter__(self) -> Trace:
+        with _lock:
+            if any(items is self._items for items in _open):
+                raise TraceError(
+                    "the trace is open already", where=str(user_location()), hint="make another one"
+                )
+            _open.append(self._items)
+            _native.trace_into(tuple(_open))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop, and write the file; also when the block failed, as then it is wanted most.
+
+        A file has all runs of its block: those still in flight are waited for. A block that failed
+        does not wait, and its file has the runs that have ended.
+        """
+        with _lock:
+            _open[:] = [items for items in _open if items is not self._items]
+            _native.trace_into(tuple(_open))
+        if self._path is None:
+            return
+        try:
+            if kind is None:
+                _native.await_traced(self._items)
+        finally:  # also when Ctrl-C ends the wait
+            self.save(self._path)
+
+    @property
+    def runs(self) -> tuple[AnyRun, ...]:
+        """The runs that have ended, by their start; those of a device are waited for."""
+        _native.reap()  # a submitted run that nobody has waited for may have ended
+        if self._runs is None or len(self._runs) < len(self._items):
+            self._runs = _Builder(lambda: self.peaks).build(list(self._items))
+        return self._runs
+
+    @cached_property
+    def peaks(self) -> Peaks:
+        """What this machine can do; measured when it is first asked for on a machine."""
+        return measured_peaks()
+
+    def summary(self) -> Summary:
+        """Time by kernel, idle time by reason, the critical path and what would shorten it."""
+        runs = self.runs
+        on_host = any(isinstance(run, Run) for run in runs)
+        return summarize(runs, self.peaks if on_host else None)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline: a page for `.html`, else JSON for https://ui.perfetto.dev."""
+        save_runs(Path(path), self.runs, self.summary(), as_page=_is_page(Path(path)))
+
+
+def save_runs(path: Path, runs: Sequence[AnyRun], summary: Summary, *, as_page: bool) -> None:
+    """Write a page or JSON; TraceError where that cannot be."""
+    text = to_html(runs, summary) if as_page else to_json(runs, str(summary))
+    try:
+        write_atomically(path, text.encode(), sync=False)
+    except OSError as error:
+        raise _cannot_write(path, error.strerror or str(error)) from None
+
+
+@user_facing
+def trace(path: str | os.PathLike[str] | None = None) -> Trace:
+    """Trace the runs of a `with` block; `path` gets a page (`.html`) or JSON for Perfetto."""
+    return Trace(path)
+
+
+class _Builder:
+    """Turns what the native module has collected into runs."""
+
+    def __init__(self, peaks: Callable[[], Peaks]):
+        self._peaks = peaks  # asked for when a run was on this machine's cores
+        self._tables: dict[int, Tables] = {}
+        self._graphs: dict[int, TaskGraph] = {}
+        self._plans: dict[tuple[int, ...], Simulation] = {}
+
+    def build(self, items: list[Any]) -> tuple[AnyRun, ...]:
+        read: list[tuple[Any, Callable[..., AnyRun]]] = []
+        for item in items:
+            if len(item) == _ON_DEVICE:
+                item = (item[0], *_native.read_device_trace(item[1]))
+                read.append((item, self._device_run))
+            else:
+                read.append((item, self._run))
+        read.sort(key=lambda pair: pair[0][1])
+        base = read[0][0][1] if read else 0
+        return tuple(build(base, *item) for item, build in read)
+
+    def _device_run(
+        self, base: int, program: Any, start: int, end: int, lost: int, spans: bytes, values: bytes
+    ) -> DeviceRun:
+        tables = self._tables_of(program)
+        found = read_spans(
+            tables, program.names, np.frombuffer(spans, SPAN), np.frombuffer(values, "<u4"), base
+        )
+        label = program.label or "program"
+        return DeviceRun(label, program.device.name, start - base, end - base, found, lost)
+
+    def _tables_of(self, program: Any) -> Tables:
+        key = id(program)  # held by the item
+        if key not in self._tables:
+            self._tables[key] = unpack_tables(program.tables)
+        return self._tables[key]
+
+    def _run(
+        self,
+        base: int,
+        program: Any,
+        start: int,
+        end: int,
+        workers: int,
+        policy: int,
+        lost: int,
+        block: bytes,
+    ) -> Run:
+        key = id(program)
+        if key not in self._graphs:
+            self._graphs[key] = make_graph(self._tables_of(program))
+        graph = self._graphs[key]
+        records = np.frombuffer(block, RECORD)
+        if not graph.specs:
+            records = records[:0]  # nothing to do is a task, too, but not one of the program
+        else:
+            records = records.copy()
+            for field in ("ready", "start", "end"):
+                records[field] -= np.minimum(records[field], np.uint64(base))
+        timeline = make_timeline(graph, records, workers, start - base, end - base)
+        return Run(program.label or "program", timeline, self._plan(key, workers, policy), lost)
+
+    def _plan(self, *key: int) -> Simulation:
+        if key not in self._plans:
+            program, workers, policy = key
+            graph = self._graphs[program]
+            costs = task_costs(graph, speeds_of(self._peaks()))
+            self._plans[key] = play(graph, costs, workers, POLICIES[policy])
+        return self._plans[key]
+
+
+def _is_page(path: Path) -> bool:
+    return path.suffix in (".html", ".htm")
+
+
+def check_place(path: Path) -> None:
+    """A block may run for hours: what is wrong with its file is said before."""
+    folder = path.parent
+    if path.is_dir():
+        raise _cannot_write(path, "it is a folder")
+    if not folder.is_dir():
+        raise _cannot_write(path, f"there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise _cannot_write(path, f"the folder {folder} is read-only")
+
+
+def _cannot_write(path: Path, why: str) -> TraceError:
+    return TraceError(f"the trace cannot be written to {path}: {why}", where=str(user_location()))

@@ -1,0 +1,76 @@
+"""How long tasks take, roughly: the cost model of planned schedules and simulations.
+
+Comes in: a `TaskGraph` and `Speeds`. Goes out: nanoseconds a task. A task takes as long as its
+operations or its bytes do, whichever is longer, and a little for being started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nova.artifact.tables import KernelSpec
+from nova.tracing.graph import TaskGraph
+from nova.tracing.peaks import Peaks
+
+_OF_PEAK = {"matrix": 0.7, "vector": 0.05, "host": 0.02}
+"""What kernels reach of a core's multiply-adds: an `exp` is one operation, and far from one.
+Estimates, as are the copies and the time of a task below: they are not fitted to measurements."""
+
+_OF_COPY = 0.8
+
+WORTH_SHARING_NS = 40_000
+"""The compiler makes no tasks of a program that it expects to be shorter."""
+
+PRODUCT_TILE_WORK = 2 * 256_000_000 / 65_536
+"""Operations of a product that count as one of `tile_work`."""
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What one core does. The defaults are those of a common server, as in compiled files."""
+
+    matrix: float = 64.0  # operations a nanosecond, by the kind of the kernel
+    vector: float = 2.0
+    host: float = 1.0
+    bytes: float = 8.0  # a nanosecond
+    task: float = 150.0  # nanoseconds to start and finish a task
+
+
+def speeds_of(peaks: Peaks) -> Speeds:
+    """The speeds to expect of a core with these peaks."""
+    flops = peaks.core_flops / 1e9
+    return Speeds(
+        **{kind: part * flops for kind, part in _OF_PEAK.items()},
+        bytes=_OF_COPY * peaks.core_bytes / 1e9,
+    )
+
+
+def planned_ns(kernel: KernelSpec) -> float:
+    """Nanoseconds of a whole kernel, as the compiler has estimated them to size its tasks.
+
+    The numbers are those of nova/codegen/common/cost.py; kernels of the host have one task.
+    """
+    speeds = Speeds()
+    rate = speeds.matrix if kernel.core == "matrix" else speeds.vector
+    return max(kernel.flops / rate, kernel.bytes / speeds.bytes)
+
+
+def planned_tile_work(kernel: KernelSpec, tiles: int) -> int:
+    """The setting `tile_work` with which the compiler would cut a kernel into about so many tiles.
+
+    In a product, operations are cheap: a tile has more of them (nova/codegen/cpu/schedule.py).
+    """
+    weight = PRODUCT_TILE_WORK if kernel.core == "matrix" else 1.0
+    return max(1, int(kernel.flops / weight / tiles))
+
+
+def task_costs(graph: TaskGraph, speeds: Speeds) -> np.ndarray:
+    """Estimated nanoseconds of each task, at least one."""
+    rates = {"matrix": speeds.matrix, "vector": speeds.vector, "host": speeds.host}
+    costs = [
+        speeds.task + max(task.flops / rates[task.kernel.core], task.bytes / speeds.bytes)
+        for task in graph.tasks
+    ]
+    return np.maximum(1, np.rint(costs)).astype(np.uint64)

@@ -1,0 +1,103 @@
+"""The critical path: the chain of tasks and waits that a run's time consists of.
+
+Comes in: a `Timeline`. Goes out: the steps of the chain, from the beginning to the end of the run,
+and what each waited for last; their durations and waits add up to the makespan. `longest_path` is
+the bound that the graph alone sets. Called by `advice.py`, the summary and the viewers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from nova.tracing.edges import EdgeKinds
+from nova.tracing.graph import TaskGraph
+from nova.tracing.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Step:
+    """A task on the critical path, and what it waited for last.
+
+    cause     `start` of the run; `data` or `reuse` of memory (`edges.py`), or a `join` of them, for
+              a task before it; `core` for the task that held its core.
+    wait      nanoseconds between the end of that and its own start.
+    duration  nanoseconds that it ran.
+    held      from when to when it could have run but for that: only where memory or a core was in
+              the way, else empty.
+    """
+
+    task: int
+    cause: str
+    wait: int
+    duration: int
+    held: tuple[int, int] = (0, 0)
+
+
+def critical_path(timeline: Timeline) -> tuple[Step, ...]:
+    """The chain of a run, the first step first."""
+    if not len(timeline.records):
+        return ()
+    return _Walk(timeline).steps()
+
+
+class _Walk:
+    """From the last task back to the start."""
+
+    def __init__(self, timeline: Timeline):
+        self.timeline = timeline
+        self.kinds = EdgeKinds(timeline.graph)
+        self.ends = {int(r["task"]): int(r["end"]) for r in timeline.records}
+        self.previous: dict[int, int] = {}  # the task before it on the same core
+        tasks = timeline.records["task"]
+        for lane in timeline.lanes:
+            self.previous |= {int(tasks[b]): int(tasks[a]) for a, b in pairwise(lane)}
+
+    def steps(self) -> tuple[Step, ...]:
+        task: int | None = max(self.ends, key=lambda t: (self.ends[t], t))
+        found = []
+        while task is not None:
+            step, task = self._step(task)
+            found.append(step)
+        return tuple(reversed(found))
+
+    def _step(self, task: int) -> tuple[Step, int | None]:
+        timeline, ends = self.timeline, self.ends
+        record = timeline.records[timeline.record_of[task]]
+        start = int(record["start"])
+        known = [p for p in timeline.graph.predecessors[task] if p in ends]
+        cause, before, since = "start", None, timeline.start
+        free = int(record["ready"])  # when it could have started but for the cause
+        if known:
+            before = max(known, key=lambda p: (ends[p], p))
+            cause, since = self.kinds.kind(before, task), ends[before]
+        previous = self.previous.get(task)
+        if previous is not None and ends[previous] > since and previous != before:
+            cause, before, since = "core", previous, ends[previous]
+        elif cause == "reuse":
+            data = [ends[p] for p in known if self.kinds.kind(p, task) != "reuse"]
+            free = max(data, default=timeline.start)
+        held = (free, since) if cause in ("core", "reuse") and free < since else (0, 0)
+        wait, duration = max(0, start - since), int(record["end"]) - start
+        return Step(task, cause, wait, duration, held), before
+
+
+def longest_path(graph: TaskGraph, durations: np.ndarray) -> tuple[int, tuple[int, ...]]:
+    """The most expensive chain of dependencies, and its cost: no number of cores is faster."""
+    if not graph.specs:
+        return 0, ()
+    cost = [0] * len(graph.specs)
+    following = [-1] * len(graph.specs)
+    for number in range(len(graph.specs) - 1, -1, -1):
+        for successor in graph.specs[number].successors:
+            if cost[successor] > cost[number] or following[number] < 0:
+                cost[number], following[number] = cost[successor], successor
+        cost[number] += int(durations[number])
+    task = max(range(len(cost)), key=cost.__getitem__)
+    total, path = cost[task], []
+    while task >= 0:
+        path.append(task)
+        task = following[task]
+    return total, tuple(path)

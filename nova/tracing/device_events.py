@@ -1,0 +1,66 @@
+"""Runs on devices as events of a timeline file: a process a device, with lanes for what it does.
+
+Comes in: `DeviceRun`s, by their start. Goes out: events of the Trace Event Format. Runs may
+overlap, on different streams or in different threads: a lane gets a second one beside it then, as
+slices of one lane must not. Called by `perfetto.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nova.tracing.device_run import LANES, DeviceRun, Span
+
+_COLORS = {
+    "kernel": "thread_state_running",
+    "host kernel": "generic_work",
+    "wait": "thread_state_sleeping",
+}
+_USUAL_COLOR = "thread_state_runnable"
+_APART = 1000  # numbers of lanes of one kind
+
+
+class DeviceLanes:
+    """Where the spans of runs go; `process` gives the number of the process of a device."""
+
+    def __init__(self, process: Callable[[str], int], name: Callable[[int, int, str], None]):
+        self._process = process
+        self._name = name
+        self._free: dict[tuple[int, str], list[int]] = {}  # when each lane of a kind is free
+
+    def events(self, run: DeviceRun) -> list[dict[str, Any]]:
+        """The slices of a run; lanes are named when they are first used."""
+        pid = self._process(run.device)
+        found = []
+        for number, lane in enumerate(LANES):
+            spans = run.lanes[lane]
+            slot = self._take(pid, lane, spans)
+            title = run.lane_title(lane)
+            tid = number * _APART + slot
+            self._name(pid, tid, title if slot == 0 else f"{title} ({slot + 1})")
+            found += [_slice(pid, tid, run.program, span) for span in spans]
+        return found
+
+    def _take(self, pid: int, lane: str, spans: tuple[Span, ...]) -> int:
+        """The first lane of its kind that has nothing at that time."""
+        free = self._free.setdefault((pid, lane), [])
+        if not spans:
+            return 0
+        slot = next((i for i, end in enumerate(free) if end <= spans[0].start), len(free))
+        free[slot : slot + 1] = [max(span.end for span in spans)]
+        return slot
+
+
+def _slice(pid: int, tid: int, program: str, span: Span) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "pid": pid,
+        "tid": tid,
+        "name": span.name,
+        "cat": "device" if span.lane != "host" else "host",
+        "ts": span.start / 1000,
+        "dur": span.duration / 1000,
+        "cname": _COLORS.get(span.kind, _USUAL_COLOR),
+        "args": {"program": program, **span.details},
+    }

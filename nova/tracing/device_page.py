@@ -1,0 +1,105 @@
+"""A run on a device as the page shows it: its spans stand where the tasks of the others do.
+
+Comes in: `DeviceRun`s and their summaries. Goes out: what `page.html` draws, in the form of runs
+on cores: lanes in place of workers, spans in place of tasks, without a plan and without edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nova.tracing.device_run import LANES, DeviceRun, Span
+from nova.tracing.device_summary import DeviceSummary, summarize_devices
+
+
+def describe_graph(
+    run: DeviceRun, first_kernel: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The spans as tasks, and the kernels that they are of, which get numbers from `first_kernel`.
+
+    A copy, or something that the host does, counts as a kernel of its own.
+    """
+    kernels: dict[tuple[str, str], int] = {}
+    described: list[dict[str, Any]] = []
+    numbers = []
+    for span in run.spans:
+        key = (span.name, span.kind)
+        if key not in kernels:
+            kernels[key] = first_kernel + len(described)
+            about = {"name": span.name, "core": _core(span), "grid": 1, "location": span.location}
+            described.append(about)
+        numbers.append(kernels[key])
+    count = len(run.spans)
+    return {
+        "kernel": numbers,
+        "begin": [0] * count,
+        "end": [1] * count,
+        "flops": [span.flops for span in run.spans],
+        "bytes": [span.moved for span in run.spans],
+        "successors": [[] for _ in run.spans],
+        "details": [list(span.details.items()) for span in run.spans],
+    }, described
+
+
+def _core(span: Span) -> str:
+    return "copy" if span.lane == "copies" else span.lane if span.kernels else span.kind
+
+
+def describe_device_run(run: DeviceRun, graph: int) -> dict[str, Any]:
+    """The run; `graph` is the number of what `describe_graph` has made of it."""
+    (summary,) = summarize_devices([run])
+    device = {
+        "kernels": summary.kernel_time - summary.overlap,
+        "copies": summary.copy_time - summary.overlap,
+        "kernels and copies at once": summary.overlap,
+        "neither": summary.idle,
+    }
+    spans = run.spans
+    return {
+        "program": run.program,
+        "device": run.device,
+        "kind": run.kind,
+        "graph": graph,
+        "workers": len(LANES),
+        "lanes": [run.lane_title(lane) for lane in LANES],
+        "makespan": run.makespan,
+        "planned_makespan": 0,
+        "kernel_time": summary.kernel_time,
+        "copy_time": summary.copy_time,
+        "copied": sum(copy.bytes for copy in summary.copies),
+        "launches": len(run.lanes["kernels"]),
+        "flops": sum(kernel.flops for kernel in summary.kernels),
+        "bytes": sum(kernel.bytes for kernel in summary.kernels),
+        "lost": run.lost,
+        "parts": {"Time of the device": device, "Time of the host": summary.host},
+        "measured": {
+            "task": list(range(len(spans))),
+            "worker": [LANES.index(span.lane) for span in spans],
+            "stolen": [-1] * len(spans),
+            "ready": [span.start - run.start for span in spans],
+            "start": [span.start - run.start for span in spans],
+            "end": [span.end - run.start for span in spans],
+            "critical": [],
+            "causes": [],
+        },
+    }
+
+
+def table_rows(devices: tuple[DeviceSummary, ...]) -> Iterator[dict[str, Any]]:
+    """The kernels of devices as rows of the page's table."""
+    for device in devices:
+        total = sum(kernel.time for kernel in device.kernels)
+        for kernel in device.kernels:
+            seconds = kernel.time / 1e9
+            yield {
+                "program": kernel.program,
+                "name": kernel.name,
+                "core": kernel.core if kernel.core != "device" else device.device,
+                "location": kernel.location,
+                "tasks": kernel.launches,
+                "time": kernel.time,
+                "share": kernel.time / total if total else 0.0,
+                "flop_rate": kernel.flops / seconds if seconds else 0.0,
+                "byte_rate": kernel.bytes / seconds if seconds else 0.0,
+            }

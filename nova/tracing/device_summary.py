@@ -1,0 +1,185 @@
+"""The summary of traced runs on devices: time by kernel, copies by direction, and the host's part.
+
+Comes in: `DeviceRun`s. Goes out: a `DeviceSummary` a device, whose text is part of what
+`nova trace` prints; its fields are plain numbers, for JSON and for the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nova.tracing.device_run import DeviceRun, Span, covered
+from nova.tracing.text import columns, format_ns, percent
+
+_MOST = 20
+_HOST = {
+    "enqueue": "enqueueing",
+    "wait": "waiting for the device",
+    "stage": "copying through pinned memory",
+    "host kernel": "kernels of the host",
+}
+
+
+@dataclass(frozen=True)
+class LaunchTime:
+    """All launches of a kernel, over all runs; `core` is "device", or that of a kernel of the host.
+
+    Times in nanoseconds.
+    """
+
+    program: str
+    name: str
+    core: str
+    location: str
+    launches: int
+    time: int
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CopyTime:
+    """All copies in one direction: "copy in", "copy out" or "copy within"."""
+
+    kind: str
+    copies: int
+    bytes: int
+    time: int
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """Figures over all runs on one device; times in nanoseconds.
+
+    `kernel_time` and `copy_time` are when the device computed and copied, `overlap` when it did
+    both, `idle` when it did neither while a run was going on; `host` is what the calling threads
+    did.
+    """
+
+    device: str
+    runs: int
+    time: int
+    kernel_time: int
+    copy_time: int
+    overlap: int
+    idle: int
+    host: dict[str, int]
+    kernels: tuple[LaunchTime, ...]
+    copies: tuple[CopyTime, ...]
+
+    def __str__(self) -> str:
+        runs = f"{self.runs} run{'s' if self.runs != 1 else ''}"
+        lines = [f"{runs} measured on {self.device}: {format_ns(self.time)}"]
+        rows = [
+            ("kernels", self.kernel_time),
+            ("copies", self.copy_time),
+            ("kernels and copies at once", self.overlap),
+            ("neither", self.idle),
+        ]
+        lines += _time_lines("time of the device", rows, self.time)
+        if self.kernels:
+            lines += ["", "time by kernel", *self._kernel_lines()]
+        if self.copies:
+            lines += ["", "copies", *self._copy_lines()]
+        host = [(_HOST[kind], spent) for kind, spent in self.host.items()]
+        return "\n".join([*lines, "", *_time_lines("time of the host", host, self.time)[1:]])
+
+    def _kernel_lines(self) -> list[str]:
+        programs = len({kernel.program for kernel in self.kernels})
+        total = sum(kernel.time for kernel in self.kernels)
+        header = ("kernel", "core", "launches", "time", "share", "GFLOP/s", "GB/s", "")
+        rows = [
+            (
+                k.name if programs == 1 else f"{k.name} of {k.program}",
+                k.core,
+                str(k.launches),
+                format_ns(k.time),
+                percent(k.time, total),
+                f"{k.flops / k.time:.2f}" if k.time else "-",
+                f"{k.bytes / k.time:.2f}" if k.time else "-",
+                k.location,
+            )
+            for k in self.kernels[:_MOST]
+        ]
+        lines = columns([header, *rows], right=range(2, 7))
+        if len(self.kernels) > _MOST:
+            lines.append(f"  and {len(self.kernels) - _MOST} more kernels")
+        return lines
+
+    def _copy_lines(self) -> list[str]:
+        rows = [
+            (c.kind, str(c.copies), str(c.bytes), format_ns(c.time),
+             f"{c.bytes / c.time:.2f}" if c.time else "-")
+            for c in self.copies
+        ]  # fmt: skip
+        return columns([("", "copies", "bytes", "time", "GB/s"), *rows], right=range(1, 5))
+
+
+def _time_lines(title: str, rows: Sequence[tuple[str, int]], whole: int) -> list[str]:
+    shown = [(name, format_ns(spent), percent(spent, whole)) for name, spent in rows if spent]
+    return ["", title, *columns(shown)]
+
+
+def summarize_devices(runs: Sequence[DeviceRun]) -> tuple[DeviceSummary, ...]:
+    """One for each device, in the order in which they were used first."""
+    by_device: dict[str, list[DeviceRun]] = {}
+    for run in runs:
+        by_device.setdefault(run.device, []).append(run)
+    return tuple(_summarize(device, group) for device, group in by_device.items())
+
+
+def _summarize(device: str, runs: Sequence[DeviceRun]) -> DeviceSummary:
+    kernel_time = sum(covered(run.lanes["kernels"]) for run in runs)
+    copy_time = sum(covered(run.lanes["copies"]) for run in runs)
+    busy = sum(covered(s for s in run.spans if s.lane != "host") for run in runs)
+    host: dict[str, int] = {}
+    for run in runs:
+        for span in run.lanes["host"]:
+            host[span.kind] = host.get(span.kind, 0) + span.duration
+    time = sum(run.makespan for run in runs)
+    return DeviceSummary(
+        device=device,
+        runs=len(runs),
+        time=time,
+        kernel_time=kernel_time,
+        copy_time=copy_time,
+        overlap=kernel_time + copy_time - busy,
+        idle=time - busy,
+        host=host,
+        kernels=_launch_times(runs),
+        copies=_copy_times([span for run in runs for span in run.lanes["copies"]]),
+    )
+
+
+def _launch_times(runs: Sequence[DeviceRun]) -> tuple[LaunchTime, ...]:
+    """By program and kernel, the longest first; those of the host among them."""
+    found: dict[tuple[str, str], list[Span]] = {}
+    for run in runs:
+        for span in run.spans:
+            if span.kernels:
+                found.setdefault((run.program, span.name), []).append(span)
+    rows = []
+    for (program, name), spans in found.items():
+        rows.append(
+            LaunchTime(
+                program,
+                name,
+                spans[0].kernels[0].core,
+                spans[0].location,
+                len(spans),
+                sum(span.duration for span in spans),
+                sum(span.flops for span in spans),
+                sum(span.moved for span in spans),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.time))
+
+
+def _copy_times(spans: Sequence[Span]) -> tuple[CopyTime, ...]:
+    kinds = dict.fromkeys(span.kind for span in spans)
+    groups = {kind: [span for span in spans if span.kind == kind] for kind in kinds}
+    return tuple(
+        CopyTime(kind, len(g), sum(s.bytes for s in g), sum(s.duration for s in g))
+        for kind, g in groups.items()
+    )

@@ -1,0 +1,100 @@
+"""What this machine can do at its best, measured once and kept in the cache folder.
+
+Goes out: `Peaks`, from a loop of multiply-adds and a loop of copies, on one core and on all that
+the process may use. What traces compare with. The file is JSON, by the kind of CPU and the number
+of cores; one that cannot be read is measured again, a folder that cannot be used is not written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from nova import _native
+from nova.artifact.cache.disk import open_cache
+from nova.artifact.cache.folder import make_folder
+from nova.artifact.files import write_atomically
+
+_SECONDS = 0.1
+"""Of a measurement; the best of many short blocks counts, so that a busy machine does not spoil
+it."""
+
+_COPIED = 32 << 20
+"""Bytes that each thread copies: more than a core's share of any cache."""
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Operations and bytes (read and written) a second, f32, of one core and of `cores`."""
+
+    cores: int
+    core_flops: float
+    core_bytes: float
+    flops: float
+    bytes: float
+
+
+def measured_peaks() -> Peaks:
+    """The peaks of this machine, from the cache folder or measured now (under a second)."""
+    store = open_cache()
+    folder = None if store is None or store.problem() else str(store.folder)
+    return _peaks_in(folder, _cpu_name(), len(os.sched_getaffinity(0)))
+
+
+@cache
+def _peaks_in(folder: str | None, cpu: str, cores: int) -> Peaks:
+    """The peaks that a folder keeps; without a folder they are measured in every process."""
+    name = sha256(f"{cpu}/{cores}/1".encode()).hexdigest()[:16]
+    path = None if folder is None else Path(folder) / f"peaks-{name}.json"
+    found = None if path is None else _read(path)
+    if found is None:
+        found = _measure(cores)
+        if path is not None:
+            with suppress(OSError):  # a full or read-only disk: measured again next time
+                make_folder(path.parent)
+                write_atomically(path, json.dumps(asdict(found)).encode(), mode=0o600, sync=False)
+    return found
+
+
+def _read(path: Path) -> Peaks | None:
+    try:
+        values = json.loads(path.read_bytes())
+        if set(values) != {f.name for f in fields(Peaks)}:
+            return None
+        peaks = Peaks(int(values.pop("cores")), **{n: float(v) for n, v in values.items()})
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    return peaks if all(value > 0 for value in asdict(peaks).values()) else None
+
+
+def _measure(cores: int) -> Peaks:
+    def flops() -> float:
+        return _native.measure_flops(_SECONDS)
+
+    def copied() -> float:
+        return _native.measure_copy(_COPIED, _SECONDS)
+
+    one, alone = flops(), copied()
+    return Peaks(cores, one, alone, _together(flops, cores, one), _together(copied, cores, alone))
+
+
+def _together(measure: Callable[[], float], cores: int, alone: float) -> float:
+    """The sum over all cores at the same time; no less than one of them alone."""
+    with ThreadPoolExecutor(cores) as threads:
+        return max(alone, sum(threads.map(lambda _: measure(), range(cores))))
+
+
+def _cpu_name() -> str:
+    with suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith(("model name", "CPU part")):
+                return line.partition(":")[2].strip()
+    return platform.machine()

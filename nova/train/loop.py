@@ -1,0 +1,255 @@
+"""`nova.fit`: runs a step over batches for some epochs.
+
+Comes in: a step (`nova.train_step`, or anything that is called with a batch, gives the loss and has
+`state_dict` and `load_state_dict`), a `Batches`. Goes out: a `History`. What a checkpoint holds
+after step n, and all that follows, is the same whether the run was killed before or not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from math import isfinite
+from time import monotonic
+from typing import Any, Protocol
+
+import numpy as np
+
+from nova.core.location import user_location
+from nova.core.user_facing import user_facing
+from nova.data import Batches
+from nova.errors import (
+    AttributeValueError,
+    CheckpointError,
+    DataError,
+    StateDictError,
+    TrainingError,
+    TrainingInterrupted,
+)
+from nova.train.checkpoint import CheckpointFile, Saved
+from nova.train.history import History
+from nova.train.interrupt import DeferredInterrupt
+from nova.train.progress import Quiet, choose_progress
+
+# Short epochs do not wait for a picture each: drawing takes a twentieth of the time at most.
+_PLOT_SHARE = 20
+_PLOT_SECONDS = 2.0
+
+
+class Step(Protocol):
+    """What `fit` needs of a step; all that its runs change is in its state."""
+
+    def __call__(self, *batch: Any) -> Any: ...
+
+    def state_dict(self) -> dict[str, np.ndarray]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> Any: ...
+
+
+@user_facing
+def fit(
+    step: Step,
+    batches: Batches,
+    epochs: int,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int | None = None,
+    resume: bool = True,
+    progress: str = "auto",
+    plot: str | os.PathLike[str] | None = None,
+    on_epoch: Callable[[int, History], Any] | None = None,
+    on_nan: str = "stop",
+) -> History:
+    """Train from `batches.position` until `epochs` epochs are complete, counted from the first.
+
+    `checkpoint` is a file that is written after every `every` steps (None: after every epoch) and
+    at the end. With `resume`, a run that finds one continues from it. `plot` is a PNG of the loss,
+    drawn anew as the training goes on. `on_epoch(epoch, history)` is called after each epoch,
+    before its checkpoint. `progress` is "auto" (as the knob says), "on" or "off". A loss that is
+    NaN or infinite is a TrainingError unless `on_nan="continue"`. Ctrl-C finishes the step, writes
+    the checkpoint and raises TrainingInterrupted, a KeyboardInterrupt; a second one acts at once.
+    """
+    _check(step, batches, epochs, every, checkpoint, on_nan)
+    bar = choose_progress(progress)
+    file = None if checkpoint is None else CheckpointFile(checkpoint)
+    run = _Run(step, batches, int(epochs), file, every, bar, on_nan == "stop")
+    resumed = run.prepare(resume)
+    if not resumed and batches.position[0] >= epochs:
+        raise TrainingError(
+            f"nothing to train: {batches.position[0]} epochs are complete, and epochs={epochs}",
+            hint="epochs counts from the first; to start again, batches.position = (0, 0)",
+        )
+    picture = _Picture(plot, run.history)
+    try:
+        run.train(on_epoch, picture)
+    except (TrainingError, TrainingInterrupted) as error:
+        error.history = run.history
+        picture.draw()
+        raise
+    finally:
+        bar.close()
+    picture.draw()
+    return run.history
+
+
+class _Run:
+    """One call of `fit`."""
+
+    def __init__(
+        self,
+        step: Step,
+        batches: Batches,
+        epochs: int,
+        file: CheckpointFile | None,
+        every: int | None,
+        bar: Quiet,
+        stop_at_nan: bool,
+    ):
+        self.step, self.batches, self.epochs = step, batches, epochs
+        self.file, self.every, self.bar = file, every, bar
+        self.stop_at_nan = stop_at_nan
+        self.history = History()
+
+    def prepare(self, resume: bool) -> bool:
+        """Continue from the checkpoint if there is one; whether there was."""
+        if self.file is None:
+            return False
+        self.file.prepare()
+        saved = self.file.load() if resume else None
+        if saved is None:
+            return False
+        try:
+            _check_same_data(saved.data, _description(self.batches))
+            self.step.load_state_dict(saved.state)
+            self.batches.position = saved.position
+        except (CheckpointError, DataError, StateDictError) as error:
+            raise CheckpointError(
+                f"the checkpoint is of other training: {error.what}",
+                where=str(self.file.path),
+                hint="train the same model on the same data, or pass resume=False to start anew",
+            ) from error
+        self.history = saved.history
+        return True
+
+    def train(self, on_epoch: Callable[[int, History], Any] | None, picture: _Picture) -> None:
+        batches, history = self.batches, self.history
+        count = len(batches)
+        epoch, batch = batches.position
+        started = False
+        with DeferredInterrupt() as interrupt, closing(batches.stream(self.epochs)) as stream:
+            for arrays in stream:
+                if not started:
+                    started = True
+                    self._compile(arrays)
+                    self.bar.start(self.epochs * count, epoch * count + batch, self.epochs)
+                    interrupt.arm()
+                loss = float(self.step(*arrays))
+                history.record(loss)
+                if self.stop_at_nan and not isfinite(loss):
+                    raise self._not_finite(loss, epoch, batch)
+                ended = batch + 1 == count
+                if ended:
+                    history.end_epoch()
+                self.bar.step(epoch, batch, count, history)
+                if ended:
+                    self.bar.end_epoch(epoch, history)
+                    picture.redraw()
+                    if on_epoch is not None:
+                        on_epoch(epoch, history)
+                epoch, batch = batches.position
+                stopping = interrupt.pending  # read once: it may change at any time
+                if stopping or self._is_due(ended):
+                    self._save()
+                if stopping:
+                    raise self._interrupted()
+
+    def _compile(self, arrays: tuple[np.ndarray, ...]) -> None:
+        """Compile before the clock starts, and while Ctrl-C still acts at once."""
+        lower = getattr(self.step, "lower", None)
+        if lower is not None:
+            lower(*arrays)
+
+    def _is_due(self, ended: bool) -> bool:
+        if self.every is None or self.batches.position[0] >= self.epochs:
+            return ended
+        return self.history.steps % self.every == 0
+
+    def _save(self) -> None:
+        if self.file is not None:
+            state, position = self.step.state_dict(), self.batches.position
+            self.file.save(Saved(state, position, self.history, _description(self.batches)))
+
+    def _not_finite(self, loss: float, epoch: int, batch: int) -> TrainingError:
+        kept = "; the last checkpoint is from before" if self.file is not None else ""
+        return TrainingError(
+            f"the loss of step {self.history.steps} is {loss} (epoch {epoch}, batch {batch}, "
+            f"counted from 0){kept}",
+            where=str(user_location()),
+            hint="NOVA_CHECK=nan names the op that made it; on_nan='continue' goes on",
+        )
+
+    def _interrupted(self) -> TrainingInterrupted:
+        kept = f"; {self.file.path} continues from here" if self.file is not None else ""
+        return TrainingInterrupted(f"interrupted after step {self.history.steps}{kept}")
+
+
+class _Picture:
+    """The PNG that follows the training."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, history: History):
+        self._path = None if path is None else os.path.abspath(path)
+        self._history = history
+        self._next = 0.0
+
+    def redraw(self) -> None:
+        """Draw it, unless it was drawn a moment ago."""
+        if monotonic() >= self._next:
+            self.draw()
+
+    def draw(self) -> None:
+        if self._path is not None:
+            began = monotonic()
+            self._history.save_png(self._path)
+            now = monotonic()
+            self._next = now + max(_PLOT_SECONDS, _PLOT_SHARE * (now - began))
+
+
+def _check(step: Any, batches: Any, epochs: Any, every: Any, checkpoint: Any, on_nan: Any) -> None:
+    if not isinstance(batches, Batches):
+        raise DataError(
+            f"batches is a {type(batches).__name__}",
+            hint="nova.data.Batches(x, y, batch_size=32) makes batches of arrays",
+        )
+    if not (callable(step) and hasattr(step, "state_dict") and hasattr(step, "load_state_dict")):
+        raise AttributeValueError(
+            f"step is a {type(step).__name__}",
+            hint="nova.train_step(model, loss, optimizer) makes one",
+        )
+    if isinstance(epochs, bool) or not isinstance(epochs, int | np.integer) or epochs < 1:
+        raise AttributeValueError(f"epochs is {epochs!r}", hint="it is a number of at least 1")
+    if every is not None and (type(every) is not int or every < 1 or checkpoint is None):
+        raise AttributeValueError(
+            f"every is {every!r} and checkpoint {checkpoint!r}",
+            hint="every is a number of steps, at least 1, and belongs to a checkpoint",
+        )
+    if on_nan not in ("stop", "continue"):
+        raise AttributeValueError(f"on_nan is {on_nan!r}", hint="it is 'stop' or 'continue'")
+
+
+def _description(batches: Batches) -> dict[str, Any]:
+    """What the order and the shape of the batches follow from."""
+    return {
+        "rows": batches.rows,
+        "arrays": [f"{a.dtype}{list(a.shape[1:])}" for a in batches.arrays],
+        "batch_size": batches.batch_size,
+        "shuffle": batches.shuffle,
+        "seed": batches.seed,
+        "drop_last": batches.drop_last,
+    }
+
+
+def _check_same_data(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    changed = [f"{k} was {then.get(k)}, is {v}" for k, v in now.items() if then.get(k) != v]
+    if changed:
+        raise CheckpointError("; ".join(changed))

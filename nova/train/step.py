@@ -1,0 +1,451 @@
+"""`nova.train_step`: forward, backward and update of a model as one compiled program.
+
+Comes in: a `Module`, a loss, an optimizer. Goes out: a `TrainStep`; called with a batch it runs the
+program, which changes the parameters and the state arrays in place and returns the loss. The
+counter of steps, the optimizer's state, the loss scaler, accumulated gradients and the seed of
+random ops are all arrays of that state, so saving and loading them continues exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from warnings import warn_explicit
+
+import numpy as np
+
+from nova import knobs
+from nova.api.compile import carrying, check_target, compile
+from nova.api.compiled import Compiled
+from nova.api.jit import array_type
+from nova.core.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
+from nova.core.location import user_location
+from nova.core.records import record
+from nova.core.sealed import Sealed
+from nova.core.user_facing import unknown_keyword, user_facing, user_facing_class
+from nova.errors import (
+    AttributeValueError,
+    GradientError,
+    GraphError,
+    NovaError,
+    PrecisionWarning,
+    SignatureError,
+)
+from nova.graph.build import cast
+from nova.graph.capture import Capture, capturing, generation
+from nova.graph.gradients import gradients
+from nova.graph.lifting import BoundProgram, Captured, captured_leaves
+from nova.graph.order import reached_by_gradients
+from nova.graph.state import Snapshot, find_roots
+from nova.graph.tensor import Tensor, as_array
+from nova.nn.module import Module
+from nova.nn.seeds import seeded
+from nova.nn.state import LoadReport, copy_into
+from nova.nn.traced import all_params, computing_in, named_as_state
+from nova.ops import F
+from nova.optim.optimizer import Optimizer
+from nova.optim.scaler import LossScaler, all_finite
+from nova.runtime.device_arrays import type_on_device
+from nova.train.device_params import DeviceParams
+
+_PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
+# The seeds of two runs are far apart, whatever number of random ops a run has (2**64 / golden
+# ratio, as a signed number).
+_SEED_STEP = 0x9E3779B97F4A7C15 - 2**64
+
+Loss = Callable[..., Tensor]
+
+
+@user_facing
+def train_step(
+    model: Module,
+    loss: Loss,
+    optimizer: Optimizer,
+    *,
+    precision: str | None = None,
+    accumulate: int = 1,
+    seed: int = 0,
+    target: str | None = None,
+    scaler: LossScaler | None = None,
+    tune: float | None = None,
+    run_mode: str = "native",
+) -> TrainStep:
+    """A compiled training step of `model`: `step(*batch)` gives the loss.
+
+    `loss(model, *batch)` returns a scalar tensor. With `precision` "bf16" or "f16" the model
+    computes in that type: its parameters and float inputs are cast, what it returns is f32 again,
+    and the parameters that are trained stay as they are. "f16" scales the loss with `scaler`.
+    With `accumulate=n` gradients are averaged over n calls and the n-th one updates. `seed` is
+    that of dropout and other random ops. `tune` seconds of each compile may go into trying
+    schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
+    stay there between calls; `run_mode="sim"` takes the simulated one.
+    """
+    return TrainStep(
+        model,
+        loss,
+        optimizer,
+        precision=precision,
+        accumulate=accumulate,
+        seed=seed,
+        target=target,
+        scaler=scaler,
+        tune=tune,
+        run_mode=run_mode,
+    )
+
+
+@record
+class _Entry:
+    """The program of one batch signature under one state of the model.
+
+    `placed` are the tensors whose arrays stay on the device that the program runs on; the arrays of
+    `captured` are read at each call. After the batch they are the arguments, in this order.
+    """
+
+    compiled: Compiled
+    state: Snapshot
+    placed: tuple[Tensor, ...]
+    captured: Captured
+
+
+@user_facing_class
+class TrainStep(Sealed):
+    """One program a batch signature; parameters and state are updated in place."""
+
+    def __init__(
+        self,
+        model: Module,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        precision: str | None,
+        accumulate: int,
+        seed: int,
+        target: str | None,
+        scaler: LossScaler | None,
+        tune: float | None,
+        run_mode: str,
+    ):
+        if precision not in _PRECISIONS:
+            raise AttributeValueError(
+                f"precision {precision!r}", hint="it is None, 'bf16' or 'f16'"
+            )
+        if type(accumulate) is not int or accumulate < 1:
+            raise AttributeValueError(
+                f"accumulate is {accumulate!r}", hint="it is a number of calls, at least 1"
+            )
+        if target is not None:
+            check_target(target)
+        self.model = model
+        self.optimizer = optimizer
+        self.accumulate = accumulate
+        self._loss = loss
+        self._half = _PRECISIONS[precision]
+        self._scaler = LossScaler() if scaler is None and precision == "f16" else scaler
+        self._target = target
+        self._tune = tune
+        self._run_mode = run_mode
+        self._params = all_params(model, optimizer.params)
+        own = find_roots(loss)
+        self._roots = own.extended((model, optimizer), ())
+        self._leaves = {
+            name: Tensor(TensorType(a.shape, dtype(a.dtype)), data=a, name=name)
+            for name, a in self._fresh_state(seed).items()
+        }
+        self._entries: dict[Any, _Entry] = {}
+        self._last: _Entry | None = None
+        self._program: BoundProgram | None = None
+        self._resident: DeviceParams | None = None
+        floats = [p.dtype for p in self._params if p.dtype.is_float]
+        self._narrows = bool(floats) and f64 not in floats
+        self._warned = False
+        self._seal()
+
+    def _hint_for(self, name: str) -> str:
+        if name in ("lr", "learning_rate", "weight_decay", "momentum"):
+            return (
+                "the optimizer has it: pass a schedule as lr=, or make a new optimizer and step "
+                "(load_state_dict(old.state_dict()) goes on where the old one stands)"
+            )
+        return super()._hint_for(name)
+
+    # --- running --------------------------------------------------------------------------------
+
+    def __call__(self, *batch: Any, **unknown: Any) -> np.ndarray:
+        """Run the step on arrays; the loss before the update, as a 0-d array.
+
+        On a device, parameters and state stay there from call to call. The loss comes to the host
+        unless the batch is on the device as well.
+        """
+        if unknown:
+            raise unknown_keyword("a step", unknown, (), by_position=tuple(unknown))
+        program = self._program
+        if program is not None:
+            try:
+                if self._resident is not None:
+                    self._resident.changed = True
+                return program(*batch)
+            except SignatureError:
+                pass  # another signature, or a mistake that is reported below
+        arrays = [self._narrowed(a) for a in batch]
+        self._entry(arrays)
+        program = self._program
+        assert program is not None
+        if self._resident is not None:
+            self._resident.changed = True
+        return program(*arrays)
+
+    def _narrowed(self, array: Any) -> Any:
+        """One array of a batch; f64 data as f32 where no parameter of the model is f64."""
+        if type_on_device(array) is not None:
+            return array
+        array = as_array(array)
+        if not self._narrows or array.dtype != np.float64:
+            return array
+        if not self._warned:
+            self._warned = True
+            location = user_location()
+            warn_explicit(
+                "a training step of a model without f64 parameters was given f64 data, which is "
+                "cast to f32 here and in later calls: pass .astype('float32') to do it once",
+                PrecisionWarning,
+                location.file,
+                location.line,
+            )
+        return array.astype(np.float32)
+
+    def sync(self) -> None:
+        """Copy parameters and state from the device to their arrays on the host.
+
+        What reads them through the model or the step does this by itself.
+        """
+        if self._resident is not None:
+            self._resident.pull()
+
+    def lower(self, *batch: Any) -> Compiled:
+        """The program for these arrays, compiled but not run."""
+        return self._entry([self._narrowed(a) for a in batch]).compiled
+
+    @property
+    def compiled(self) -> Compiled:
+        """The program used last."""
+        if self._last is None:
+            raise GraphError(
+                "the step has no program yet",
+                where=str(user_location()),
+                hint="call it, or compile it with lower(*batch)",
+            )
+        return self._last.compiled
+
+    @property
+    def plan(self) -> Any:
+        """The plan of the program used last."""
+        return self.compiled.plan
+
+    def save(
+        self, path: str | Path, weights: str | None = None, *, key: str | Path | None = None
+    ) -> None:
+        """Write the program used last as one file; see `Compiled.save`.
+
+        With weights, the file has the parameters and the state as they are now: loaded again,
+        `forward(*batch)` goes on training where this step stands, without Python's model.
+        """
+        self.sync()
+        self.compiled.save(path, weights, key=key)
+
+    def _entry(self, batch: Sequence[Any]) -> _Entry:
+        try:
+            types = tuple(map(_type_of, batch))
+            seen = generation[0]
+            state = self._roots.snapshot()
+            key = (types, state.values)
+            entry = self._entries.get(key)
+            if entry is None or not entry.state.is_same(state):
+                self._check_params()
+                entry = self._compile(types)
+                self._keep((types, entry.state.values), entry)
+        except NovaError as error:
+            raise error.located(str(user_location())) from None
+        self._last = entry
+        self._bind(entry, seen)
+        return entry
+
+    def _keep(self, key: Any, entry: _Entry) -> None:
+        self._entries[key] = entry
+        while len(self._entries) > knobs.get("jit_programs"):
+            del self._entries[next(iter(self._entries))]
+
+    def _bind(self, entry: _Entry, seen: int) -> None:
+        """What later calls try first."""
+        arrays: tuple[Any, ...] = ()
+        if self._resident is not None:
+            before = generation[0]
+            arrays = self._resident.place(entry.placed)
+            seen += generation[0] - before  # parameters that follow the device from now on
+        self._program = BoundProgram(
+            entry.compiled._program, entry.captured, self._roots, entry.state, seen, None, arrays
+        )
+
+    def _check_params(self) -> None:
+        """The optimizer has state for the parameters that the model had when the step was made."""
+        known = {id(p) for p in self._params}
+        for name, param in self.model.named_parameters():
+            if id(param) not in known:
+                raise GraphError(
+                    f"the model got the parameter {name!r} after the step was made",
+                    hint="make a new optimizer and a new step for the changed model",
+                )
+
+    # --- state ----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays, beside the parameters, that a run changes, by name."""
+        self.sync()
+        return {name: leaf.data for name, leaf in self._leaves.items()}  # type: ignore[misc]
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """All arrays that the step changes: `model.<name>` for parameters, and `state`."""
+        model = {f"model.{n}": a for n, a in self.model.state_dict().items()}
+        return {**model, **self.state}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> LoadReport:
+        """Copy values into the arrays, which stay where they are; nothing is copied on an error."""
+        named = [(f"model.{n}", p) for n, p in self.model._all_parameters()]
+        named += list(self._leaves.items())  # type: ignore[arg-type]
+        self.sync()
+        report = copy_into(named, state, strict)
+        if self._resident is not None:
+            self._resident.push()
+            self._program = None
+        return report
+
+    def _fresh_state(self, seed: int) -> dict[str, np.ndarray]:
+        drawn = np.random.SeedSequence(seed).generate_state(1, np.uint64).view(np.int64)
+        state = {"seed": drawn.reshape(()).copy()}
+        state.update((f"optimizer.{n}", a) for n, a in self.optimizer.init_state().items())
+        if self._scaler is not None:
+            state.update((f"scaler.{n}", a) for n, a in self._scaler.init_state().items())
+        if self.accumulate > 1:
+            state["accumulated"] = np.array(0, np.int64)
+            for entry in self.optimizer.entries:
+                type_ = entry.param.type
+                state[f"gradient.{entry.name}"] = np.zeros(type_.shape, type_.dtype.numpy)
+        return state
+
+    def _group(self, prefix: str) -> dict[str, Tensor]:
+        start = len(prefix) + 1
+        return {n[start:]: t for n, t in self._leaves.items() if n.startswith(prefix + ".")}
+
+    # --- the program ----------------------------------------------------------------------------
+
+    def _compile(self, types: Sequence[TensorType]) -> _Entry:
+        batch = [Tensor(t, name=f"x{i}") for i, t in enumerate(types)]
+        before = self._roots.each()
+        loss, capture = self._trace(batch)
+        roots = self._roots.without_changed(before)
+        self._roots = roots.extended(capture.holders.values(), capture.read.values())
+        state = self._roots.snapshot()
+        updates = self._updates(loss)
+        own = (*self._params, *self._leaves.values())
+        others = captured_leaves([loss, *updates.values()], [*batch, *own])
+        base = Captured.sorted(own)
+        captured = Captured(base.stored, (*base.leaves, *others), (), ())
+        params = captured.tensors
+        with named_as_state(self.model):
+            compiled = compile(
+                loss,
+                inputs=batch,
+                params=params,
+                updates=updates,
+                target=self._target,
+                tune=self._tune,
+                run_mode=self._run_mode,
+            )
+        device = compiled.native_device
+        if device is None:
+            return _Entry(compiled, state, (), captured)
+        if self._resident is None:
+            self._resident = DeviceParams(device)
+        count = len(own)  # others are arguments from the host: whoever has them may change them
+        return _Entry(
+            carrying(compiled, [p.data for p in params], self._resident.pull),
+            state,
+            params[:count],
+            Captured((), params[count:], (), ()),
+        )
+
+    def _trace(self, batch: Sequence[Tensor]) -> tuple[Tensor, Capture]:
+        with ExitStack() as stack:
+            stack.enter_context(seeded(self._leaves["seed"]))
+            if self._half is not None:
+                stack.enter_context(computing_in(self.model, self._params, self._half))
+            capture = stack.enter_context(capturing(lifts_seeds=False))
+            loss = self._loss(self.model, *batch)
+        if not isinstance(loss, Tensor) or loss.size != 1 or not loss.dtype.is_float:
+            what = loss.type if isinstance(loss, Tensor) else type(loss).__name__
+            raise GradientError(
+                f"the loss is {what}, not one float number", hint="reduce it, e.g. with .mean()"
+            )
+        loss = F.reshape(loss, ()) if loss.shape else loss
+        return loss if self._half is None else cast(loss, f32), capture
+
+    def _updates(self, loss: Tensor) -> dict[Tensor, Tensor]:
+        """The new value of every parameter and state array that changes."""
+        entries = self.optimizer.entries
+        reached = reached_by_gradients(loss)
+        trained = [e for e in entries if e.param.requires_grad and id(e.param) in reached]
+        if not trained:
+            raise GradientError(
+                "the loss depends on no parameter that the optimizer may change",
+                hint="are all of them frozen, or is it the optimizer of another model?",
+            )
+        scaler, scaling = self._scaler, self._group("scaler")
+        start = loss if scaler is None else scaler.scaled(loss, scaling)
+        grads = gradients(start, [e.param for e in trained])
+        if scaler is not None:
+            grads = scaler.unscaled(grads, scaling)
+        updates = {self._leaves["seed"]: self._leaves["seed"] + _SEED_STEP}
+        commit: Tensor | None = None
+        if self.accumulate > 1:
+            commit, grads = self._accumulated([e.name for e in trained], grads, updates)
+        if scaler is not None:
+            finite = all_finite(grads)
+            for name, value in scaler.update(finite, scaling).items():
+                updates[scaling[name]] = _select(commit, value, scaling[name])
+            commit = finite if commit is None else F.logical_and(commit, finite)
+        by_name = dict(zip([e.name for e in trained], grads, strict=True))
+        state = self._group("optimizer")
+        params = [e.param for e in entries]
+        given = [by_name.get(e.name) for e in entries]
+        new_params, new_state = self.optimizer.apply(params, given, state)
+        changes = [*zip(params, new_params, strict=True)]
+        changes += [(state[name], value) for name, value in new_state.items()]
+        updates.update((old, _select(commit, new, old)) for old, new in changes if new is not old)
+        return updates
+
+    def _accumulated(
+        self, names: Sequence[str], grads: Sequence[Tensor], updates: dict[Tensor, Tensor]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Whether this call updates, and the gradients averaged so far; they start anew then."""
+        count = self._leaves["accumulated"]
+        last = count + 1 >= self.accumulate
+        updates[count] = F.where(last, 0, count + 1)
+        totals = []
+        for name, grad in zip(names, grads, strict=True):
+            leaf = self._leaves[f"gradient.{name}"]
+            total = leaf + grad * (1.0 / self.accumulate)
+            updates[leaf] = F.where(last, 0.0, total)
+            totals.append(total)
+        return last, totals
+
+
+def _type_of(array: Any) -> TensorType:
+    """The type of one array of a batch, on the host or on a device."""
+    return array_type(array if type_on_device(array) is not None else as_array(array))
+
+
+def _select(condition: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
+    return new if condition is None else F.where(condition, new, old)

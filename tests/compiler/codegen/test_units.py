@@ -1,0 +1,171 @@
+"""How kernels are divided into LLVM units, and that the division shows in nothing but the time."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import nova
+from nova import knobs
+from nova.compiler.cpu.llvm import Unit, compile_objects
+from nova.compiler.cpu.units import UnitLowering
+from nova.compiler.driver import build
+from nova.compiler.stages import (
+    MLIR_STAGES,
+    Recorder,
+    copy_module,
+    module_text,
+    run_stages,
+    start_from_plan,
+)
+from nova.core.settings import current_settings
+from nova.core.targets import parse_target
+from nova.errors import CodegenError
+from nova.graph.gradients import gradients
+from nova.ir.bindings import ir
+from nova.plan import Plan, build_plan
+
+
+def network() -> Plan:
+    """A training step with products of several shapes, a softmax and a tiny kernel."""
+    x = nova.tensor(np.ones((64, 96), np.float32), name="x")
+    sizes = [96, 130, 128, 10]
+    weights = [
+        nova.tensor(np.full(shape, 0.01, np.float32), name=f"w{i}")
+        for i, shape in enumerate(pairwise(sizes))
+    ]
+    y = x
+    for weight in weights:
+        y = nova.tanh(y @ weight)
+    loss = nova.sum(nova.softmax(y, axis=-1) * y)
+    return build_plan([loss, *gradients(loss, weights)], [x], weights)
+
+
+def lookup() -> Plan:
+    """Rows of a table, which are found by scalar loops, and a product, which has none."""
+    table = nova.tensor(np.ones((50, 96), np.float32), name="table")
+    rows = nova.tensor(np.zeros((64,), np.int64), name="rows")
+    weight = nova.tensor(np.ones((96, 128), np.float32), name="weight")
+    return build_plan([nova.take(table, rows, axis=0), table @ weight], [table, rows, weight])
+
+
+def at_loops(plan: Plan, target: str) -> ir.Module:
+    recorder = Recorder()
+    module = start_from_plan(plan, recorder)
+    run_stages(module, current_settings(target=target), recorder, until="loops")
+    return module
+
+
+def lower(module: ir.Module, target: str) -> list[Unit]:
+    """All units of a module at `loops`, which is at `llvm` behind this."""
+    way = UnitLowering(module, MLIR_STAGES["llvm"](current_settings(target=target)))
+    return [*way.shared(module_text(module)), *way.kernels()]
+
+
+def lower_early(plan: Plan, target: str) -> tuple[ir.Module, list[Unit], int]:
+    """The same from a plan: units are taken as soon as they can be, of which there are so many."""
+    recorder, settings = Recorder(), current_settings(target=target)
+    module = start_from_plan(plan, recorder)
+    way = UnitLowering(module, MLIR_STAGES["llvm"](settings))
+    units: list[Unit] = []
+    run_stages(
+        module, settings, recorder, until="loops", between=lambda: units.extend(way.written())
+    )
+    early = len(units)
+    units += [*way.shared(recorder.texts["loops"]), *way.kernels()]
+    return module, units, early
+
+
+def units_of(plan: Plan, target: str) -> list[Unit]:
+    return lower(at_loops(plan, target), target)
+
+
+@pytest.mark.parametrize("target", ["cpu", "x86_64"])
+def test_lowering_in_units_leaves_the_module_that_the_stage_makes(target):
+    module = at_loops(network(), target)
+    whole = copy_module(module)
+    run_stages(whole, current_settings(target=target), Recorder(), after="loops")
+    lower(module, target)
+    assert module_text(module) == module_text(whole)
+
+
+@pytest.mark.parametrize("plan", [network, lookup])
+@pytest.mark.parametrize("target", ["cpu", "x86_64-v3", "x86_64"])
+def test_units_are_the_same_wherever_a_compile_starts(plan, target):
+    module = at_loops(plan(), target)
+    units = lower(module, target)
+    early_module, early_units, early = lower_early(plan(), target)
+    assert early >= (1 if plan is network else 0)
+    assert early_units == units
+    assert module_text(early_module) == module_text(module)
+
+
+def test_kernels_with_odd_names_are_lowered():
+    module = at_loops(network(), "x86_64-v3")
+    text = module_text(module).replace("@kernel_0(", "@kernel.0(")
+    odd = ir.Module.parse(text, module.context)
+    units = lower(odd, "x86_64-v3")
+    assert sum("define void @kernel.0(" in unit.text for unit in units) == 1
+    assert all(
+        set(re.findall(r"^declare .*@(nova_\w+)", u.text, re.M)) <= set(u.calls) for u in units
+    )
+
+
+@pytest.mark.parametrize("target", ["cpu", "x86_64-v3", "x86_64"])
+def test_every_function_is_in_one_unit_and_each_call_has_a_definition(target):
+    units = units_of(network(), target)
+    assert len(units) > 2
+    defined = [set(re.findall(r"^define [^@]*@([\w.]+)\(", u.text, re.M)) for u in units]
+    everything = set().union(*defined)
+    assert sum(map(len, defined)) == len(everything)
+    assert any(name.startswith("nova_multiply") for name in everything)
+    for unit, own in zip(units, defined, strict=True):
+        called = set(re.findall(r"\bcall [^@\n]*@((?:nova|kernel)_\w+)\(", unit.text))
+        assert called <= own | set(unit.calls)
+        assert set(unit.calls) <= everything - own
+
+
+def test_a_unit_without_the_vectorizer_has_no_kernel_with_scalar_loops():
+    module = at_loops(lookup(), "x86_64-v3")
+    scalar = set()
+    for op in module.body.operations:
+        if "nova.scalar_loops" in op.operation.attributes:
+            scalar.add(op.operation.attributes["sym_name"].value)
+    assert scalar
+    units = lower(module, "x86_64-v3")
+    assert {unit.vectorize for unit in units} == {True, False}
+    for unit in units:
+        if not unit.vectorize:
+            assert not scalar & set(re.findall(r"^define [^@]*@([\w.]+)\(", unit.text, re.M))
+
+
+def test_the_same_bytes_for_any_number_of_threads():
+    plan, settings = network(), current_settings(target="x86_64-v3")
+    files = []
+    for threads in (1, 2, 5):
+        with knobs.override(threads=threads):
+            files.append(build(plan, settings, {}).data)
+    assert files[0] == files[1] == files[2]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_units_may_come_late_and_objects_keep_their_order(workers):
+    texts = [f"define i32 @f{i}() {{\n  ret i32 {i}\n}}\n" for i in range(7)]
+    objects = compile_objects(
+        (Unit(text, unroll=False) for text in texts), parse_target("x86_64"), workers
+    )
+    assert [f"f{i}".encode() in data for i, data in enumerate(objects)] == [True] * 7
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_error_among_units_is_raised(workers):
+    wrong = "declare void @missing()\ndefine void @f() {\n  call void @missing()\n  ret void\n}\n"
+    good = "define void @g() {\n  ret void\n}\n"
+    units = [Unit(good, unroll=False), Unit(wrong, unroll=False)]
+    with pytest.raises(CodegenError, match="missing"):
+        compile_objects(iter(units), parse_target("x86_64"), workers)
+    units[1] = Unit(wrong, unroll=False, calls=("missing",))
+    assert len(compile_objects(iter(units), parse_target("x86_64"), workers)) == 2
