@@ -150,8 +150,7 @@ class VectorLoops:
             scf.YieldOp([])
 
     def _iterations(self, place: Place, low: Any, high: Any) -> None:
-        """The loop over whole iterations; with non-temporal stores, only if all vectors are
-        aligned."""
+        """The loop over whole iterations; non-temporal stores only if all vectors are aligned."""
         step, unroll = self.lanes.width * self.lanes.unroll, self.lanes.unroll
         if not self.lanes.streams:
             self._steps(place, low, high, step, unroll)

@@ -29,8 +29,7 @@ def call_intrinsic(
 
 
 def dot_vnni_pairs(total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
-    """Add both multiplied elements of the VNNI pairs of `left` and `right` to each f32 lane of
-    `total`."""
+    """Add the dot product of the VNNI pairs of `left` and `right` to each f32 lane of `total`."""
     return call_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", [total.type], [total, left, right])[0]
 
 

@@ -134,9 +134,10 @@ class ExpandMath(Pass):
 
 @record
 class _Call:
-    """An op that is a math function of the operands of `reader`, which may be another op (`inside`).
+    """An op that is a math function of the operands of `reader`: itself or one of `inside`.
 
-    The ops of `inside` are erased with it if they have no other use."""
+    The ops of `inside` are erased with it if they have no other use.
+    """
 
     op: ir.Operation
     reader: ir.Operation

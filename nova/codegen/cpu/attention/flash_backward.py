@@ -96,8 +96,7 @@ class _Gradient:
 
     @cached_property
     def pitch(self) -> int:
-        """Elements from one row of weights to the next; keys are columns here, and rows in two
-        matmuls."""
+        """Row stride of the weights; keys are columns here, and rows in two matmuls."""
         return round_up(round_up(self.keys, self.r.mr), self.r.vl)
 
     def width(self, role: str) -> int:

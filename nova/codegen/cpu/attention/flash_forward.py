@@ -230,8 +230,7 @@ class _Forward:
         seen: Index,
         limit: Index,
     ) -> None:
-        """Turn the scores of row `i` of the panel at `row` into weights, not yet divided by their
-        sum."""
+        """Exponentiate the scores of row `i` of the panel at `row`; `_finish` divides by the sum."""
         r, p = self.r, buffers["p"]
         start, place = mul(i, self.keys), [index(add(row, i))]
         least = splat(r.kind, -inf)

@@ -298,8 +298,7 @@ def read_rows(
     width: int,
     factor: float = 1.0,
 ) -> None:
-    """Copy rows of a tensor, widened and scaled by `factor`, into rows of `width` elements of a
-    buffer."""
+    """Copy rows of a tensor, widened and scaled by `factor`, to buffer rows of `width` elements."""
 
     def put(row: Index, column: Index, vectors: bool) -> None:
         place = [index(source.at(add(first, row), column))]

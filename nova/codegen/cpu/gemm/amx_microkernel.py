@@ -136,8 +136,7 @@ class _Body:
         branch(is_whole, whole, part)
 
     def _prefetch(self, count: int, start: Index) -> None:
-        """Prefetch the tiles of C while they are computed; the row stride is too large for the
-        hardware prefetcher."""
+        """Prefetch the tiles of C while they are computed: hardware cannot at such a row stride."""
         for row in range(count * TILE):
             begin = add(start, mul(self.c.row_stride, row))
             for column in range(2):

@@ -147,8 +147,7 @@ class _Packer:
         )
 
     def _pack_steps(self, block: Block, place: Index, load: Callable[..., ir.Value]) -> None:
-        """Loop over k, then over vectors of lanes: a step overwrites what the last wrote past its
-        end."""
+        """Loop over k, then vectors of lanes: a step overwrites the overrun of the last one."""
         kind = vector_type(block.type, self.vl)
         with loop(0, block.depth, 1) as k:
             source, base = block.at(0, k), add(place, mul(k, self.width))
