@@ -76,7 +76,7 @@ def make_loop_nest(op: Any) -> LoopNest:
 
 
 def _indexed(generic: GenericOp) -> frozenset[int]:
-    """The linalg loops whose index the body uses; all of them where a loop merges several."""
+    """The linalg loops whose index the body uses; all of them for a whole op, such as attention."""
     if generic.is_whole:
         return frozenset(range(len(generic.iterators)))
     return frozenset(

@@ -43,10 +43,10 @@ from nova.ir.linalg_generic import is_generic_op
 from nova.ir.walk import find_ops
 
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
-"""A kernel with GEMMs gets this many tiles, unless they have fewer operations or shorter sides."""
+"""GEMM tiles are halved up to this many tiles, but not below this many operations or this side."""
 
 _USUAL_TILE_WORK = 65_536
-"""With a smaller `tile_work`, GEMM tiles shrink in proportion, and their number grows with it."""
+"""With a smaller `tile_work`, GEMM tiles shrink in proportion, without a bound on their number."""
 
 
 _SCRATCH = 256 << 10

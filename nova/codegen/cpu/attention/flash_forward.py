@@ -230,7 +230,7 @@ class _Forward:
         seen: Index,
         limit: Index,
     ) -> None:
-        """Exponentiate the scores of row `i` of the panel at `row`; `_finish` divides by the sum."""
+        """Scores of row `i` of the panel at `row` to weights; `_finish` divides by their sum."""
         r, p = self.r, buffers["p"]
         start, place = mul(i, self.keys), [index(add(row, i))]
         least = splat(r.kind, -inf)

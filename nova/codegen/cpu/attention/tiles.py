@@ -109,7 +109,7 @@ class Registers:
 
 
 def choose_registers(target: Target, type_: str, rows: int) -> Registers:
-    """Tiles of 8x2 vectors with 32 registers, 6x2 with 16, fewer rows for smaller operands."""
+    """Tiles of 8x2 vectors with 32 registers, else 6x2 (4x2 without FMA); at most `rows` rows."""
     if target.vector_registers >= 32:
         mr = 8
     else:

@@ -38,8 +38,7 @@ _TURN = 24
 to compile."""
 
 _AHEAD = 16
-"""Steps of k by which rows of an unpacked B are prefetched: the hardware does not at this stride.
-"""
+"""Prefetch distance of rows of an unpacked B in steps of k: hardware cannot at this stride."""
 
 
 @record

@@ -319,7 +319,7 @@ class _Block:
             finish(m, add(m, strip))
 
     def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
-        """Start, depth and words of a block of k: sizes differ by one cut, the last has the rest."""
+        """Start, depth and words of a block of k: sizes differ by one cut, the last is shorter."""
         k, parts, form = self.spec.k, self.tiling.k_blocks, self.tiling.form
         cuts = -(-k // form.per_cut)
         first = _part(number, cuts, parts)

@@ -22,8 +22,7 @@ from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
 
 _TOGETHER = 16 << 10
-"""Bytes of rows that all ops of an epilogue process before the next rows: less than the L1 cache.
-"""
+"""Bytes of rows that all ops of an epilogue process before the next rows: less than L1."""
 
 
 @record

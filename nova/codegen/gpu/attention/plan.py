@@ -20,8 +20,7 @@ from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
 
 _TENSOR_TYPES = ("bf16", "f16")
 _MOST_SUMS, _MOST_SUMS_64 = 144, 96
-"""Registers of a thread for accumulators; with f64, all other values take two registers, too.
-"""
+"""Registers of a thread for accumulators; with f64, all other values take two each, too."""
 
 _CACHE = 16 << 20
 """Bytes of the L2 cache that concurrent blocks should use."""
