@@ -17,8 +17,7 @@ from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, nbytes
 
 _LEAST, _ENOUGH = 8 << 20, 32 << 20
-"""Results below the first size stay in a cache; those above the second in none, whatever its size.
-"""
+"""Results below the first size stay in a cache; those above the second fit in no cache."""
 
 
 def streams(nest: LoopNest, target: Target, width: int) -> bool:

@@ -49,7 +49,7 @@ def _at_own_point(op: Any, value: Any, grid: tuple[int, ...]) -> bool:
     own = nest.loops[: len(grid)]
     if tuple(loop.size for loop in own) != grid or not all(loop.parallel for loop in own):
         return False
-    # Such ops run with positions relative to the first point of the tile: see `Tile.place`.
+    # Such ops run at positions relative to the tile, see `KernelSchedule._emit_loops`.
     if nest.indexed & {d for loop in own for d in loop.dims}:
         return False
     if any(stride < 0 for loop in own for stride in loop.strides):

@@ -16,8 +16,7 @@ from nova.ir.walk import kernels
 from nova.passes.base import Pass
 
 OFFSETS = "nova.scratch"
-"""Attribute of a kernel after this pass: offsets of its last arguments in its scratch memory.
-"""
+"""Attribute of a kernel after this pass: offsets of its last arguments in scratch memory."""
 
 _LEAST_BYTES = 1024
 _ALIGN = 64
