@@ -1,8 +1,8 @@
-"""What a pass is, and how a list of passes runs.
+"""The pass base class, and the pass manager that runs a list of passes.
 
-In: a module and a list of `Pass` objects (made by hand, by `nova/passes/pipelines.py` or by the
-pipeline parser). Out: the same module, changed in place, or a `PassError` that names the pass, the
-place and what MLIR said. Called by the compile stages and by `nova-opt`.
+Input: a module and a list of `Pass` objects (made by hand, by `nova/passes/pipelines.py` or by the
+pipeline parser). Output: the same module, changed in place, or a `PassError` with the pass, the
+location and MLIR's message. Called by the compile stages and by `nova-opt`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 
 
 class Pass(ABC):
-    """A step over a whole module.
+    """A transformation of a whole module.
 
-    A subclass is a record: `name` is its kebab-case name and the name of its file, the
-    fields are its options (each with a default), the docstring is its contract. `run` mutates the
-    module, and raises a `NovaError` when it is given what it does not handle.
+    A subclass is a record: `name` is its kebab-case name and the name of its file, the fields are
+    its options (each with a default), the docstring is its contract. `run` mutates the module, and
+    raises a `NovaError` for input that it does not handle.
     """
 
     name: ClassVar[str]
@@ -35,14 +35,14 @@ class Pass(ABC):
         """Change `module` in place."""
 
     def steps(self, module: ir.Module) -> Iterator[None]:
-        """Run, and stop wherever a part of the module is ready for what comes behind the pass."""
+        """Run, and yield whenever a part of the module is ready for the passes after this one."""
         self.run(module)
         return iter(())
 
     def concerns(self, text: str) -> bool:
-        """Whether the pass may find something to do in a module with this text.
+        """Whether the pass may change a module with this text.
 
-        To search a text is much faster than to walk the ops. Whoever has the text may leave out a
+        To search a text is much faster than to walk the ops. A caller that has the text may skip a
         pass that it does not concern; to run it anyway changes nothing.
         """
         return True
@@ -67,7 +67,7 @@ class Pass(ABC):
 class UpstreamPass(Pass):
     """One or more upstream passes, as the text inside of `builtin.module(...)`.
 
-    Those with `signs` do nothing to a module whose text has none of them.
+    A pass with `signs` does nothing to a module whose text contains none of them.
     """
 
     name: ClassVar[str] = "upstream"
@@ -82,7 +82,7 @@ class UpstreamPass(Pass):
         return self.text
 
     def parse(self, context: ir.Context) -> passmanager.PassManager:
-        """Build the pass manager; text that MLIR refuses is a `PipelineError`."""
+        """Build the pass manager; text that MLIR rejects is a `PipelineError`."""
         try:
             manager = passmanager.PassManager.parse(f"builtin.module({self.text})", context)
         except ValueError as error:
@@ -99,12 +99,12 @@ class UpstreamPass(Pass):
 
 
 def option_name(field_name: str) -> str:
-    """A dataclass field as it is written in a pipeline."""
+    """The name of a dataclass field in pipeline text."""
     return field_name.replace("_", "-")
 
 
 def format_option(value: Any) -> str:
-    """An option's value as it is written in a pipeline."""
+    """The value of an option in pipeline text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -126,11 +126,11 @@ def run_pipeline(
 ) -> None:
     """Run `passes` over `module` in order, in place.
 
-    `after_each` sees the module after every pass. `timing` gains the seconds per pass text.
-    `on_diagnostic` is given everything MLIR emitted, also warnings of passes that succeed.
-    With `verify`, a module that a pass left invalid is blamed on that pass. `between` is called at
-    every stop of a pass (`Pass.steps`).
-    Each `UpstreamPass` has its own PassManager: that costs about 30 us, and tells which one failed.
+    `after_each` gets the module after every pass. `timing` accumulates the seconds per pass text.
+    `on_diagnostic` gets everything MLIR emitted, also warnings of passes that succeed. With
+    `verify`, an invalid module is reported as an error of the pass that left it. `between` is
+    called at every stop of a pass (`Pass.steps`). Each `UpstreamPass` has its own PassManager: that
+    costs about 30 us, and tells which one failed.
     """
     for step in passes:
         started = time.perf_counter()
@@ -150,10 +150,10 @@ def run_pipeline(
 def run_verified_once(
     module: ir.Module, passes: Sequence[Pass], between: Callable[[], None] | None = None
 ) -> None:
-    """Run `passes` over `module` and verify what the last of them leaves.
+    """Run `passes` over `module` and verify the module after the last of them.
 
     To verify after each takes longer than the passes themselves. `run_pipeline`, which `nova-opt`
-    uses, does that, and says which one is to blame.
+    uses, does that, and names the pass at fault.
     """
     run_pipeline(module, passes, verify=False, between=between)
     names = ", ".join(str(step) for step in passes)
@@ -182,7 +182,7 @@ def _run_one(
     except ir.MLIRError as error:
         raise _pass_error(f"pass `{step}` failed", said, str(error)) from None
     except Exception as error:
-        # IR that the pass was not written for, or a mistake in the pass: which one, `error` says.
+        # Unsupported IR, or a bug in the pass: `error` says which one.
         raise PassError(
             f"pass `{step}` does not handle this module: {type(error).__name__}: {error}",
             hint="nova-opt --list-passes says what each pass takes",

@@ -1,8 +1,8 @@
 """Options written as text to typed arguments.
 
-In: a pass class or a pipeline function, and `key=value` words with their positions. Out: the pass
-or pipeline, built. The types come from the annotations: bool, int, float, str, Literal, a tuple
-of those (`tiles=4,8`), or any of them `| None`. Called by the pipeline parser.
+Input: a pass class or a pipeline function, and `key=value` words with their positions. Output: the
+pass or pipeline, built. The types come from the annotations: bool, int, float, str, Literal, a
+tuple of those (`tiles=4,8`), or any of them `| None`. Called by the pipeline parser.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def build(make: Callable[..., Any], options: Sequence[tuple[str, int]]) -> Any:
 
 
 def parse_value(text: str, kind: Any) -> Any:
-    """`text` as a value of the annotated type `kind`; ValueError when it is none."""
+    """`text` as a value of the annotated type `kind`; ValueError if it does not parse."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind is bool:
         return _pick(text, {"true": True, "1": True, "false": False, "0": False})
@@ -72,7 +72,7 @@ def parse_value(text: str, kind: Any) -> Any:
 
 
 def describe(kind: Any) -> str:
-    """What an option of type `kind` takes, in words."""
+    """The accepted values of an option of type `kind`, in words."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return f"one of {', '.join(map(str, inner))}"

@@ -1,9 +1,9 @@
 """Pipeline text to a list of passes.
 
-In: `builtin.module(nova-canonicalize,convert-nova-to-linalg{opt=1 flag},func.func(cse))`, with or
-without the outer `builtin.module(...)`. Out: `Pass` objects in order: Nova's with typed options,
-named pipelines expanded, everything else an `UpstreamPass` that MLIR has parsed once.
-A mistake is a `PipelineError` with a caret under it. Called by `nova-opt`.
+Input: `builtin.module(nova-canonicalize,convert-nova-to-linalg{opt=1 flag},func.func(cse))`, with
+or without the outer `builtin.module(...)`. Output: `Pass` objects in order: Nova's with typed
+options, named pipelines expanded, everything else an `UpstreamPass` that MLIR has parsed once. An
+error is a `PipelineError` with a caret under it. Called by `nova-opt`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Element:
     children: tuple[Element, ...] | None = None
 
     def walk(self) -> Iterator[Element]:
-        """This element and all inside of it, outermost first."""
+        """This element and all nested elements, outermost first."""
         yield self
         for child in self.children or ():
             yield from child.walk()
 
 
 def parse_pipeline(text: str, context: ir.Context) -> list[Pass]:
-    """The passes that `text` names, in order; `context` is what MLIR checks its own names in."""
+    """The passes that `text` names, in order; MLIR checks its own names in `context`."""
     elements = _Reader(text).read_all()
     if len(elements) == 1 and elements[0].name == "builtin.module":
         elements = elements[0].children or ()
@@ -110,7 +110,7 @@ def _error(what: str, text: str, position: int, hint: str | None = None) -> Pipe
 
 
 class _Reader:
-    """Splits pipeline text into elements; knows brackets, but no pass."""
+    """Splits pipeline text into elements; knows brackets, but not passes."""
 
     def __init__(self, text: str):
         self.text = text

@@ -1,6 +1,6 @@
-"""The road from the nova dialect to LLVM, as data: each named pipeline is a list of passes.
+"""The pipelines from the nova dialect to LLVM, as data: each named pipeline is a list of passes.
 
-Read from top to bottom; a comment stands only where the order matters.
+Read from top to bottom; a comment appears only where the order matters.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ from nova.passes.tensor.raise_to_contract import RaiseToContract
 from nova.passes.tensor.split_reductions import SplitReductions
 from nova.passes.tensor.wrap_attention import WrapAttention
 
-# Calls of one math function in a unit of code: models have a few dozen kernels in all.
+# Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
 def nova_to_linalg(attention: bool = True, islands: bool = False) -> list[Pass]:
-    """The nova dialect to fused linalg on tensors; `attention` keeps it in one piece.
+    """The nova dialect to fused linalg on tensors; `attention` keeps attention ops whole.
 
-    With `islands`, for a device, ops that are pinned to the host are kept apart.
+    With `islands`, for a device, ops that are pinned to the host become separate host regions.
     """
     return [
-        # First: no other pass has to know that ops are pinned.
+        # First: no other pass has to know about host-pinned ops.
         FormHostRegions(islands),
         DecomposeComposites(keep_whole=attention),
-        # Forward and backward expand the same composites: what they share is merged here.
+        # Forward and backward expand the same composites: their common ops are merged here.
         UpstreamPass("cse"),
         CanonicalizeNova(),
         UpstreamPass("cse"),
-        # Forward and backward have the same operands by now.
+        # Forward and backward have the same operands at this point.
         *([FormAttention(), UpstreamPass("cse")] if attention else []),
         ConvertNovaToLinalg(),
         *linalg_fusion(),
@@ -86,7 +86,7 @@ def stablehlo_to_linalg() -> list[Pass]:
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
         UpstreamPass("stablehlo-legalize-to-linalg,canonicalize,cse"),
-        # What upstream leaves: its regions are linalg by now.
+        # The ops that upstream does not lower: their regions are linalg at this point.
         LowerScatter(),
         LowerSort(),
         LowerControlFlow(),
@@ -99,7 +99,7 @@ def tosa_to_linalg() -> list[Pass]:
     return [
         UpstreamPass("inline,symbol-dce"),
         UpstreamPass("func.func(tosa-infer-shapes,tosa-make-broadcastable)"),
-        # Loops first: what is inside of them is converted with the rest.
+        # Loops first: their bodies are converted with the rest.
         UpstreamPass("tosa-to-scf"),
         UpstreamPass("func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor)"),
         *import_linalg(),
@@ -107,7 +107,7 @@ def tosa_to_linalg() -> list[Pass]:
 
 
 def import_linalg() -> list[Pass]:
-    """Linalg as other compilers write it to what the stages behind know, fused."""
+    """Linalg as other compilers write it to the form that later stages expect, fused."""
     return [
         MakeSignless(),
         UpstreamPass("inline,symbol-dce,canonicalize,cse"),
@@ -117,7 +117,7 @@ def import_linalg() -> list[Pass]:
         UnfoldConvolutions(),
         RaiseToContract(),
         WidenSums(),
-        # Kernels compute in f32 and f64; behind products and sums, which are rounded once.
+        # Kernels compute in f32 and f64; after matmuls and sums, which are rounded once.
         UpstreamPass("arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32}"),
         UpstreamPass("math-extend-to-supported-types{extra-types=f64 target-type=f32}"),
         *linalg_fusion(),
@@ -128,10 +128,10 @@ def linalg_fusion() -> list[Pass]:
     """Elementwise fusion."""
     return [
         UpstreamPass("canonicalize,cse"),
-        # Before fusion, which would make a transpose part of other elementwise work.
+        # Before fusion, which would merge a transpose into other elementwise ops.
         FoldTransposes(),
         FuseElementwise(),
-        # After fusion: before it, the reshapes around unit dimensions would get in the way.
+        # After fusion: before it, the reshapes around unit dimensions would prevent fusion.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         UpstreamPass("linalg-generalize-named-ops"),
     ]
@@ -139,14 +139,14 @@ def linalg_fusion() -> list[Pass]:
 
 def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
-    # Here as well: the passes behind look at each kernel of a repeated layer once.
+    # Here as well: later passes then process each kernel of a repeated layer once.
     return [_kernel_former(serial_work, HOST_ROW_OPERAND, max_workspace), DedupKernels()]
 
 
 def linalg_to_device_kernels(
     serial_work: int = 20_000, max_workspace: int | None = None
 ) -> list[Pass]:
-    """The same for a device, where every product is a kernel over rows and columns."""
+    """Like `linalg_to_kernels` for a device, where every GEMM is a kernel over rows and columns."""
     return [NarrowAttention(), SplitReductions(), _kernel_former(serial_work, -1, max_workspace)]
 
 
@@ -162,8 +162,8 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 
 
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
-    """The same for a device: kernels with control flow that it cannot run go to the host."""
-    # Behind bufferization, which shows what memory loops and branches need.
+    """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
+    # After bufferization, which shows the memory that loops and branches need.
     return [BufferizeKernels(), PinControlFlow(), PlanWorkspace(max_workspace), DedupKernels()]
 
 
@@ -176,7 +176,7 @@ def buffers_to_loops(
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
-        # Behind the choices, which decide how panels look.
+        # After the schedule overrides, which decide the layout of panels.
         PackConstants(target, tile_work),
         LowerKernels(target, tile_work),
         *tidy_loops(),
@@ -185,12 +185,12 @@ def buffers_to_loops(
 
 
 def tidy_loops() -> list[Pass]:
-    """What is done to every function of kernels, and nowhere else, once it is written as loops."""
+    """Cleanup of every kernel function once it is written as loops, and only of those."""
     return [UpstreamPass("canonicalize,cse")]
 
 
 def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
-    """Kernels to the LLVM dialect; main has become tables by now and is dropped."""
+    """Kernels to the LLVM dialect; main has become tables at this point and is dropped."""
     machine = parse_target(target)
     return [
         DropHostCode(),
@@ -209,11 +209,11 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         UpstreamPass("arith-expand{include-bf16=true}"),
         UpstreamPass(
             "convert-vector-to-llvm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},"
-            # In one conversion: one for each dialect takes nearly twice as long.
+            # In a single conversion: one per dialect takes nearly twice as long.
             "convert-to-llvm{filter-dialects=arith,cf,index,math,memref,ub},"
             "reconcile-unrealized-casts"
         ),
-        # What was memref descriptors folds away here, and need not be printed and parsed.
+        # The former memref descriptors fold away here, and need not be printed and parsed.
         UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true},cse"),
         UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true}"),
         ExportKernels(vector_bits=machine.vector_bits, tune=llvm_cpu(machine)),
@@ -229,7 +229,7 @@ def buffers_to_device(target: str = "cuda:sm_80", tf32: bool = False) -> list[Pa
 
 
 def device_to_outlined() -> list[Pass]:
-    """Launches to device functions in modules of their own, and calls of them."""
+    """Launches to device functions in separate modules, and calls of them."""
     return [
         UpstreamPass("gpu-launch-sink-index-computations,gpu-kernel-outlining"),
         SetLaunchBounds(),

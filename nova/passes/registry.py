@@ -1,7 +1,7 @@
-"""Which passes and named pipelines exist.
+"""The registry of passes and named pipelines.
 
-In: a kebab-case name. Out: the pass class behind it, or the function that builds the pipeline.
-Called by the pipeline parser and `nova-opt`. Modules load only when their pass is asked for.
+Input: a kebab-case name. Output: the pass class, or the function that builds the pipeline. Called
+by the pipeline parser and `nova-opt`. The module of a pass loads on first use.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def named_pipelines() -> dict[str, Callable[..., list[Pass]]]:
 
 
 def is_pass(name: str) -> bool:
-    """Whether a name, or an old one, is that of a pass."""
+    """Whether a name, or an alias, is that of a pass."""
     return name in PASS_MODULES or name in ALIASES
 
 

@@ -1,7 +1,7 @@
-"""The words that schedules write code with: index arithmetic, loops, branches, constants, types.
+"""Builder helpers for schedules: index arithmetic, loops, branches, constants, types.
 
-In: `int`s for what is known now and `index` values for what is known when the kernel runs; out: ops
-at the current insertion point, as few as what is known allows. The matrix product's files use it.
+Input: `int`s for static values and `index` values for dynamic ones. Output: ops at the current
+insertion point, constant-folded where operands are static. The GEMM files use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nova.ir.bindings import arith, ir, scf
 BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i32": 32}
 
 Index: TypeAlias = "ir.Value | int"
-"""An index that is known now (int) or when the kernel runs (an `index` value)."""
+"""A static index (int) or a dynamic one (an `index` value)."""
 
 
 def index(value: Index) -> ir.Value:
@@ -69,7 +69,7 @@ def loop(lower: Index, upper: Index, step: int) -> Iterator[ir.Value]:
 
 
 def branch(condition: ir.Value | bool, then: Callable[[], None], other: Callable[[], None]) -> None:
-    """Emit one side when the condition is known, both under an `scf.if` when it is not."""
+    """Emit one side when the condition is static, both under an `scf.if` when it is not."""
     if isinstance(condition, bool):
         (then if condition else other)()
         return

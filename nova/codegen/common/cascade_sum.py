@@ -1,12 +1,13 @@
-"""Loops that carry sums, cut into blocks so that rounding errors do not grow with the length.
+"""Cascade summation: loops that carry sums, blocked so that rounding errors stay small.
 
-In: the turns of a reduction and its body. Out: scf loops at the insertion point. A float sum of
-more than `MOST` turns is a cascade: the sum of each block of `MOST` turns begins at zero and is
-added to the sum of the level above, which has blocks of `MOST` blocks, and so on. A sum of n terms
-then is at most MOST * (levels) roundings away from exact, where one accumulator has n. The blocks
-depend on the number of turns alone: a result has the same bits however the work is shared out.
+Input: the iterations of a reduction and its body. Output: scf loops at the insertion point. A float
+sum of more than `MOST` iterations is a cascade (pairwise summation with a fan-in of `MOST`): the
+sum of each block of `MOST` iterations starts at zero and is added to the sum of the level above,
+which has blocks of `MOST` blocks, and so on. The error of a sum of n terms is then at most MOST *
+(levels) roundings, where a single accumulator has n. The blocks depend on the number of iterations
+alone: a result has the same bits however the work is distributed.
 
-All schedules take their reductions from here: vectors and scalars on a CPU, threads on a device.
+All schedules emit their reductions with it: vectors and scalars on a CPU, threads on a device.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf
 
 MOST = 64
-"""Turns of a block, and blocks of a block of the next level."""
+"""Iterations of a block, and blocks of a block of the next level."""
 
 LONG = 256
-"""Turns of a block of scalars: LLVM makes vectors of it, several of which are one turn."""
+"""Iterations of a block of scalars: LLVM vectorizes it, several of them per iteration."""
 
 Body = Callable[[Any, list[Any]], list[Any]]
-"""The carried values after one turn, from its counter and the values before."""
+"""The carried values after one iteration, from its counter and the values before."""
 
 
 @record
 class Cascade:
-    """How carried values are put together: `names` are the ops that combine the outputs.
+    """How carried values are combined: `names` are the combining ops of the outputs.
 
-    Values are in groups of one for each output, as `names`; there may be several groups. A block
-    has `most` turns.
+    Values are in groups of one per output, as `names`; there may be several groups. A block has
+    `most` iterations.
     """
 
     names: tuple[str, ...]
@@ -52,9 +53,9 @@ class Cascade:
         first: Any = None,
         per_turn: int = 1,
     ) -> list[Any]:
-        """A loop over 0, step, ... below `count`, `first` further on if that is given.
+        """A loop over 0, step, ... below `count`, shifted by `first` if it is passed.
 
-        `per_turn` says how many terms a turn adds one by one.
+        `per_turn` is the number of terms that an iteration adds one by one.
         """
         spans: list[int] = []
         span = step * max(1, self.most // per_turn)
@@ -65,19 +66,19 @@ class Cascade:
 
     @property
     def is_sum(self) -> bool:
-        """Whether roundings add up: extremes and integers have none."""
+        """Whether rounding errors accumulate: extremes and integers have none."""
         return "arith.addf" in self.names
 
     def is_long(self, turns: int) -> bool:
-        """Whether so many turns are better a sum of their own."""
+        """Whether this many iterations should have a separate sum."""
         return self.is_sum and turns >= self.most
 
     def fresh(self, values: Sequence[Any]) -> list[Any]:
-        """What sums like `values` begin with."""
+        """The initial values of sums like `values`."""
         return [identity(self._name(i), value.type) for i, value in enumerate(values)]
 
     def combined(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
-        """Two lists of carried values as one."""
+        """Combine two lists of carried values."""
         pairs = zip(left, right, strict=True)
         return [combiner(self._name(i))(a, b) for i, (a, b) in enumerate(pairs)]
 
@@ -94,7 +95,7 @@ class Cascade:
         body: Body,
         first: Any,
     ) -> list[Any]:
-        """The loops of one level and those inside, for the positions in `bounds`."""
+        """The loops of one level and of the levels inside, for the positions in `bounds`."""
         low, high = bounds
         if not spans:
             if first is not None:
@@ -114,16 +115,16 @@ class Cascade:
 
 
 SUMS = Cascade(("arith.addf",), LONG)
-"""Of products, whose blocks are longer: their tiles leave no registers for sums of blocks."""
+"""For GEMMs, whose blocks are longer: their tiles leave no registers for sums of blocks."""
 
 
 def cascade_of(nest: LoopNest, most: int = MOST) -> Cascade:
-    """The cascade of a nest; one without blocks where its body does not just combine."""
+    """The cascade of a loop nest; one without blocks where the body is not a plain combination."""
     return Cascade(find_combiners(nest) or (), most)
 
 
 def carried(low: Any, high: Any, step: int, values: list[Any], body: Body) -> list[Any]:
-    """A loop that carries `values`, over numbers or what is known later; one turn is no loop."""
+    """A loop that carries `values`, with static or dynamic bounds; one iteration needs no loop."""
     if isinstance(low, int) and isinstance(high, int) and high - low == step:
         return body(index(low), values)
     begin, end = (index(n) if isinstance(n, int) else n for n in (low, high))

@@ -1,4 +1,4 @@
-"""How partial results of a reduction are put together: by the op that the body combines with."""
+"""Combines partial results of a reduction by the combining op of its body."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova.ir.bindings import arith, ir
 
 
 def combiner(name: str) -> Callable[[Any, Any], Any]:
-    """The op called `name` on two values."""
+    """Emit the op called `name` on two values."""
 
     def combine(left: Any, right: Any) -> Any:
         attributes = {"fastmath": fast_math_flags(name)} if is_fast_math(name) else {}
@@ -21,7 +21,7 @@ def combiner(name: str) -> Callable[[Any, Any], Any]:
 
 
 def identity(name: str, kind: Any) -> Any:
-    """The value that changes nothing when it is combined by the op called `name`.
+    """The identity of the op called `name`.
 
     `kind` is the type of a scalar or of a vector.
     """

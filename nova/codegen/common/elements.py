@@ -1,7 +1,7 @@
-"""The elements of a structured op: loading them, applying the body to them, storing the results.
+"""Scalar access to a structured op: loads elements, applies the body, stores the results.
 
-In: a nest and the flat buffers behind its operands. Out: code at the insertion point, for one
-element of each operand. The scalar loops of the CPU and the threads of a device are made of this.
+Input: a loop nest and the flat buffers of its operands. Output: code at the insertion point, for
+one element of each operand. The scalar loops of the CPU and the threads of a device use this.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _REORDERED = {"arith.addf", "arith.mulf"}
 
 
 class Elements:
-    """Element by element access to one nest.
+    """Element by element access to one loop nest.
 
-    `captured` gives the values to use for those from outside that the body uses. With `reorder`,
-    LLVM may add in another order.
+    `captured` maps the outer values that the body uses to their replacements. With `reorder`, LLVM
+    may reassociate sums.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Elements:
         ]
 
     def load_outputs(self, bases: Sequence[Any]) -> list[Any]:
-        """What the outputs hold at `bases`."""
+        """The current values of the outputs at `bases`."""
         count = self.generic.num_inputs
         return [self.load(i, bases[i]) for i in range(count, count + self.generic.num_outputs)]
 
@@ -57,31 +57,31 @@ class Elements:
         return [*self.load_inputs(bases), *outputs]
 
     def load(self, operand: int, base: Any) -> Any:
-        """One element of an operand; a scalar operand as it is."""
+        """One element of an operand; a scalar operand unchanged."""
         buffer = self.buffers[operand]
         if not isinstance(buffer.type, ir.MemRefType):
             return buffer
         return self.unpacked(operand, memref.load(buffer, [at(base)]))
 
     def unpacked(self, operand: int, value: Any) -> Any:
-        """An element as the body wants it: a bool is a byte in memory and an i1 in registers."""
+        """An element in the type of the body: a bool is a byte in memory and an i1 in registers."""
         wanted = self.generic.block.arguments[operand].type
         return value if value.type == wanted else arith.trunci(wanted, value)
 
     def packed(self, operand: int, value: Any) -> Any:
-        """An element as memory has it."""
+        """An element in its memory type."""
         kind = self.buffers[operand].type.element_type
         return value if value.type == kind else arith.extui(kind, value)
 
     def store(self, values: Sequence[Any], bases: Sequence[Any]) -> None:
-        """The results to the outputs at `bases`."""
+        """Store the results to the outputs at `bases`."""
         for k, value in enumerate(values):
             operand = self.generic.num_inputs + k
             element = self.packed(operand, value)
             memref.store(element, self.buffers[operand], [at(bases[operand])])
 
     def apply(self, elements: Sequence[Any], ivs: Mapping[int, Any]) -> list[Any]:
-        """The body on elements; `ivs` are the counters of the linalg loops that it asks for."""
+        """Apply the body to elements; `ivs` are the counters of the linalg loops that it uses."""
         block = self.generic.block
         mapping = dict(self.captured)
         mapping |= {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}

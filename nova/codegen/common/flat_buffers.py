@@ -1,4 +1,4 @@
-"""Buffers as one dimension, which is how schedules address them."""
+"""Flat buffers: schedules address every buffer as one dimension."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nova.ir.buffers import buffer_root
 
 
 def flatten(value: Any) -> Any:
-    """A buffer as one dimension; numbers as they are."""
+    """A buffer as one dimension; scalars unchanged."""
     if not isinstance(value.type, ir.MemRefType):
         return value
     size = prod(value.type.shape)
@@ -21,7 +21,7 @@ def flatten(value: Any) -> Any:
 
 
 def flatten_root(value: Any, made: dict[Any, Any]) -> Any:
-    """The flat form of the buffer behind `value`, from `made`, which gains it; numbers stay."""
+    """The flat form of the root buffer of `value`, cached in `made`; scalars unchanged."""
     if not isinstance(value.type, ir.MemRefType):
         return value
     root = buffer_root(value)

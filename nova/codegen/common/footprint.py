@@ -1,9 +1,10 @@
-"""Which bytes of its arguments the tiles of a kernel touch.
+"""Access footprints: the bytes of its arguments that the tiles of a kernel touch.
 
-The schedule of a kernel calls `find_footprint`, and `lower-kernels` keeps the answer as attributes;
-the task graph reads them back and asks which bytes a range of tiles reads and writes. An access is
-kept as its hull: at the grid point p an op touches bytes within [low, high) + strides . p. That is
-exact for rows, and too much for columns, which is safe: it only orders more tasks.
+The schedule of a kernel calls `find_footprint`, and `lower-kernels` stores the result as
+attributes; the task graph reads them and asks which bytes a range of tiles reads and writes. An
+access is stored as its byte range (hull): at the grid point p an op touches bytes within [low,
+high) + strides . p. That is exact for rows and conservative for columns, which only orders more
+tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}
 
 @record
 class ByteRange:
-    """Bytes [low, high), moved by `strides` with the point of the grid."""
+    """Bytes [low, high), shifted by `strides` with the grid point."""
 
     low: int
     high: int
@@ -41,7 +42,7 @@ class ByteRange:
 
 @record
 class Footprint:
-    """A kernel's grid and tile, and the hulls that it reads and writes of each argument."""
+    """A kernel's grid and tile, and the byte ranges of each argument that it reads and writes."""
 
     grid: tuple[int, ...]
     tile: tuple[int, ...]
@@ -54,7 +55,7 @@ class Footprint:
         return tuple(ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True))
 
     def touched(self, byte_ranges: Sequence[ByteRange], cuts: Sequence[int]) -> Bounds | None:
-        """The bytes [low, high) that tiles [cuts[i], cuts[i+1]) touch; None for no bytes at all."""
+        """The bytes [low, high) that tiles [cuts[i], cuts[i+1]) touch; None for no bytes."""
         if not byte_ranges or len(cuts) < 2:
             return None
         lows, highs = zip(*(self._bounds_of_tiles(hull) for hull in byte_ranges), strict=True)
@@ -116,13 +117,13 @@ class _Finder:
             if written:
                 self._check_disjoint(nest, number)
             elif not any(True for _ in generic.block.arguments[number].uses):
-                continue  # it only gives its shape
+                continue  # only its shape is used
             hull = _byte_range(nest, number, len(self.grid))
             if hull is not None:
                 self._add(argument, hull, value, written)
 
     def _check_disjoint(self, nest: LoopNest, operand: int) -> None:
-        """Tiles run at the same time: each must have its own elements of what they write."""
+        """Check that tiles, which run concurrently, write disjoint elements."""
         for i, loop in enumerate(nest.loops[: len(self.grid)]):
             if loop.size != self.grid[i] or (
                 self.tile[i] < loop.size and not loop.strides[operand]
@@ -133,7 +134,7 @@ class _Finder:
                 )
 
     def add_unstructured(self, ops: Iterable[Any]) -> None:
-        """Ops at computed places, alone or in the body of others: all of a buffer is touched."""
+        """Ops at computed positions, alone or nested in others: they touch the whole buffer."""
         for op in ops:
             name = op.name
             for number, value in enumerate(op.operands):
@@ -163,7 +164,7 @@ class _Finder:
 
 
 def _byte_range(nest: LoopNest, operand: int, grid_rank: int) -> ByteRange | None:
-    """What one point of the grid touches through an operand; None where a loop has no turns."""
+    """The bytes that one grid point touches through an operand; None where a loop is empty."""
     if any(loop.size == 0 for loop in nest.loops):
         return None
     inner = [(loop.size - 1) * loop.strides[operand] for loop in nest.loops[grid_rank:]]
@@ -175,7 +176,7 @@ def _byte_range(nest: LoopNest, operand: int, grid_rank: int) -> ByteRange | Non
 
 
 def _merged(byte_ranges: Iterable[ByteRange]) -> tuple[ByteRange, ...]:
-    """One hull for each way of moving."""
+    """One byte range per set of strides."""
     joined: dict[tuple[int, ...], ByteRange] = {}
     for hull in byte_ranges:
         other = joined.get(hull.strides, hull)
@@ -206,7 +207,7 @@ def _is_buffer(value: Any) -> bool:
 
 
 def store_footprint(kernel: Any, footprint: Footprint) -> None:
-    """Keep a footprint as attributes; a hull is an array of low, high and the strides."""
+    """Store a footprint as attributes; a byte range is an array of low, high and the strides."""
     attributes = kernel.attributes
     attributes["nova.loops"] = ir.DenseI64ArrayAttr.get(list(footprint.grid))
     attributes["nova.tile"] = ir.DenseI64ArrayAttr.get(list(footprint.tile))
@@ -222,7 +223,7 @@ def store_footprint(kernel: Any, footprint: Footprint) -> None:
 
 
 def load_footprint(kernel: Any) -> Footprint:
-    """The footprint that `store_footprint` kept."""
+    """Load the footprint that `store_footprint` stored."""
     attributes = kernel.attributes
     if "nova.writes" not in attributes:
         raise LoweringError(

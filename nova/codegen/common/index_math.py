@@ -1,4 +1,4 @@
-"""Index arithmetic of loop nests: constants, and how an access moves along a loop."""
+"""Index arithmetic of loop nests: constants, and the movement of an access along a loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nova.codegen.common.loop_nest import Loop
 from nova.ir.bindings import arith, ir
 
 Range = tuple[Any, Any]
-"""The iterations of a loop that a tile runs: first, and one behind the last."""
+"""The iterations of a loop that a tile runs: first, and one past the last."""
 
 
 def index(value: int) -> Any:
@@ -19,7 +19,7 @@ def index(value: int) -> Any:
 
 
 def advance(bases: Sequence[Any], iv: Any, loop: Loop) -> list[Any]:
-    """Where each operand's access is in iteration `iv` of `loop`; None is position 0."""
+    """The position of each operand's access in iteration `iv` of `loop`; None is position 0."""
     return [_moved(base, iv, stride) for base, stride in zip(bases, loop.strides, strict=True)]
 
 
@@ -29,7 +29,7 @@ def at(base: Any) -> Any:
 
 
 def shifted(base: Any, by: int) -> Any:
-    """A position some elements later."""
+    """A position, shifted by some elements."""
     if by == 0:
         return at(base)
     return index(by) if base is None else arith.addi(base, index(by))
@@ -43,7 +43,7 @@ def _moved(base: Any, iv: Any, stride: int) -> Any:
 
 
 def distance(low: Any, high: Any) -> int | None:
-    """high - low, where the range was made as `low + constant`."""
+    """high - low, where the range was built as `low + constant`."""
     op = high.owner if isinstance(high, ir.OpResult) else None
     if op is None or op.operation.name != "arith.addi" or op.operation.operands[0] != low:
         return None

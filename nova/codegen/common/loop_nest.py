@@ -1,8 +1,8 @@
 """A structured op of a kernel as a loop nest over flat buffers.
 
-Every buffer that a kernel sees is contiguous, so each access is one linear function of the loops:
-an element stride per loop and an offset. On that form it is easy to merge loops that walk memory
-together, to choose the innermost loop, and to recognise contractions.
+Every buffer of a kernel is contiguous, so each access is one linear function of the loops: an
+element stride per loop and an offset. This form makes it easy to merge loops that are contiguous in
+memory, to choose the innermost loop, and to match contractions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nova.ir.linalg_generic import GenericOp, shape_of
 
 @record
 class Loop:
-    """One loop: its extent, kind, strides in every operand, and the linalg loops it stands for."""
+    """One loop: its extent, kind, stride in every operand, and the linalg loops it represents."""
 
     size: int
     parallel: bool
@@ -36,11 +36,11 @@ class LoopNest:
 
     @property
     def points(self) -> int:
-        """How often the body runs for all of the op."""
+        """The size of the iteration space: how often the body runs."""
         return prod(loop.size for loop in self.loops)
 
     def mergeable(self, i: int) -> bool:
-        """Whether loops i and i+1 walk every operand as one loop would."""
+        """Whether loops i and i+1 access every operand as a single loop would."""
         a, b = self.loops[i], self.loops[i + 1]
         if a.parallel != b.parallel or self.indexed & {*a.dims, *b.dims}:
             return False
@@ -76,7 +76,7 @@ def make_loop_nest(op: Any) -> LoopNest:
 
 
 def _indexed(generic: GenericOp) -> frozenset[int]:
-    """The linalg loops whose index the body asks for; all of them where it stands for more."""
+    """The linalg loops whose index the body uses; all of them for a whole op, such as attention."""
     if generic.is_whole:
         return frozenset(range(len(generic.iterators)))
     return frozenset(
@@ -89,7 +89,7 @@ def _indexed(generic: GenericOp) -> frozenset[int]:
 def merge_grid(
     nests: list[LoopNest], grid: tuple[int, ...]
 ) -> tuple[list[LoopNest], tuple[int, ...]]:
-    """Merge neighbouring grid dimensions where every op of the kernel allows it."""
+    """Merge adjacent grid dimensions where every op of the kernel allows it."""
     i = 0
     while i + 1 < len(grid):
         if all(nest.mergeable(i) for nest in nests):
@@ -101,7 +101,7 @@ def merge_grid(
 
 
 def merge_inner(nest: LoopNest, grid_rank: int) -> LoopNest:
-    """Merge neighbouring loops behind the grid dimensions."""
+    """Merge adjacent loops after the grid dimensions."""
     i = grid_rank
     while i + 1 < len(nest.loops):
         if nest.mergeable(i):
@@ -112,10 +112,10 @@ def merge_inner(nest: LoopNest, grid_rank: int) -> LoopNest:
 
 
 def score(nest: LoopNest, i: int) -> tuple[int, int]:
-    """How good loop `i` is as the innermost: the one that walks most operands with unit stride.
+    """The score of loop `i` as the innermost: prefer unit stride in most operands.
 
-    A loop along which operands jump costs more than one along which they stand still; among
-    equals the later one (the output's fastest dimension) wins.
+    A loop with large strides costs more than one with stride 0; among equals the later one (the
+    output's fastest dimension) wins.
     """
     loop = nest.loops[i]
     if loop.size == 1:
@@ -127,5 +127,5 @@ def score(nest: LoopNest, i: int) -> tuple[int, int]:
 
 
 def innermost(nest: LoopNest) -> int:
-    """The loop to put innermost."""
+    """The loop to make innermost."""
     return max(range(len(nest.loops)), key=lambda i: score(nest, i))

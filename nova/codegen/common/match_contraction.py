@@ -1,8 +1,8 @@
-"""Which structured ops are contractions, and their roles: batch, m, n and k loops.
+"""Matches structured ops that are contractions, and the roles of loops: batch, m, n and k.
 
 A contraction is `c += a * b` (operands possibly widened) over loops that each appear in exactly two
-or all three of a, b and c. The largest loop of each role goes to the packed matrix product; the
-rest are plain loops around it.
+or all three of a, b and c. The largest loop of each role becomes part of the GEMM; the other loops
+are plain loops around it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WIDENINGS = {"arith.extf"}
 
 @record
 class Product:
-    """A contraction found in a nest: loop numbers of m, n, k, and of the loops around."""
+    """A contraction matched in a loop nest: loop numbers of m, n, k, and of the enclosing loops."""
 
     spec: Contraction
     m: int
@@ -29,7 +29,7 @@ class Product:
 
 
 def match_contraction(nest: LoopNest, accumulate: bool) -> Product | None:
-    """The contraction that `nest` is, or None."""
+    """Match `nest` as a contraction; None if it is not one."""
     generic = nest.generic
     if generic.num_inputs != 2 or generic.num_outputs != 1 or nest.indexed:
         return None
@@ -66,7 +66,7 @@ def match_contraction(nest: LoopNest, accumulate: bool) -> Product | None:
 
 
 def _rows_of_one(nest: LoopNest) -> list[int]:
-    """A parallel loop of one turn, as the rows of a matrix that has one."""
+    """A parallel loop of one iteration, as the row loop of a matrix with one row."""
     return [i for i, loop in enumerate(nest.loops) if loop.parallel and loop.size == 1][-1:]
 
 

@@ -1,9 +1,8 @@
-"""What a person or the tuner has decided about a kernel: the attribute `nova.schedule`.
+"""Schedule overrides by a person or the tuner: the attribute `nova.schedule`.
 
-In: the attribute of a kernel, such as `nova.schedule = {mr = 6, tile = array<i64: 64, 256>}`, or
-its text, `mr=6:tile=64x256`. Out: `ScheduleOverrides`, which the schedules ask before they decide
-by
-themselves. Whoever uses a choice checks that it is legal there, and raises ScheduleError.
+Input: the attribute of a kernel, such as `nova.schedule = {mr = 6, tile = array<i64: 64, 256>}`, or
+its text, `mr=6:tile=64x256`. Output: `ScheduleOverrides`, which the schedules consult before their
+own decisions. The user of an override checks that it is legal there, and raises ScheduleError.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ ATTRIBUTE = "nova.schedule"
 
 @record
 class ScheduleOverrides:
-    """The choices for one kernel; None leaves one to the schedule.
+    """The overrides of one kernel; None leaves a decision to the schedule.
 
-    mr, nv   rows and vectors a row of C that a matrix product holds in registers.
+    mr, nv   rows and vectors per row of C in the register tile of a GEMM.
     kc, mc   the depth of its packed panels, and the rows of A that are packed at a time.
     tile     the tile along each loop of the grid, as `nova.tile` of the stage `loops` shows it.
     task_ns  nanoseconds of estimated work of one task.
@@ -38,13 +37,13 @@ class ScheduleOverrides:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The choices that were made, by name."""
+        """The overrides that are set, by name."""
         values = {name: getattr(self, name) for name in NAMES}
         return {name: value for name, value in values.items() if value is not None}
 
     @property
     def of_product(self) -> bool:
-        """Whether some of it is about a matrix product."""
+        """Whether any override concerns a GEMM."""
         return any(value is not None for value in (self.mr, self.nv, self.kc, self.mc))
 
     def __str__(self) -> str:
@@ -56,7 +55,7 @@ NAMES = tuple(field.name for field in fields(ScheduleOverrides))
 
 
 def parse_overrides(text: str) -> ScheduleOverrides:
-    """The choices that `str` of them writes; ScheduleError for anything else."""
+    """Parse the text that `str` of overrides writes; ScheduleError for anything else."""
     found: dict[str, Any] = {}
     for word in text.split(":") if text else []:
         name, _, value = word.partition("=")
@@ -71,7 +70,7 @@ def parse_overrides(text: str) -> ScheduleOverrides:
 
 
 def read_overrides(kernel: Any) -> ScheduleOverrides:
-    """The choices that a kernel carries."""
+    """The overrides of a kernel."""
     if ATTRIBUTE not in kernel.attributes:
         return NO_CHOICES
     where = place_of(kernel.location)
@@ -116,7 +115,7 @@ def _checked(found: dict[str, Any], where: str | None) -> ScheduleOverrides:
 
 
 def _number(attr: Any) -> Any:
-    """An attribute as a number or numbers; what is neither is refused by its text."""
+    """An attribute as a number or numbers; other attributes are rejected with their text."""
     if isinstance(attr, ir.DenseI64ArrayAttr):
         return tuple(attr)
     return attr.value if isinstance(attr, ir.IntegerAttr) else str(attr)

@@ -1,8 +1,8 @@
-"""Which other schedules a kernel could have: what the tuner tries.
+"""The search space of the tuner: alternative schedules of a kernel.
 
-In: a kernel at the stage `buffers` and its target. Out: the decisions there are about it, the most
-promising ones first, each with alternatives to what the schedule would decide by itself. They are
-tried one decision after the other, on top of what was found best so far. Called by `nova.tuning`.
+Input: a kernel at the stage `buffers` and its target. Output: the decisions of its schedule, the
+most promising first, each with alternatives to the default. The tuner tries one decision after
+another, on top of the best overrides so far. Called by `nova.tuning`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TASK_NS = (12_500, 25_000, 100_000, 200_000)
 def list_variants(
     kernel: Any, target: Target, tile_work: int, threads: int
 ) -> list[list[ScheduleOverrides]]:
-    """The decisions about a kernel: of each, the alternatives as choices that decide it alone."""
+    """The decisions about a kernel, each as a list of overrides of that decision alone."""
     ops = [op.operation for op in kernel.entry_block.operations][:-1]
 
     def schedule(work: int) -> KernelSchedule:
@@ -53,7 +53,7 @@ def list_variants(
 
 
 def merge(base: ScheduleOverrides, more: ScheduleOverrides) -> ScheduleOverrides:
-    """`base` with the decisions of `more` on top."""
+    """`base` with the overrides of `more` on top."""
     return replace(base, **more.given)
 
 

@@ -1,4 +1,4 @@
-"""Narrow floats as f32 or f64, in arithmetic that every target has; the packers call `widen`."""
+"""Widens narrow floats to f32 or f64 in portable arithmetic; the packing functions call `widen`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def widen(target: Target, value: ir.Value, to: str) -> ir.Value:
 
 
 def _widen_f16(raw: ir.Value, bits: ir.Type, single: ir.Type) -> ir.Value:
-    """f16 bits to f32 on a target without the instruction.
+    """Convert f16 bits to f32 on a target without the instruction.
 
-    The exponent and fraction, moved to their f32 places, are scaled by 2**112: that re-biases the
-    exponent and normalises f16's subnormals in one multiplication. Infinity and NaN (all exponent
-    bits set) get f32's full exponent instead.
+    The exponent and fraction, shifted to their f32 positions, are scaled by 2**112: that re-biases
+    the exponent and normalises f16's subnormals in one multiplication. Infinity and NaN (all
+    exponent bits set) get f32's full exponent instead.
     """
     sign = arith.shli(arith.andi(raw, splat(bits, 0x8000)), splat(bits, 16))
     rest = arith.shli(arith.andi(raw, splat(bits, 0x7FFF)), splat(bits, 13))

@@ -1,4 +1,4 @@
-"""Fills with zero, which a product that writes all of its output makes useless."""
+"""Zero fills, which are redundant before a GEMM that overwrites its whole output."""
 
 from __future__ import annotations
 

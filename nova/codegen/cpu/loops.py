@@ -1,8 +1,8 @@
-"""Structured ops as loops over flat buffers: elementwise work, reductions, small contractions.
+"""Structured ops as loops over flat buffers: elementwise ops, reductions, small contractions.
 
-In: a nest and the buffers behind its operands. Out: scf loops at the insertion point, over vectors
-where `lanes` finds a loop for them and over scalars otherwise. The kernel schedules call this for
-every op that has no schedule of its own.
+Input: a loop nest and the buffers of its operands. Output: scf loops at the insertion point, over
+vectors where `vectorize.py` finds a loop for them and over scalars otherwise. The kernel schedules
+call this for every op without a schedule of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["LoopEmitter", "Range", "index"]
 
 
 class LoopEmitter:
-    """Emits one nest at the insertion point."""
+    """Emits one loop nest at the insertion point."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class LoopEmitter:
     ):
         """`buffers` are flat memrefs (or scalars) per operand; `ranges` per loop, None for all.
 
-        `captured` gives the values to use for those from outside that the body uses. Without a
-        `target` there is no vector to choose, and the loops are scalar.
+        `captured` maps the outer values that the body uses to their replacements. Without a
+        `target` there is no vectorization, and the loops are scalar.
         """
         self.nest = nest
         self.buffers = buffers
@@ -43,7 +43,7 @@ class LoopEmitter:
         self.target = target
 
     def emit(self) -> bool:
-        """Write the loops; whether they are over vectors."""
+        """Emit the loops; return whether they are vectorized."""
         lanes = find_vector_plan(self.nest, self.buffers, self.target) if self.target else None
         if lanes is None:
             ScalarLoops(self.nest, self.buffers, self.ranges, self.captured).emit()

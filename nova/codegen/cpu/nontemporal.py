@@ -1,8 +1,8 @@
-"""Stores that go past the caches: for results that are too large to be found there again.
+"""Non-temporal stores, which bypass the caches: for results too large to stay in a cache.
 
-A cached store first reads the line that it overwrites; a streaming store does not, which saves a
-quarter of the traffic of `a * b + c`. It needs a whole, aligned vector, and it is not ordered with
-other stores until a fence. `lanes` asks `streams`; `vector_loops` emits the rest.
+A regular store first reads the line that it overwrites; a non-temporal store does not, which saves
+a quarter of the traffic of `a * b + c`. It needs a whole, aligned vector, and it is not ordered
+with other stores until a fence. `vectorize.py` calls `streams`; `vector_loops.py` emits the rest.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, nbytes
 
 _LEAST, _ENOUGH = 8 << 20, 32 << 20
-"""Results below the first stay in a cache, those above the second in none, whatever its size."""
+"""Results below the first size stay in a cache; those above the second fit in no cache."""
 
 
 def streams(nest: LoopNest, target: Target, width: int) -> bool:
-    """Whether the outputs of `nest`, written `width` elements at a time, go past the caches.
+    """Whether the outputs of `nest`, stored `width` elements at a time, use non-temporal stores.
 
-    They are all large, the kernel does not read them, and a vector is a whole register.
+    All outputs are large, the kernel does not read them, and a vector is a whole register.
     """
     if target.arch != "x86_64" or not all(loop.parallel for loop in nest.loops):
         return False
@@ -57,6 +57,6 @@ def all_aligned(places: Sequence[tuple[Any, Any]], width: int) -> Any:
 
 
 def fence_stores() -> None:
-    """Order the streaming stores before all later ones: others may read what this tile wrote."""
+    """Order the non-temporal stores before all later stores: other tiles may read these results."""
     fence = ir.Operation.parse('llvm.call_intrinsic "llvm.x86.sse.sfence"() : () -> ()')
     ir.InsertionPoint.current.insert(fence)

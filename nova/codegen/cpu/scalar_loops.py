@@ -1,9 +1,9 @@
-"""Structured ops as scalar scf loops: what `lanes` finds no vectors in, and what is left of those.
+"""Structured ops as scalar scf loops: nests that `vectorize.py` rejects, and remainders of vectors.
 
-What makes the loops fast is left to LLVM's vectorizer, and this file gives it what it needs: a
-unit-stride innermost loop, accumulators in registers, and permission to reorder the sums of
-reductions (and nothing else: NaN and infinity stay right). Long sums are cut into blocks
-(cascade_sum.py), which are inside of all parallel loops then. `LoopEmitter` calls this.
+LLVM's vectorizer makes these loops fast. This file gives it what it needs: a unit-stride innermost
+loop, accumulators in registers, and permission to reorder the sums of reductions (and nothing else:
+NaN and infinity stay correct). Long sums are cut into blocks (cascade_sum.py), which are then
+inside of all parallel loops. `LoopEmitter` calls this.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from nova.core.records import record
 from nova.ir.bindings import ir, scf
 
 _PART = 8
-"""Elements that vectors leave of a reduction, about: less than a vector has."""
+"""Approximate remainder of a vectorized reduction, in elements: less than a vector."""
 
 
 @record
 class Placed:
-    """A loop with the range that this tile runs it over; None is all of it."""
+    """A loop with the range over which this tile runs it; None is the whole loop."""
 
     loop: Loop
     range: Range | None
 
 
 class ScalarLoops:
-    """Emits one nest at the insertion point, element by element."""
+    """Emits one loop nest at the insertion point, element by element."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ScalarLoops:
         *,
         like_vectors: bool = False,
     ):
-        """With `like_vectors`, sums have the order that `VectorLoops` has across columns."""
+        """With `like_vectors`, sums have the order of `VectorLoops` across columns."""
         self.nest = nest
         self.elements = Elements(nest, buffers, captured, reorder=not like_vectors)
         self.cascade = cascade_of(nest, MOST if like_vectors else LONG)
@@ -92,7 +92,7 @@ class ScalarLoops:
     def _sums(
         self, loops: list[Placed], bases: list[Any], ivs: dict[int, Any], values: list[Any]
     ) -> list[Any]:
-        """`values` with all terms of the reductions `loops`, carried in registers."""
+        """`values` plus all terms of the reductions `loops`, carried in registers."""
         if not loops:
             inputs = self.elements.load_inputs(bases)
             return self.elements.apply([*inputs, *values], ivs)
@@ -113,6 +113,6 @@ class ScalarLoops:
 
 
 def _terms(loops: Sequence[Placed]) -> int:
-    """About the terms of the reductions among `loops`; of a part of one, which is short, some."""
+    """Approximate number of terms of the reductions among `loops`; `_PART` for a remainder."""
     reductions = [placed for placed in loops if not placed.loop.parallel]
     return prod(p.loop.size if p.range is None else _PART for p in reductions)

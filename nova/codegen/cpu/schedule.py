@@ -1,8 +1,8 @@
-"""How a kernel runs on a CPU: its tiles, and the code of one tile.
+"""The CPU schedule of a kernel: its tiles, and the code of one tile.
 
-A kernel's grid is the leading dimensions that its ops share. Here the grid is cut into tiles of
-about `tile_work` scalar operations (or the tile of the packed matrix product where there is one),
-and one tile is the kernel's ops in order, each restricted to the tile.
+The grid of a kernel is the leading dimensions that its ops share. The schedule cuts the grid into
+tiles of about `tile_work` scalar operations (or the tile of the packed GEMM where there is one). A
+tile runs the kernel's ops in order, each restricted to the tile.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from nova.ir.linalg_generic import is_generic_op
 from nova.ir.walk import find_ops
 
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
-"""A kernel with products gets this many tiles, none below so many operations or so short a side."""
+"""GEMM tiles are halved up to this many tiles, but not below this many operations or this side."""
 
 _USUAL_TILE_WORK = 65_536
-"""With a smaller `tile_work`, tiles of products are smaller in proportion, and as many as that."""
+"""With a smaller `tile_work`, GEMM tiles shrink in proportion, without a bound on their number."""
 
 
 _SCRATCH = 256 << 10
-"""Bytes of the stack that a tile keeps its intermediate values in, next to packed operands."""
+"""Bytes of stack for the tile-local buffers of a tile, next to packed operands."""
 
 
 _WORTH_VECTORS = 256
-"""Points of a scalar nest from which it pays to have LLVM look for vectors in the kernel."""
+"""Points of a scalar loop nest from which it pays to run LLVM's vectorizer on the kernel."""
 
 
 class KernelSchedule:
@@ -72,7 +72,7 @@ class KernelSchedule:
             op for op in ops if not is_generic_op(op) and op.name not in VIEWS and not _is_free(op)
         ]
         if others:
-            grid = ()  # what has no structure runs once, in one tile
+            grid = ()  # unstructured ops run once, in a single tile
         nests, self.grid = merge_grid([make_loop_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.nests = dict(zip(structured, nests, strict=True))
@@ -122,7 +122,7 @@ class KernelSchedule:
                 packed[op] = panels
             products[op] = product
             if zeroed and not product.spec.accumulate:
-                self.skipped.add(before)  # the product overwrites: no zeros needed
+                self.skipped.add(before)  # the GEMM overwrites its output: no zeros needed
         if packed:
             raise LoweringError(
                 f"@{kernel.name.value} has arguments packed for another schedule than its own",
@@ -132,12 +132,12 @@ class KernelSchedule:
         return products
 
     def _check_overrides(self) -> None:
-        """ScheduleError for choices about what the kernel does not have."""
+        """Raise ScheduleError for overrides of features that the kernel does not have."""
         tile = self.choices.tile
         if self.choices.of_product and not self.products:
             raise ScheduleError("the kernel has no matrix product: mr, nv, kc and mc mean nothing")
         for product in self.products.values():
-            register_shape(self.target, product.spec)  # also where `tile` decides the tile
+            register_shape(self.target, product.spec)  # also checked where `tile` sets the tile
         if tile is not None and self.scratch.nbytes(tile) > 4 * _SCRATCH:
             raise ScheduleError(
                 f"a tile would keep {self.scratch.nbytes(tile)} bytes on the stack",
@@ -192,7 +192,7 @@ class KernelSchedule:
         return min(_SCRATCH, self.target.l2_bytes // 2)
 
     def _fit_scratch(self, tile: list[int], unit: dict[int, int]) -> None:
-        """Halve the sides of a tile until its intermediate values stay in the cache."""
+        """Halve the sides of a tile until its tile-local buffers stay in the cache."""
         while self.scratch.nbytes(tile) > self._most_scratch:
             half = {i: _up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
             shorter = {i: size for i, size in half.items() if 0 < size < tile[i]}
@@ -202,9 +202,9 @@ class KernelSchedule:
             tile[longest] = shorter[longest]
 
     def _share_out(self, tile: list[int], unit: dict[int, int]) -> None:
-        """Halve the sides of a product's tile while there are few tiles with a lot of work each.
+        """Halve the sides of a GEMM tile while there are few tiles with a lot of work each.
 
-        A tile packs its operands by itself, which a short side does not pay for.
+        Each tile packs its operands separately, which does not pay for a short side.
         """
         smaller = min(1.0, self.tile_work / _USUAL_TILE_WORK)
         while True:
@@ -222,13 +222,14 @@ class KernelSchedule:
     # --- emission -------------------------------------------------------------------------------
 
     def emit_tile(self, tile: Any) -> None:
-        """The code of tile number `tile`, at the insertion point."""
+        """Emit the code of tile number `tile` at the insertion point."""
         ranges = self._tile_ranges(tile)
         self.flat = self.scratch.allocate(self.part, self.block)
         if self.strips is not None:
             self._emit_row_panels(self.strips, ranges)
             return
-        # Numbers that ops are given or use inside: computed here, behind what they are read from.
+        # Scalars that ops take as operands or capture: computed here, after the ops that define
+        # them.
         mapping: dict[Any, Any] = {}
         for op in self.ops:
             if op in self.skipped or op.name in VIEWS or _is_free(op):
@@ -246,7 +247,7 @@ class KernelSchedule:
                     self._emit_nested(clone_into(op, mapping))
 
     def _emit_row_panels(self, strips: RowPanels, ranges: list[Range | None]) -> None:
-        """One product, and behind each strip of its rows what is done with it."""
+        """Emit one GEMM, and after each of its row panels the epilogue."""
         nest, product = self.nests[strips.op], self.products[strips.op]
         inner = with_unit_columns(product.spec)
         other = product.m if inner is not product.spec else product.n
@@ -271,7 +272,7 @@ class KernelSchedule:
             with ir.InsertionPoint(nested.body):
                 row = nested.induction_variable
                 end = arith.addi(row, index(strips.together))
-                # A strip may end with its tile or with the grid, before it is whole.
+                # A row panel may end early, with its tile or with the grid.
                 sizes = (t[strips.loop] for t in (strips.tile, self.tile, self.grid))
                 if any(size % strips.together for size in sizes):
                     end = arith.minui(end, high)
@@ -304,10 +305,10 @@ class KernelSchedule:
         mapping: dict[Any, Any],
         around: list[Range | None] | None = None,
     ) -> None:
-        """The loops of a nest; `around` is what the tile's own buffers are for, if not `ranges`."""
+        """The loops of a nest; `around` is the range of the tile-local buffers, if not `ranges`."""
         own = self.scratch.operands(nest)
         if own:
-            # Positions count from the tile's first point: there the tile's own buffers begin.
+            # Positions count from the first point of the tile, where its tile-local buffers begin.
             first = around or ranges
             for i, buffer in enumerate(buffers):
                 if i not in own:
@@ -318,7 +319,7 @@ class KernelSchedule:
         self.scalar_loops |= not emitter.emit() and nest.points >= _WORTH_VECTORS
 
     def _emit_nested(self, op: Any) -> None:
-        """Write out the structured ops inside of a loop or branch, where they stand."""
+        """Emit the structured ops inside a loop or branch, in place."""
         for inner in find_ops(op, "linalg.generic"):
             nest = merge_inner(make_loop_nest(inner), 0)
             with ir.InsertionPoint(inner), inner.location:
@@ -345,7 +346,7 @@ class KernelSchedule:
         return ranges
 
     def _flat(self, value: Any) -> Any:
-        """The buffer behind `value` as one dimension; scalars as they are."""
+        """The root buffer of `value` as one dimension; scalars unchanged."""
         return flatten_root(value, self.flat)
 
     def _emit_gemm(self, nest: LoopNest, product: Product, ranges: list[Range | None]) -> None:
@@ -381,12 +382,12 @@ class KernelSchedule:
 
 
 def _is_free(op: Any) -> bool:
-    """Whether nothing is done for `op` by itself."""
+    """Whether `op` needs no code."""
     return op.name == "arith.constant" or is_scratch(op)
 
 
 def _relative(span: Range, origin: Any) -> Range:
-    """A range counted from `origin`; one of known length stays one."""
+    """A range relative to `origin`; a range of static length keeps it."""
     low, high = span
     start = index(0) if low == origin else arith.subi(low, origin)
     extent = distance(low, high)

@@ -1,9 +1,9 @@
-"""Functions that the kernels of a module share: written once, called from everywhere.
+"""Functions that the kernels of a module share: each is emitted once and called from many kernels.
 
-In: a name, argument types and a body; out: a private function of the enclosing module with the
-attribute `nova.shared`, and calls of it at the insertion point. The matrix product's packers and
-micro-kernels are such functions: a kernel that uses them is loops and calls, and compiles as fast.
-The passes behind keep these functions, and code generation gives them an object of their own.
+Input: a name, argument types and a body. Output: a private function of the enclosing module with
+the attribute `nova.shared`, and calls of it at the insertion point. The GEMM packing functions and
+microkernels are such functions: a kernel that uses them consists of loops and calls, and compiles
+fast. Later passes keep these functions, and code generation puts them in a separate object.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nova.ir.bindings import func, ir, memref
 
 SHARED = "nova.shared"
 SCALAR_LOOPS = "nova.scalar_loops"
-"""On functions with loops that LLVM is to vectorize."""
+"""Marks functions with loops that LLVM must vectorize."""
 
 _NO_END = 1 << 40
-"""Elements of a buffer whose size the function does not know; bare pointers have static sizes."""
+"""Elements of a buffer whose size the function does not know; bare pointers need a static size."""
 
 
 def buffer_type(name: str) -> ir.MemRefType:
@@ -36,10 +36,11 @@ def call_shared(
     *,
     scalar_loops: bool = False,
 ) -> None:
-    """Call the shared function `name`, which `body` writes if the module does not have it yet.
+    """Call the shared function `name`; `body` emits it if the module does not have it yet.
 
-    `body` is given the arguments: the buffers, then the numbers. The first `unaliased` buffers
-    overlap with nothing that the function writes. `scalar_loops` says that LLVM is to vectorize it.
+    `body` receives the arguments: the buffers, then the numbers. The first `unaliased` buffers do
+    not overlap with anything that the function writes. `scalar_loops` marks it for LLVM's
+    vectorizer.
     """
     module = _enclosing("builtin.module")
     if name not in ir.SymbolTable(module):
@@ -53,7 +54,7 @@ def call_shared(
 
 
 def entry_alloca(elements: int, type_: str) -> ir.Value:
-    """A 64-byte aligned buffer at the start of the enclosing function."""
+    """Allocate a 64-byte aligned buffer at the start of the enclosing function."""
     with ir.InsertionPoint.at_block_begin(_enclosing("func.func").regions[0].blocks[0]):
         kind = ir.MemRefType.get([elements], element_type(type_))
         return memref.AllocaOp(kind, [], [], alignment=64).result
@@ -67,7 +68,7 @@ def _enclosing(kind: str) -> Any:
 
 
 def without_end(buffer: ir.Value) -> ir.Value:
-    """A flat buffer as shared functions take it."""
+    """Cast a flat buffer to the type that shared functions take."""
     kind = buffer_type(str(buffer.type.element_type))
     if buffer.type == kind:
         return buffer

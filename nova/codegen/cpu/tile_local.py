@@ -1,10 +1,10 @@
-"""Scratch of a kernel that lives in one tile: a tile keeps its own part of it on the stack.
+"""Tile-local buffers: each tile keeps its part of a kernel's intermediate values on the stack.
 
-A kernel's intermediate values are read where they were written, at the same point of its grid. So
-no tile needs more of such a buffer than its own part, which stays in the cache from tile to tile,
-and no memory is planned for the whole. `bufferize-kernels` asks `is_tile_local` and leaves such a
-buffer in the kernel as a `memref.alloca` of the whole shape with the attribute `nova.scratch`; the
-schedule makes it as large as a tile.
+A kernel reads its intermediate values at the same point of its grid at which it wrote them. So a
+tile needs only its own part of such a buffer, which stays in the cache from tile to tile, and no
+memory is planned for the whole. `bufferize-kernels` calls `is_tile_local` and leaves such a buffer
+in the kernel as a `memref.alloca` of the whole shape with the attribute `nova.scratch`; the
+schedule shrinks it to a tile.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from nova.ir.linalg_generic import is_generic_op
 
 ATTRIBUTE = "nova.scratch"
 _POINT_BYTES = 32 << 10
-"""The most of one buffer that a point of the grid may have: a tile has one point at least."""
+"""Upper bound of one buffer's bytes per point of the grid: a tile has at least one point."""
 
 
 def is_tile_local(value: Any, grid: tuple[int, ...]) -> bool:
-    """Whether points of `grid` touch only their own part of a buffer of the kernel."""
+    """Whether each point of `grid` touches only its own part of a buffer of the kernel."""
     points = prod(grid)
     elements = prod(value.type.shape)
     if points <= 1 or elements % points or nbytes(value.type) > points * _POINT_BYTES:
@@ -49,7 +49,7 @@ def _at_own_point(op: Any, value: Any, grid: tuple[int, ...]) -> bool:
     own = nest.loops[: len(grid)]
     if tuple(loop.size for loop in own) != grid or not all(loop.parallel for loop in own):
         return False
-    # Such ops run with positions that count from the tile's first point: see `Tile.place`.
+    # Such ops run at positions relative to the tile, see `KernelSchedule._emit_loops`.
     if nest.indexed & {d for loop in own for d in loop.dims}:
         return False
     if any(stride < 0 for loop in own for stride in loop.strides):
@@ -78,25 +78,25 @@ def _strides(sizes: Sequence[int], part: int) -> list[int]:
 
 @record
 class Scratch:
-    """The tile-local buffers of a kernel, and how many elements of each a point of the grid has."""
+    """The tile-local buffers of a kernel, and the elements of each per point of the grid."""
 
     parts: Mapping[Any, int]
 
     @staticmethod
     def of(ops: Sequence[Any], grid: tuple[int, ...]) -> Scratch:
-        """What `bufferize-kernels` left in a kernel over `grid`."""
+        """The buffers that `bufferize-kernels` left in a kernel over `grid`."""
         values = [op.results[0] for op in ops if is_scratch(op)]
         return Scratch({v: prod(v.type.shape) // max(1, prod(grid)) for v in values})
 
     def nbytes(self, tile: Sequence[int]) -> int:
-        """Bytes of all buffers for a tile."""
+        """Bytes of all buffers of a tile."""
         return sum(
             part * prod(tile) * nbytes(value.type) // max(1, prod(value.type.shape))
             for value, part in self.parts.items()
         )
 
     def localized(self, nest: LoopNest, tile: Sequence[int]) -> LoopNest:
-        """The nest with the strides that the buffers of a tile have."""
+        """The loop nest with the strides of the tile-local buffers."""
         loops = list(nest.loops)
         for number in self.operands(nest):
             strides = _strides(tile, self.parts[buffer_root(nest.generic.op.operands[number])])
@@ -115,7 +115,7 @@ class Scratch:
         ]
 
     def allocate(self, tile: Sequence[int], block: Any) -> dict[Any, Any]:
-        """A flat buffer for each, at the start of the kernel."""
+        """Allocate a flat buffer for each, at the start of the kernel."""
         made: dict[Any, Any] = {}
         with ir.InsertionPoint.at_block_begin(block):
             for value, part in self.parts.items():
@@ -131,7 +131,7 @@ def is_scratch(op: Any) -> bool:
 
 
 def first_point(nest: LoopNest, operand: int, ranges: Sequence[Range | None]) -> Any | None:
-    """Where the first point of a tile has its elements of an operand, less the nest's offset."""
+    """The offset of the first point of a tile in an operand, less the nest's offset."""
     total = None
     for known, loop in zip(ranges, nest.loops, strict=False):
         if known is not None and loop.strides[operand]:

@@ -1,4 +1,4 @@
-"""Transposing a square of vectors in registers; the packers call `transpose`."""
+"""Transposes a square of vectors in registers; the packing functions call `transpose`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def transpose(rows: Sequence[ir.Value], bits: int) -> list[ir.Value]:
 
 
 def _interleave(values: list[ir.Value], group: int, per_block: int) -> list[ir.Value]:
-    """Merge rows `group` apart by runs of `group` lanes inside each 128-bit block."""
+    """Interleave rows at distance `group` by runs of `group` lanes inside each 128-bit block."""
     n, half = len(values), per_block // 2
     result = list(values)
     for first in range(n):

@@ -1,9 +1,9 @@
 """The body of a structured op on vectors.
 
-In: a linalg body, and what its arguments are: vectors where they vary along the loop that became
-lanes, scalars where they do not. Out: the same ops at the insertion point, on vectors where one of
-the operands is a vector and on scalars elsewhere, so that what is the same for all lanes is
-computed once. `vector_loops` calls this; `lanes` has made sure that every op has a vector form.
+Input: a linalg body and its arguments: vectors where they vary along the vectorized loop, scalars
+where they do not. Output: the same ops at the insertion point, on vectors where one of the operands
+is a vector and on scalars elsewhere, so that values that all lanes share are computed once.
+`vector_loops.py` calls this; `vectorize.py` has checked that every op has a vector form.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from nova.ir.bindings import ir, vector
 from nova.ir.clone import clone_into
 
-# Sums of reductions may be contracted; which zero an extreme returns is left open, as in numpy.
+# Sums of reductions may be contracted; the sign of a zero extreme is unspecified, as in numpy.
 _RELAXED = {
     "arith.addf": "contract",
     "arith.mulf": "contract",
@@ -58,7 +58,7 @@ def emit_body(
 
 
 def fast_math_flags(name: str) -> Any:
-    """What LLVM may do with the op `name` of a reduction."""
+    """The fast-math flags of the op `name` of a reduction."""
     return ir.Attribute.parse(f"#arith.fastmath<{_RELAXED[name]}>")
 
 
@@ -67,7 +67,7 @@ def is_fast_math(name: str) -> bool:
 
 
 def as_vector(value: Any, width: int) -> Any:
-    """A scalar in all lanes; vectors as they are."""
+    """Broadcast a scalar to all lanes; vectors unchanged."""
     if isinstance(value.type, ir.VectorType):
         return value
     return vector.broadcast(ir.VectorType.get([width], value.type), value)

@@ -1,14 +1,14 @@
 """Structured ops as loops over vectors.
 
-In: a nest, its buffers, and the `VectorPlan` that say which loop becomes vectors. Out: scf loops of
-vector loads, a body on vectors, and vector stores. `LoopEmitter` calls this.
+Input: a loop nest, its buffers, and the `VectorPlan` that says which loop is vectorized. Output:
+scf loops of vector loads, a body on vectors, and vector stores. `LoopEmitter` calls this.
 
-From the outside in: the other parallel loops; then, where the lanes run along a parallel loop, that
-loop in steps of several vectors, and inside it the reductions with one accumulator a vector, in
-registers; or, where the lanes run along a reduction, all reductions with a few vectors as
-accumulators, which are combined at the end in an order that the shape alone decides. Long sums are
-cut into blocks (cascade_sum.py). The last, part vector is loaded and stored under a mask; the
-arithmetic is that of the whole ones.
+From the outside in: first the other parallel loops. If the vectorized loop is parallel, it follows
+in steps of several vectors, and inside it the reductions keep one accumulator per vector in
+registers. If the vectorized loop is a reduction, all reductions follow with a few vector
+accumulators, which are combined at the end in an order that depends on the shape alone. Long sums
+are cut into blocks (cascade_sum.py). The last, partial vector is loaded and stored under a mask;
+its arithmetic is that of a whole vector.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from nova.ir.bindings import arith, ir, memref, scf, vector
 
 @dataclass(frozen=True)
 class Place:
-    """Where the loops around stand: the position of each operand's access, and the counters."""
+    """The state of the enclosing loops: the position of each operand's access, and the counters."""
 
     bases: list[Any]
     indices: dict[int, Any]
 
 
 class VectorLoops:
-    """Emits one nest at the insertion point, vector by vector."""
+    """Emits one loop nest at the insertion point, vector by vector."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class VectorLoops:
         self.cascade = cascade_of(nest)
 
     def emit(self) -> Range | None:
-        """Emit; what is returned is the range of the lanes' loop that is left to do."""
+        """Emit the loops; return the range of the vectorized loop that remains to be done."""
         low, high = self.ranges[self.lanes.loop] or (None, None)
         extent = self.loop.size if low is None else distance(low, high)
         left: Range | None = None
@@ -83,7 +83,7 @@ class VectorLoops:
         return left
 
     def _last_whole(self, low: Any, end: Any, extent: int | None) -> Any:
-        """Where the last whole vector ends."""
+        """The end of the last whole vector."""
         width = self.lanes.width
         if extent is not None:
             whole = extent - extent % width
@@ -92,7 +92,7 @@ class VectorLoops:
         return arith.subi(end, arith.remui(count, index(width)))
 
     def _nested(self, loops: Sequence[int], place: Place, body: Callable[[Place], None]) -> None:
-        """The loops numbered `loops` around `body`."""
+        """Emit the loops numbered `loops` around `body`."""
         if not loops:
             body(place)
             return
@@ -115,7 +115,7 @@ class VectorLoops:
             indices[loop.dims[0]] = iv
         return Place(advance(place.bases, iv, loop), indices)
 
-    # --- lanes along a parallel loop --------------------------------------------------------------
+    # --- a parallel loop is vectorized ------------------------------------------------------------
 
     def _across(self, place: Place, low: Any, high: Any, extent: int | None) -> None:
         width, unroll = self.lanes.width, self.lanes.unroll
@@ -150,7 +150,7 @@ class VectorLoops:
             scf.YieldOp([])
 
     def _iterations(self, place: Place, low: Any, high: Any) -> None:
-        """The loop over whole turns; where outputs stream, only if their vectors are aligned."""
+        """The loop over whole iterations; non-temporal stores only if all vectors are aligned."""
         step, unroll = self.lanes.width * self.lanes.unroll, self.lanes.unroll
         if not self.lanes.streams:
             self._steps(place, low, high, step, unroll)
@@ -174,7 +174,7 @@ class VectorLoops:
             scf.YieldOp([])
 
     def _block(self, place: Place, vectors: int, mask: Any, *, streamed: bool = False) -> None:
-        """`vectors` neighbouring vectors of every output."""
+        """Emit `vectors` adjacent vectors of every output."""
         outputs = range(self.generic.num_inputs, len(self.buffers))
         read = self.generic.uses_output or bool(self.inner)
         totals = [
@@ -188,7 +188,7 @@ class VectorLoops:
     def _reduced(
         self, loops: Sequence[int], place: Place, totals: list[Any], vectors: int, mask: Any
     ) -> list[Any]:
-        """The outputs of a block, `totals`, behind the reductions numbered `loops`."""
+        """The outputs of a block, `totals`, after the reductions numbered `loops`."""
         if not loops:
             return self._bodies(place, totals, vectors, mask)
 
@@ -203,7 +203,7 @@ class VectorLoops:
         return prod(self.nest.loops[i].size for i in loops)
 
     def _turns_of(self, number: int, inner: int, totals: list[Any], body: Body) -> list[Any]:
-        """A loop of the reductions, of which each turn adds `inner` terms one by one."""
+        """A reduction loop in which each iteration adds `inner` terms one by one."""
         count, cascade = self.nest.loops[number].size, self.cascade
         if not cascade.is_long(inner):
             return cascade.turns(count, 1, totals, body, per_turn=inner)
@@ -213,7 +213,7 @@ class VectorLoops:
 
         return cascade.turns(count, 1, totals, apart)
 
-    # --- lanes along a reduction ------------------------------------------------------------------
+    # --- a reduction is vectorized ----------------------------------------------------------------
 
     def _along(self, place: Place, extent: int | None) -> None:
         if extent is None:
@@ -274,7 +274,7 @@ class VectorLoops:
     # --- one body, on several vectors -------------------------------------------------------------
 
     def _bodies(self, place: Place, totals: list[Any], vectors: int, mask: Any) -> list[Any]:
-        """The body on `vectors` neighbouring vectors; `totals` are the outputs' old values."""
+        """Emit the body on `vectors` adjacent vectors; `totals` are the outputs' old values."""
         arguments = self.generic.block.arguments
         outputs = self.generic.num_outputs
         used = [any(True for _ in a.uses) for a in arguments]
@@ -298,7 +298,7 @@ class VectorLoops:
         return results
 
     def _own_indices(self, place: Place, k: int) -> dict[int, Any]:
-        """The counters of the lanes, where the body asks for them."""
+        """The loop counters of the lanes, where the body uses them."""
         if not (self.nest.indexed & {*self.loop.dims}):
             return {}
         width = self.lanes.width
@@ -311,7 +311,7 @@ class VectorLoops:
     # --- memory -----------------------------------------------------------------------------------
 
     def _load(self, operand: int, place: Place, k: int, mask: Any) -> Any:
-        """Vector `k` of an operand, or the scalar that it is for all lanes."""
+        """Load vector `k` of an operand, or the scalar that all lanes share."""
         buffer = self.buffers[operand]
         if not isinstance(buffer.type, ir.MemRefType):
             return buffer
@@ -360,7 +360,7 @@ class VectorLoops:
 
 
 def _fold(name: str, values: list[Any]) -> Any:
-    """Neighbours two by two, until one is left."""
+    """Combine adjacent values pairwise until one is left."""
     while len(values) > 1:
         pairs = [combiner(name)(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
         values = pairs + values[len(pairs) * 2 :]
@@ -368,7 +368,7 @@ def _fold(name: str, values: list[Any]) -> Any:
 
 
 def _fold_lanes(name: str, value: Any, width: int) -> Any:
-    """The upper half onto the lower half, until one lane is left."""
+    """Combine the upper half with the lower half until one lane is left."""
     while width > 1:
         width //= 2
         halves = [
@@ -397,7 +397,7 @@ def _or_zero(low: Any) -> Any:
 
 
 def _end(low: Any, count: int) -> Any:
-    """`count` behind `low`."""
+    """`low + count`."""
     if low is None:
         return index(count)
     return low if count == 0 else arith.addi(low, index(count))

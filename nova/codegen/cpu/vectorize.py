@@ -1,15 +1,15 @@
-"""Which loop of a nest becomes vectors, how wide they are, and which nests stay scalar loops.
+"""Vectorization: which loop of a nest is vectorized, the vector width, and which nests stay scalar.
 
-In: a `LoopNest`, the flat buffers of its operands, and the target. Out: a `VectorPlan`, or None
-where one of
-the rules below says that the nest stays scalar. `LoopEmitter` asks; `vector_loops` emits.
+Input: a `LoopNest`, the flat buffers of its operands, and the target. Output: a `VectorPlan`, or
+None where one of the rules below keeps the nest scalar. `LoopEmitter` calls this; `vector_loops.py`
+emits the plan.
 
-A loop can become vectors when no operand jumps along it: inputs stand still or advance by one,
-outputs advance by one along a parallel loop and stand still along a reduction. A nest stays scalar
-when there is no such loop of at least `_SHORTEST` iterations; when the body does to elements what
-has no vector form (`_SCALAR_ONLY`, reads of memory, control flow, unusual types); when a reduction
-is not one combination of the output with a value (an argmax); or when an output is also read by
-another access than its own.
+A loop can be vectorized when every operand has stride 0 or 1 along it: inputs have either, outputs
+have stride 1 along a parallel loop and 0 along a reduction. A nest stays scalar when there is no
+such loop of at least `_SHORTEST` iterations; when the body has ops without a vector form
+(`_SCALAR_ONLY`, reads of memory, control flow, unusual types); when a reduction is not a single
+combination of the output with a value (an argmax); or when an output is also read by an access
+other than its own.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ COMBINERS = {
     "arith.ori": 0,
     "arith.xori": 0,
 }
-"""The ops that a reduction may combine with, and the value that changes nothing in each."""
+"""The combining ops of reductions, and the identity of each."""
 
-# Integer quotients trap on what lanes beyond the end hold; remf is a loop.
+# Integer division traps on the undefined lanes past the end; remf is a loop.
 _SCALAR_ONLY = frozenset(
     f"arith.{name}"
     for name in ("remf", "divsi", "divui", "remsi", "remui", "ceildivsi", "ceildivui", "floordivsi")
@@ -52,19 +52,19 @@ _WIDTHS = {
     "i16": 16,
     "i8": 8,
     "i1": 8,
-    "index": 32,  # positions are two registers where elements are one: better than half lanes
+    "index": 32,  # positions take two registers per vector: better than half the lanes
 }
 _SHORTEST = 4
 
 
 @record
 class VectorPlan:
-    """The loop of a nest that becomes vectors.
+    """The vectorized loop of a nest.
 
-    `width` is the elements of a vector and `unroll` how many vectors one turn of the loop takes.
-    `masked` says that the target can load and store part of a vector of every type here; otherwise
-    what is left at the end is scalar. `streams` says that outputs are too large for the caches.
-    `combiners` names the op of each output where the loop is a reduction.
+    A vector has `width` elements, and one iteration of the loop takes `unroll` vectors. `masked`
+    says that the target can load and store part of a vector of every type used; otherwise the
+    remainder is scalar. `streams` says that outputs are too large for the caches. `combiners` names
+    the op of each output where the loop is a reduction.
     """
 
     loop: int
@@ -76,7 +76,7 @@ class VectorPlan:
 
 
 def find_vector_plan(nest: LoopNest, buffers: Sequence[Any], target: Target) -> VectorPlan | None:
-    """How `nest` becomes vectors on `target`, or None."""
+    """The vectorization of `nest` on `target`, or None."""
     if any(loop.size == 0 for loop in nest.loops) or _reads_own_output(nest):
         return None
     candidates = [
@@ -89,7 +89,7 @@ def find_vector_plan(nest: LoopNest, buffers: Sequence[Any], target: Target) -> 
 
 
 def _walks(nest: LoopNest, loop: Loop) -> bool:
-    """Whether every operand stands still or advances by one, as outputs of this kind must."""
+    """Whether every operand has stride 0 or 1, as outputs of such a loop must."""
     inputs = nest.generic.num_inputs
     wanted = 1 if loop.parallel else 0
     return all(s in (0, 1) for s in loop.strides[:inputs]) and all(
@@ -98,7 +98,7 @@ def _walks(nest: LoopNest, loop: Loop) -> bool:
 
 
 def _reads_own_output(nest: LoopNest) -> bool:
-    """Whether an output's buffer is also an input, by another access than the output's."""
+    """Whether an output's buffer is also an input, through an access other than the output's."""
     inputs = nest.generic.num_inputs
     accesses = [
         (buffer_root(value), nest.offsets[i], tuple(loop.strides[i] for loop in nest.loops))
@@ -148,16 +148,17 @@ def _vector_plan_of(
 
 
 def has_masks(target: Target, bits: int) -> bool:
-    """Whether elements of this width have masked loads and stores that are instructions."""
+    """Whether elements of this width have masked load and store instructions."""
     if "avx512bw" in target.features and "avx512vl" in target.features:
         return True
     return bits >= 32 and "avx2" in target.features
 
 
 def _unroll(vectors: int, ops: int, carries: bool, masked: bool) -> int:
-    """How many vectors a turn takes: enough to hide latency, if the length is a multiple.
+    """Vectors per iteration: enough to hide latency, if the length is a multiple.
 
-    A long body needs no unrolling, for the processor overlaps its turns; sums wait for themselves.
+    A long body needs no unrolling, because the processor overlaps iterations; sums are a dependence
+    chain.
     """
     if carries:
         most = 4 if ops <= 12 else 2
@@ -203,7 +204,7 @@ def _has_vector_form(op: Any) -> bool:
 
 
 def find_combiners(nest: LoopNest) -> tuple[str, ...] | None:
-    """The op that combines each output with a value, if each is yielded by one such op."""
+    """The op that combines each output with a value, if each is yielded by a single such op."""
     block = nest.generic.block
     operations = [op.operation for op in block.operations]
     found = []

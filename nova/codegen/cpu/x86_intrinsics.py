@@ -1,8 +1,7 @@
-"""Instructions of x86 that MLIR has no op for, as calls of LLVM's intrinsics.
+"""x86 instructions without an MLIR op, as calls of LLVM intrinsics.
 
-In: values at the current insertion point; out: the call. `microkernel.py` and `amx_microkernel.py`
-call
-them, for targets that have them.
+Input: values at the current insertion point. Output: the call. `microkernel.py` and
+`amx_microkernel.py` call them, for targets that have them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def call_intrinsic(
 
 
 def dot_vnni_pairs(total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
-    """Each f32 lane of `total` plus both products of the bf16 pairs of `left` and `right`."""
+    """Add the dot product of the VNNI pairs of `left` and `right` to each f32 lane of `total`."""
     return call_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", [total.type], [total, left, right])[0]
 
 
@@ -44,17 +43,17 @@ def address_of(buffer: ir.Value, place: Index) -> ir.Value:
 
 
 def configure_tiles(configuration: ir.Value) -> None:
-    """Give the tile registers their shapes: 64 bytes at a pointer."""
+    """Configure the shapes of the tile registers: 64 bytes at a pointer."""
     call_intrinsic("llvm.x86.ldtilecfg", [], [configuration])
 
 
 def release_tiles() -> None:
-    """Forget the tile registers, which the system then need not save."""
+    """Release the tile registers, so that the system need not save them."""
     call_intrinsic("llvm.x86.tilerelease", [], [])
 
 
 def load_tile(tile: int, address: ir.Value, pitch: Index) -> None:
-    """Fill a tile register with rows of 64 bytes that are `pitch` bytes apart."""
+    """Load a tile register with rows of 64 bytes at a stride of `pitch` bytes."""
     call_intrinsic("llvm.x86.tileloadd64", [], [_number(tile), address, _pitch(pitch)])
 
 
@@ -64,7 +63,7 @@ def store_tile_register(tile: int, address: ir.Value, pitch: Index) -> None:
 
 
 def multiply_tiles(total: int, left: int, right: int) -> None:
-    """Add the product of two tiles of bf16 pairs to a tile of f32."""
+    """Add the matmul of two tiles of bf16 VNNI pairs to a tile of f32."""
     call_intrinsic("llvm.x86.tdpbf16ps", [], [_number(n) for n in (total, left, right)])
 
 

@@ -1,8 +1,8 @@
-"""The position of the largest or smallest element: how lanes that looked at parts agree.
+"""Arg-reductions (argmax, argmin): how lanes that each scanned a part agree on a position.
 
-In: a reduction to a value and where it is, whose body takes the next element when that is better
-than the best so far. Out: which of two such results is better, as code. `generic.py` calls this: a
-warp goes through the elements, each lane through every 32nd, and ends with 32 results.
+Input: a reduction to a value and its position, whose body takes the next element when it is better
+than the best so far. Output: code that compares two such results. `generic.py` calls this: a warp
+scans the elements, each lane every 32nd, and ends with 32 results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Best = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class ArgReduce:
-    """The parts of the body: the element, its position, whether it is taken, and what says so."""
+    """The parts of the body: the element, its position, whether it is taken, and the condition."""
 
     element: Any
     position: Any
@@ -31,13 +31,13 @@ class ArgReduce:
     judges: tuple[Any, ...]
 
     def empty(self) -> list[Any]:
-        """A best one that the first element of all replaces."""
+        """An initial best that the very first element replaces."""
         return [_zero(self.best.type), _zero(self.position.type)]
 
     def better(self, new: Any, old: Any, captured: Mapping[Any, Any]) -> Any:
-        """Whether an element is better than another; of equal ones neither is."""
+        """Whether an element is better than another; equal ones are not."""
         mapping = dict(captured) | {self.element: new, self.best: old}
-        # Only the first element of all is taken whatever it is.
+        # Only the very first element is taken unconditionally.
         kind = self.position.type
         mapping[self.position] = arith.ConstantOp(kind, ir.IntegerAttr.get(kind, 1)).result
         for op in self.judges:
@@ -45,7 +45,7 @@ class ArgReduce:
         return mapping[self.taken]
 
     def merge(self, one: Best, other: Best, captured: Mapping[Any, Any]) -> Best:
-        """The better of two; of equal ones, that which comes first."""
+        """The better of two; of equal ones, the first."""
         wins = self.better(other[0], one[0], captured)
         loses = self.better(one[0], other[0], captured)
         earlier = arith.cmpi(arith.CmpIPredicate.slt, other[1], one[1])
@@ -68,7 +68,7 @@ class ArgReduce:
 
 
 def find_extreme(nest: LoopNest) -> ArgReduce | None:
-    """The parts of a body that looks for a position along its one reduction; else None."""
+    """Match a body that computes a position along its single reduction; else None."""
     generic = nest.generic
     reductions = [loop for loop in nest.loops if not loop.parallel]
     if generic.num_outputs != 2 or len(reductions) != 1:
@@ -105,7 +105,7 @@ def find_extreme(nest: LoopNest) -> ArgReduce | None:
 
 
 def _is_first(op: Any, position: Any) -> bool:
-    """Whether an op asks for position 0."""
+    """Whether an op tests for position 0."""
     if op.name != "arith.cmpi" or int(op.attributes["predicate"].value) != arith.CmpIPredicate.eq:
         return False
     constant = _maker(op.operands[1], "arith.constant")
@@ -126,7 +126,7 @@ def _zero(kind: Any) -> Any:
 
 
 def _maker(value: Any, name: str) -> Any | None:
-    """The op called `name` that makes `value`, if that is what makes it."""
+    """The op called `name` that defines `value`, or None."""
     if not isinstance(value, ir.OpResult):
         return None
     op = value.owner.operation

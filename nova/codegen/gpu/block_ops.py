@@ -1,7 +1,7 @@
-"""Threads of a block: positions, barriers, shuffles, and values that a whole block reduces.
+"""Block operations: thread positions, barriers, shuffles, and block reductions.
 
-In: values of each thread, inside of a `gpu.launch`. Out: code at the insertion point. The schedules
-of this folder are written with it.
+Input: values of each thread, inside of a `gpu.launch`. Output: code at the insertion point. The
+schedules of this folder use it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ WARP = 32
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """How a kernel is launched: blocks, threads of a block, bytes of shared memory.
+    """The launch of a kernel: blocks, threads of a block, bytes of shared memory.
 
-    `resident` is how many blocks a multiprocessor shall hold; 0 for as many as it happens to.
+    `resident` is the number of blocks per multiprocessor of the launch bounds; 0 for no bound.
     """
 
     blocks: int
@@ -33,7 +33,7 @@ class LaunchShape:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a thread is: its block, its number in the block, and the threads of a block."""
+    """The position of a thread: its block, its number in the block, and the threads of a block."""
 
     block: Any
     thread: Any
@@ -51,14 +51,14 @@ class Place:
 
 
 class SharedMemory:
-    """The dynamic shared memory of a block, handed out in pieces; `size` is known at the end."""
+    """The dynamic shared memory of a block, allocated linearly; `size` is known at the end."""
 
     def __init__(self) -> None:
         self.size = 0
         self._whole: Any = None
 
     def allocate(self, count: int, element: Any) -> Any:
-        """A flat buffer; called at the top of the launch, before anything branches."""
+        """Allocate a flat buffer; called at the top of the launch, before any branch."""
         self.size += -self.size % 16
         if self._whole is None:
             kind = ir.MemRefType.get(
@@ -83,13 +83,13 @@ def _workgroup() -> Any:
 
 
 def barrier() -> None:
-    """All threads of the block have come this far, and see what the others wrote."""
+    """A block barrier: all threads have arrived, and see the writes of the others."""
     gpu.BarrierOp()
 
 
 @contextmanager
 def when(condition: Any) -> Iterator[None]:
-    """What follows happens in threads where `condition` holds."""
+    """The code inside the `with` runs in threads where `condition` holds."""
     op = scf.IfOp(condition)
     with ir.InsertionPoint(op.then_block):
         yield
@@ -105,7 +105,7 @@ def is_equal(a: Any, b: Any) -> Any:
 
 
 def split(number: Any, sizes: Sequence[int]) -> list[Any]:
-    """The counters of nested loops of `sizes` in turn `number` of all of them together."""
+    """Delinearize: the counters of nested loops of `sizes` in iteration `number` of the nest."""
     counters: list[Any] = []
     rest = number
     for i in reversed(range(len(sizes))):
@@ -122,7 +122,7 @@ Combine = Callable[[Any, Any], Any]
 
 
 def shuffle_down(value: Any, distance: int) -> Any:
-    """The value of the lane `distance` further; any element type."""
+    """The value of the lane `distance` higher; any element type."""
     return _through_words(value, lambda word: _shuffle(word, distance, gpu.ShuffleMode.DOWN))
 
 
@@ -140,7 +140,7 @@ def _shuffle(word: Any, distance: int, mode: Any) -> Any:
 
 
 def _through_words(value: Any, move: Callable[[Any], Any]) -> Any:
-    """Move a value between lanes in words of 32 bits, which is what the hardware moves."""
+    """Shuffle a value in words of 32 bits, the unit of the hardware."""
     kind = value.type
     i32 = ir.IntegerType.get_signless(32)
     if isinstance(kind, ir.IndexType):
@@ -162,7 +162,7 @@ def _through_words(value: Any, move: Callable[[Any], Any]) -> Any:
 
 
 def ballot(condition: Any) -> Any:
-    """A word with a bit for each lane of the warp, all of which take part, where it holds."""
+    """A word with a bit per lane, set where the condition holds; the whole warp takes part."""
     i32 = ir.IntegerType.get_signless(32)
     everyone = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, -1)).result
     return ir.Operation.create(
@@ -183,7 +183,7 @@ def reduce_warp(values: Sequence[Any], combine: Combine) -> list[Any]:
 
 
 def reduce_lanes(values: Sequence[Any], combine: Combine, lanes: int) -> list[Any]:
-    """The same over groups of `lanes` neighbouring lanes, a power of two."""
+    """Like `reduce_warp`, over groups of `lanes` adjacent lanes, a power of two."""
     found = list(values)
     distance = lanes // 2
     while distance:
@@ -196,8 +196,8 @@ def reduce_lanes(values: Sequence[Any], combine: Combine, lanes: int) -> list[An
 def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, partial: Any) -> Any:
     """`value` combined over the block, in every thread; `partial` has room for all warps.
 
-    The order is fixed: lanes of a warp, then warps. Two barriers stand inside: one before
-    `partial` is written, for who still reads what it had.
+    The order is fixed: lanes of a warp, then warps. It contains two barriers, one before `partial`
+    is written, because others may still read its previous contents.
     """
     (own,) = reduce_warp([value], combine)
     if place.warps == 1:
@@ -207,13 +207,13 @@ def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, part
 
 
 def reduce_block_once(place: Place, value: Any, combine: Combine, partial: Any) -> Any:
-    """The same for a block of 2, 4, ... 32 warps, and a new `partial`: one barrier."""
+    """Like `reduce_block`, for 2, 4, ... 32 warps, and a new `partial`: one barrier."""
     (own,) = reduce_warp([value], combine)
     return _exchange(place, own, combine, None, partial)
 
 
 def _exchange(place: Place, own: Any, combine: Combine, identity: Any, partial: Any) -> Any:
-    """The values of all warps combined; without an `identity` there are a power of two of them."""
+    """Combine the values of all warps; without an `identity` their number is a power of two."""
     lane = place.lane()
     with when(is_equal(lane, index(0))):
         memref.store(own, partial, [place.warp()])

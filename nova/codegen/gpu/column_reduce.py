@@ -1,9 +1,9 @@
-"""Columns that several threads reduce together: sums over rows, such as the gradient of a bias.
+"""Column reductions by several threads per column: sums over rows, such as a bias gradient.
 
-In: the nests of a kernel over columns: reductions along each column, and work on what they give.
-Out: a `ColumnReducePlan`, or None, and the code of a thread. The lanes of a warp have neighbouring
-columns, so that they read rows in one piece; the warps of a block take every `parts`th row, and
-their results are put together in shared memory, in order. `schedule.py` calls this.
+Input: the loop nests of a kernel over columns: reductions along each column, and ops on their
+results. Output: a `ColumnReducePlan`, or None, and the code of a thread. The lanes of a warp have
+adjacent columns, so that loads of rows are coalesced; the warps of a block take every `parts`th
+row, and their results are combined in shared memory, in order. `schedule.py` calls this.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from nova.ir.bindings import arith, ir, memref, scf
 
 _MOST_PARTS = 32
 _TERMS = 4
-"""Rows that a thread has at least, if there are that many."""
+"""Minimum rows per thread, if there are that many."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ColumnReducePlan:
     columns: int
     parts: int
     shared_ops: int
-    """Ops up to the last reduction: all threads have part in those."""
+    """Ops up to the last reduction: all threads take part in those."""
     stored: Mapping[tuple[Any, int], bool]
 
     @property
@@ -66,9 +66,9 @@ class ColumnReducePlan:
 def plan_columns(
     nests: Sequence[LoopNest], others: Sequence[Any], grid: Sequence[int], results: set[Any]
 ) -> ColumnReducePlan | None:
-    """The plan for a kernel of `nests` over the columns of `grid`, where a thread a column is few.
+    """The plan for `nests` over the columns of `grid`, if one thread per column is too few.
 
-    `results` are the buffers that outlive the kernel; `others` ops without structure.
+    `results` are the buffers that outlive the kernel; `others` are unstructured ops.
     """
     rank, columns = len(grid), prod(grid)
     reductions = [i for i, nest in enumerate(nests) if along_row(nest, rank)]
@@ -91,13 +91,13 @@ def plan_columns(
 
 
 def _reads_rows(nest: LoopNest, rank: int) -> bool:
-    """Whether neighbouring columns are neighbours in memory, in each row."""
+    """Whether adjacent columns are contiguous in memory, in each row."""
     last, row = nest.loops[rank - 1], along_row(nest, rank)[0]
     return 1 in last.strides and 1 not in row.strides
 
 
 class ColumnReduceCode(ElementwiseCode):
-    """The code of a thread for its column; every thread has what the reductions give."""
+    """The code of a thread for its column; every thread has the results of the reductions."""
 
     def __init__(self, plan: ColumnReducePlan, place: Place, rank: int, shared: SharedMemory):
         super().__init__(rank, None)
@@ -109,7 +109,7 @@ class ColumnReduceCode(ElementwiseCode):
         ragged = plan.columns % WARP
         inside = is_less(self.number, index(plan.columns)) if ragged else None
         self.owns = arith.andi(first, inside) if inside else first
-        # Behind the last column there is nothing to read: such threads read the last one.
+        # Threads past the last column read the last one.
         clamped = arith.select(inside, self.number, index(plan.columns - 1)) if inside else None
         self.column = self.number if clamped is None else clamped
         self.shared = shared
@@ -117,7 +117,7 @@ class ColumnReduceCode(ElementwiseCode):
         self.alone = False
 
     def reserve(self, nests: Sequence[LoopNest]) -> None:
-        """Room for what the parts of a column gave, at the top of the launch."""
+        """Allocate shared memory for the partial results of a column, at the top of the launch."""
         for nest in nests:
             for argument in list(nest.generic.block.arguments)[nest.generic.num_inputs :]:
                 key = str(argument.type)
@@ -127,7 +127,7 @@ class ColumnReduceCode(ElementwiseCode):
                     self.rooms[key] = room
 
     def finish(self) -> AbstractContextManager[None]:
-        """Behind the last reduction: one thread goes on for each column."""
+        """After the last reduction: one thread per column continues."""
         self.alone = True
         return when(self.owns)
 
@@ -170,11 +170,11 @@ class ColumnReduceCode(ElementwiseCode):
         ]
 
     def _together(self, value: Any, name: str) -> Any:
-        """What all parts of the column make together, in each of them."""
+        """Combine the partial results of the column, in each of its threads."""
         if self.plan.parts == 1:
             return value
         room = self.rooms[str(value.type)]
-        barrier()  # who still reads what the room had
+        barrier()  # others may still read the previous contents
         place = arith.addi(arith.muli(self.part, index(WARP)), self.lane_number)
         memref.store(value, room, [place])
         barrier()

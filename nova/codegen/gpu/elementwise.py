@@ -1,8 +1,8 @@
-"""A thread for one or a few points of the grid: elementwise work, and small loops at each point.
+"""A thread for one or a few points of the grid: elementwise ops, and small loops at each point.
 
-In: the nests of a kernel, all over its grid, and which points a thread has. Out: the code of the
-thread. Every op of a kernel reads what the kernel wrote at its own point only, so threads need not
-wait for each other, and what one op makes for the next stays in registers.
+Input: the loop nests of a kernel, all over its grid, and the points of a thread. Output: the code
+of the thread. Every op reads values that the kernel wrote only at its own point, so threads do not
+synchronize, and intermediate values stay in registers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nova.ir.bindings import arith, ir, scf
 
 @dataclass(frozen=True)
 class Lane:
-    """The loop of the grid along which a thread has `count` neighbouring points; its number."""
+    """The loop of the grid along which a thread has `count` adjacent points; its number."""
 
     loop: int
     count: int
@@ -41,7 +41,7 @@ def widest_lane(nests: Sequence[LoopNest], grid: Sequence[int]) -> Lane | None:
     ]
     count = widest(kinds)
     if any(_has_own_memory(nest) for nest in nests):
-        return None  # it reads at computed places: nothing of it is a vector
+        return None  # it reads at computed positions: none of it is a vector
     return Lane(loop, count) if count > 1 and grid[loop] % count == 0 else None
 
 
@@ -56,9 +56,9 @@ class ElementwiseCode:
         self.grid_rank = grid_rank
         self.lane = lane
         self.count = lane.count if lane else 1
-        # Buffers of the thread that hold something for each of its points: so many elements apart.
+        # Private buffers that hold a value per point of the thread, at this distance in elements.
         self.apart = apart or {}
-        # What was last written, by buffer and access: read again, it is still in registers.
+        # The last written values, by buffer and access: a read of them uses the registers.
         self.known: dict[Any, list[Any]] = {}
 
     def emit(
@@ -68,7 +68,7 @@ class ElementwiseCode:
         counters: Sequence[Any],
         captured: Mapping[Any, Any],
     ) -> None:
-        """One op at the thread's points; `counters` are those of the grid's loops at the first."""
+        """Emit one op at the thread's points; `counters` are the grid's counters at the first."""
         elements = Elements(nest, buffers, captured)
         bases = _begin(nest, counters)
         ivs: list[dict[int, Any]] = [{} for _ in range(self.count)]
@@ -92,7 +92,7 @@ class ElementwiseCode:
         *,
         adds: bool,
     ) -> None:
-        """The results of an op at the thread's points, made elsewhere; `adds` to what is there."""
+        """Store results at the thread's points, computed elsewhere; `adds` accumulates."""
         elements = Elements(nest, buffers, {})
         bases = _begin(nest, counters)
         if adds:
@@ -130,7 +130,7 @@ class ElementwiseCode:
         bases: list[Any],
         ivs: list[dict[int, Any]],
     ) -> list[list[Any]]:
-        """What the reductions make of what the outputs held: a list of points for each output."""
+        """The old values of the outputs plus the reductions: a list of points for each output."""
         return self._reduce(elements, loops, bases, self._outputs(elements, bases), ivs)
 
     def _inside(
@@ -168,7 +168,7 @@ class ElementwiseCode:
         return _grouped(cascade.turns(size, 1, flat, turn, per_turn=per_turn), self.count)
 
     def _cascade(self, nest: LoopNest) -> Cascade:
-        """The cascade of values that lie together by output, one for each point."""
+        """The cascade of values grouped by output, one for each point."""
         names = cascade_of(nest).names
         return Cascade(tuple(name for name in names for _ in range(self.count)))
 
@@ -226,14 +226,14 @@ class ElementwiseCode:
         store_run(packed, elements.buffers[operand], base, stride, whole)
 
     def _stride(self, elements: Elements, operand: int) -> int:
-        """Elements from one of the thread's points to the next."""
+        """Elements between adjacent points of the thread."""
         if self.lane is None:
             return 0
         along = elements.nest.loops[self.lane.loop].strides[operand]
         return self.apart.get(elements.buffers[operand], along)
 
     def _is_vector(self, elements: Elements, operand: int) -> bool:
-        """Whether the thread's points of an operand are one aligned piece of memory."""
+        """Whether the thread's points of an operand are one aligned vector in memory."""
         if self.lane is None:
             return False
         nest = elements.nest
@@ -243,7 +243,7 @@ class ElementwiseCode:
             step % self.count for step in (*steps, nest.offsets[operand])
         )
 
-    # --- what is still in registers ---------------------------------------------------------------
+    # --- values in registers ----------------------------------------------------------------------
 
     def _key(self, elements: Elements, operand: int) -> Any:
         nest = elements.nest
@@ -257,7 +257,7 @@ class ElementwiseCode:
         buffer = elements.buffers[operand]
         self.known = {k: v for k, v in self.known.items() if k is None or k[0] != buffer}
         inner = elements.nest.loops[self.grid_rank :]
-        # Made inside of a loop, a value is not there behind it.
+        # A value defined inside a loop does not dominate the code after it.
         if not any(loop.parallel for loop in inner):
             self.known[self._key(elements, operand)] = points
             self.known.pop(None, None)
@@ -268,7 +268,7 @@ class ElementwiseCode:
 
 
 def _begin(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:
-    """Where each operand's access is at a point of the grid."""
+    """The position of each operand's access at a point of the grid."""
     bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
     for counter, loop in zip(counters, nest.loops, strict=False):
         bases = advance(bases, counter, loop)

@@ -1,8 +1,8 @@
-"""A block for one point of the grid: its threads share the loops behind the grid.
+"""The generic strategy: a block per point of the grid, whose threads share the inner loops.
 
-In: the nests and other ops of a kernel, and where a thread is. Out: the code of the block: each op
-spread over the threads, and barriers between ops that depend on each other. This takes every
-kernel; what has no structure is left to one thread.
+Input: the loop nests and other ops of a kernel, and the position of a thread. Output: the code of
+the block: each op distributed over the threads, and barriers between dependent ops. This handles
+every kernel; a single thread runs unstructured ops.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nova.ir.bindings import arith, ir, scf
 
 @dataclass(frozen=True)
 class _Spot:
-    """An op at one point of some of its loops: where its buffers are there, and the counters."""
+    """An op at one point of some of its loops: the positions of its accesses, and the counters."""
 
     elements: Elements
     bases: list[Any]
@@ -49,7 +49,7 @@ class _Spot:
         return [self.nest.loops[i].size for i in loops]
 
     def at(self, loops: Sequence[int], counters: Sequence[Any]) -> _Spot:
-        """The same op further inside."""
+        """The same op at a point of further loops."""
         bases, ivs = self.bases, dict(self.ivs)
         for number, counter in zip(loops, counters, strict=True):
             loop = self.nest.loops[number]
@@ -59,12 +59,12 @@ class _Spot:
         return replace(self, bases=bases, ivs=ivs)
 
     def apply(self, values: Sequence[Any]) -> list[Any]:
-        """One turn of the reductions, on what there is so far."""
+        """One iteration of the reductions, on the accumulators so far."""
         inputs = self.elements.load_inputs(self.bases)
         return self.elements.apply([*inputs, *values], self.ivs)
 
     def reduce(self, loops: Sequence[int], values: list[Any]) -> list[Any]:
-        """All turns of the reductions one after the other."""
+        """All iterations of the reductions, sequentially."""
         if not loops:
             return self.apply(values)
         cascade, inner = cascade_of(self.nest), prod(self.sizes(loops[1:]))
@@ -81,7 +81,7 @@ class _Spot:
     def reduce_share(
         self, loops: Sequence[int], names: Sequence[str], first: Any, step: int
     ) -> list[Any]:
-        """What one of `step` workers makes of every `step`th term, from its `first` on."""
+        """Reduce every `step`th term from `first` on: the share of one of `step` workers."""
         generic = self.nest.generic
         kinds = [a.type for a in generic.block.arguments][generic.num_inputs :]
         neutral = [identity(name, kind) for name, kind in zip(names, kinds, strict=True)]
@@ -93,7 +93,7 @@ class _Spot:
         return Cascade(tuple(names)).turns(prod(sizes), step, neutral, turn, first=first)
 
     def finish(self, names: Sequence[str], totals: Sequence[Any]) -> None:
-        """Combine with what the output held, and store."""
+        """Combine with the old value of the output, and store."""
         before = self.elements.load_outputs(self.bases)
         made = [combiner(n)(a, b) for n, a, b in zip(names, before, totals, strict=True)]
         self.elements.store(made, self.bases)
@@ -109,7 +109,7 @@ class GenericCode:
         self.partials: dict[str, Any] = {}
 
     def reserve(self, nests: Sequence[LoopNest]) -> None:
-        """Room for the partial results of all warps, at the top of the launch."""
+        """Allocate shared memory for the partial results of all warps, at the top of the launch."""
         for nest in nests:
             names = find_combiners(nest)
             if names is None or self.place.warps == 1:
@@ -127,7 +127,7 @@ class GenericCode:
         counters: Sequence[Any],
         captured: Mapping[Any, Any],
     ) -> None:
-        """One structured op; `counters` are those of the grid's loops."""
+        """Emit one structured op; `counters` are those of the grid's loops."""
         offsets: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
         spot = _Spot(Elements(nest, buffers, captured), offsets, {})
         spot = spot.at(range(len(counters)), counters)
@@ -148,13 +148,13 @@ class GenericCode:
             self._by_threads(spot, parallel, reductions)
 
     def alone(self) -> Any:
-        """In one thread only: a context for what has no structure."""
+        """A context that runs unstructured ops in one thread only."""
         return when(is_equal(self.place.thread, index(0)))
 
-    # --- ways to share a nest out -----------------------------------------------------------------
+    # --- distributions of a loop nest -------------------------------------------------------------
 
     def _by_threads(self, spot: _Spot, parallel: list[int], reductions: list[int]) -> None:
-        """A thread for each point, which goes through the reductions by itself."""
+        """One thread per point, which runs the reductions sequentially."""
         elements = spot.elements
 
         def at_point(own: _Spot) -> None:
@@ -169,7 +169,7 @@ class GenericCode:
     def _by_warps(
         self, spot: _Spot, parallel: list[int], reductions: list[int], names: Sequence[str]
     ) -> None:
-        """A warp for each point, whose lanes share the reductions."""
+        """One warp per point, whose lanes share the reductions."""
         lane = self.place.lane()
 
         def at_point(own: _Spot) -> None:
@@ -186,14 +186,14 @@ class GenericCode:
     def _position_by_warps(
         self, spot: _Spot, parallel: list[int], reductions: list[int], extreme: ArgReduce
     ) -> None:
-        """A warp for each point, whose lanes look for the best element together."""
+        """One warp per point, whose lanes find the best element together."""
         elements, (row,) = spot.elements, (spot.nest.loops[i] for i in reductions)
         lane = self.place.lane()
 
         def at_point(own: _Spot) -> None:
             there = own.at(reductions, [lane])
             inputs = elements.load_inputs(there.bases)
-            # The first element of all is taken whatever it is: so is the first one of each lane.
+            # The very first element is taken unconditionally: so is the first one of each lane.
             start = {**there.ivs, row.dims[0]: index(0)}
             first, _ = elements.apply([*inputs, *extreme.empty()], start)
             begin = [first, arith.index_cast(extreme.position.type, lane)]
@@ -211,7 +211,7 @@ class GenericCode:
     def _by_block(
         self, spot: _Spot, parallel: list[int], reductions: list[int], names: Sequence[str]
     ) -> None:
-        """All threads share the reductions of the one point."""
+        """All threads share the reductions of a single point."""
         own = spot.at(parallel, [index(0)] * len(parallel))
         partial = own.reduce_share(reductions, names, self.place.thread, self.place.threads)
         totals = []
@@ -230,7 +230,7 @@ class GenericCode:
         step: int,
         body: Callable[[_Spot], None],
     ) -> None:
-        """`body` at every `step`th of the points of some loops, from `first` on."""
+        """Emit `body` at every `step`th point of some loops, from `first` on."""
         sizes = spot.sizes(loops)
 
         def at_number(number: Any) -> None:
@@ -239,7 +239,7 @@ class GenericCode:
         self._strided(first, step, prod(sizes), at_number)
 
     def _strided(self, first: Any, step: int, count: int, body: Any) -> None:
-        """`body` for first, first + step, ... below `count`."""
+        """Emit `body` for first, first + step, ... below `count`."""
         if count <= step:
             if count == step:
                 body(first)

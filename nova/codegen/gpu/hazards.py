@@ -1,8 +1,8 @@
-"""Which ops of a block have to wait for which: where barriers go.
+"""Data hazards between the ops of a block: where barriers go.
 
-In: the ops of a kernel in order. Out: whether one touches what ops since the last barrier wrote, or
-writes what they touched. Arguments of a kernel do not overlap: a parameter that is updated in place
-is one argument (see `plan-workspace`).
+Input: the ops of a kernel in order. Output: whether an op accesses buffers that ops since the last
+barrier wrote (RAW, WAW), or writes buffers that they read (WAR). Arguments of a kernel do not
+overlap: a parameter that is updated in place is one argument (see `plan-workspace`).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from nova.ir.walk import every_op
 
 
 class Hazards:
-    """What was touched since the last barrier."""
+    """The buffers accessed since the last barrier."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """A barrier was put."""
+        """Record a barrier."""
         self._read: set[Any] = set()
         self._written: set[Any] = set()
 
     def add(self, op: Any) -> None:
-        """`op` comes next."""
+        """Record that `op` runs next."""
         reads, writes = touched(op)
         self._read |= reads
         self._written |= writes
 
     def conflicts(self, op: Any) -> bool:
-        """Whether a barrier has to stand before `op`."""
+        """Whether `op` needs a barrier before it."""
         reads, writes = touched(op)
         return bool(reads & self._written or writes & (self._read | self._written))
 

@@ -1,8 +1,8 @@
-"""The launch of a kernel, once it is known which threads do what: the ways to choose from.
+"""The launch of a kernel, once its strategy is chosen: one method per strategy.
 
-In: the ops of a kernel with their nests, its grid, and a plan. Out: the code inside of the launch;
-`schedule.py` calls this. What is kept between ops is a thread's own, or in the block's shared
-memory.
+Input: the ops of a kernel with their loop nests, its grid, and a plan. Output: the code inside of
+the launch; `schedule.py` calls this. Values kept between ops are private to a thread, or in the
+shared memory of the block.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from nova.ir.walk import every_op
 
 SHARED_LIMIT = 48 << 10
 _PARTIALS = 1 << 10
-"""Bytes of shared memory that the reductions of a block need."""
+"""Bytes of shared memory that the block reductions need."""
 _BY_INDEX = ("memref.load", "memref.store")
 
 
 @dataclass(frozen=True)
 class LaunchCode:
-    """Emits the ops of a kernel, in one of the ways; `scratch` are the buffers that it makes."""
+    """Emits the ops of a kernel by one strategy; `scratch` are the buffers that it allocates."""
 
     kernel: Any
     ops: Sequence[Any]
@@ -51,13 +51,13 @@ class LaunchCode:
 
     @cached_property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch that one point of the grid has."""
+        """Bytes of scratch per point of the grid."""
         return sum(
             self._room(v) * nbytes(v.type) // max(1, prod(v.type.shape)) for v in self.scratch
         )
 
     def _room(self, value: Any) -> int:
-        """Elements of a scratch buffer that one point of the grid has."""
+        """Elements of a scratch buffer per point of the grid."""
         count = prod(value.type.shape)
         return count // max(1, prod(self.grid)) if self._is_own(value) else count
 
@@ -66,7 +66,7 @@ class LaunchCode:
         return isinstance(value, ir.OpResult) and is_scratch(value.owner.operation)
 
     def points(self, place: Place, lane: Lane | None, workers: int) -> None:
-        """A thread for each of `workers` neighbours along `lane`, or for a point."""
+        """One thread for each group of `workers` adjacent points along `lane`, or for a point."""
         count = lane.count if lane else 1
         flat = self.flat_buffers(lambda value: self._private(value, count))
         apart = {flat(value): self._room(value) for value in self.scratch if self._is_own(value)}
@@ -96,7 +96,7 @@ class LaunchCode:
             at_points()
 
     def tiles(self, place: Place, plan: TransposeTilePlan) -> None:
-        """A block for a square of points."""
+        """One block per square tile of points."""
         flat = self.flat_buffers()
         code = TransposeTileCode(plan, place, self.shared)
         ops = [(self.nests[op], [flat(value) for value in op.operands]) for op in self.ops]
@@ -106,7 +106,7 @@ class LaunchCode:
         code.emit(ops, {})
 
     def scatter(self, place: Place, plan: ScatterPlan) -> None:
-        """A warp for some positions."""
+        """One warp for some positions."""
         flat = self.flat_buffers()
         code = ScatterCode(plan, place)
         for op in self.ops:
@@ -117,7 +117,7 @@ class LaunchCode:
                     code.elementwise(op, flat, {})
 
     def rows(self, place: Place, plan: RowwisePlan) -> None:
-        """A few threads or a block for a row."""
+        """A few threads or a block per row."""
         flat = self.flat_buffers(lambda value: value)
         code = RowwiseCode(plan, place, self.grid, self.shared)
         code.reserve(list(self.nests.values()))
@@ -131,7 +131,7 @@ class LaunchCode:
                     clone_into(op, mapping)
 
     def columns(self, place: Place, plan: ColumnReducePlan) -> None:
-        """A block for neighbouring columns."""
+        """One block for adjacent columns."""
         flat = self.flat_buffers(lambda value: value)
         code = ColumnReduceCode(plan, place, len(self.grid), self.shared)
         code.reserve(list(self.nests.values()))
@@ -154,7 +154,7 @@ class LaunchCode:
                 emit(op)
 
     def block(self, place: Place) -> None:
-        """A block for a point of the grid."""
+        """One block per point of the grid."""
         code = GenericCode(place, len(self.grid), self.shared)
         flat = self.flat_buffers(
             lambda value: self.shared.allocate(self._room(value), value.type.element_type),
@@ -180,16 +180,16 @@ class LaunchCode:
                         clone_into(op, mapping)
 
     def _private(self, value: Any, points: int = 1) -> Any:
-        """The part of scratch of a thread with so many points.
+        """The scratch of a thread with this many points.
 
-        What is kept in registers never gets there.
+        Values that stay in registers are never stored there.
         """
         room = self._room(value) * (points if self._is_own(value) else 1)
         kind = ir.MemRefType.get([room], value.type.element_type)
         return memref.AllocaOp(kind, [], []).result
 
     def _private_arguments(self) -> list[Any]:
-        """Arguments that nobody reads behind the kernel, and one block has for itself.
+        """Arguments that nobody reads after the kernel and that a single block uses.
 
         Those that fit stay in its shared memory, the small ones first.
         """
@@ -208,9 +208,10 @@ class LaunchCode:
         return found
 
     def flat_buffers(self, make: Any = None, more: Sequence[Any] = ()) -> Any:
-        """What flattens operands: scratch becomes what `make` gives, at the top of the launch.
+        """A function that flattens operands; `make` replaces scratch, at the top of the launch.
 
-        So does what is in `more`. Else a thread has its own part of scratch.
+        It also replaces the buffers in `more`. By default each thread has a private part of
+        scratch.
         """
         make = make or self._private
         made = {value: make(value) for value in (*self.scratch, *more)}
@@ -223,7 +224,7 @@ class LaunchCode:
 
 
 def is_number(op: Any) -> bool:
-    """Whether an op only makes numbers, of others or of what is in memory."""
+    """Whether an op only computes scalars, from other scalars or from memory."""
     return bool(len(op.results)) and not any(
         inner.name in ("memref.store", "linalg.generic") for inner in every_op(op)
     )

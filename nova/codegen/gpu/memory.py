@@ -1,6 +1,6 @@
-"""Neighbouring elements of a flat buffer, moved by one instruction where they are one vector.
+"""Vector access to adjacent elements of a flat buffer, with one instruction where aligned.
 
-In: a flat buffer, a position and a number of elements. Out: code at the insertion point. The
+Input: a flat buffer, a position and a number of elements. Output: code at the insertion point. The
 schedules of this folder load and store with it.
 """
 
@@ -15,11 +15,11 @@ from nova.codegen.gpu.block_ops import element_bytes
 from nova.ir.bindings import ir, memref, vector
 
 ACCESS = 16
-"""Bytes that a thread loads or stores at once."""
+"""Bytes that a thread loads or stores with one instruction."""
 
 
 def widest(elements: Sequence[Any]) -> int:
-    """How many elements of the widest of these types are one access."""
+    """The number of elements of the widest of these types per access."""
     return max(1, ACCESS // max(map(element_bytes, elements), default=ACCESS))
 
 
@@ -42,7 +42,7 @@ def load_run(buffer: Any, base: Any, count: int, stride: int, whole: bool) -> li
 
 
 def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: int, whole: bool) -> None:
-    """What `load_run` loads, the other way."""
+    """The store that matches `load_run`."""
     count = len(values)
     if count == 1 or not whole:
         for k, value in enumerate(values):

@@ -1,8 +1,8 @@
-"""Single instructions of a GPU, as code at the insertion point; the device schedules write with it.
+"""Single PTX instructions, as code at the insertion point; the device schedules use them.
 
 Memory is addressed by `index` values that are byte addresses: those of a buffer in global memory
-begin at `global_base`, those of the block's shared memory at `shared_base`. Whoever uses them knows
-the alignment, which memrefs cannot say, so that accesses become as wide as they may be.
+begin at `global_base`, those of the block's shared memory at `shared_base`. The caller knows the
+alignment, which memrefs cannot express, so that accesses are as wide as possible.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ GLOBAL, SHARED = 1, 3
 """Address spaces."""
 
 _DEPTHS = {"bf16": 16, "f16": 16, "tf32": 8}
-"""Type of the factors -> steps of k of one product of tensor cores: 32 bytes."""
+"""Operand type -> steps of k of one tensor-core instruction: 32 bytes."""
 
 
 # --- numbers ------------------------------------------------------------------------------------
 
 
 def divide(left: Index, right: int) -> Index:
-    """The quotient of something not negative, rounded down."""
+    """The quotient of nonnegative numbers, rounded down."""
     if isinstance(left, int):
         return left // right
     return left if right == 1 else arith.divui(left, index(right))
 
 
 def divide_up(left: Index, right: int) -> Index:
-    """The quotient of something not negative, rounded up."""
+    """The quotient of nonnegative numbers, rounded up."""
     return divide(add(left, right - 1), right)
 
 
@@ -57,7 +57,7 @@ def word(value: Index) -> ir.Value:
 
 
 def fused(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """a * b + c, rounded once."""
+    """a * b + c, rounded once (fused multiply-add)."""
     return llvm.intr_fma(a, b, c)
 
 
@@ -91,14 +91,14 @@ def store(value: ir.Value, address: Index, space: int, align: int) -> None:
     llvm.store(value, pointer(address, space), alignment=align)
 
 
-# --- copies that run on while the thread goes on ------------------------------------------------
+# --- asynchronous copies (cp.async) ---------------------------------------------------------------
 
 
 def copy_async(to: Index, source: Index, nbytes: int, valid: ir.Value | None = None) -> None:
-    """Start a copy of 4, 8 or 16 bytes from global to shared memory.
+    """Start an asynchronous copy (cp.async) of 4, 8 or 16 bytes from global to shared memory.
 
-    Of those, `valid` (i32) are read, and the others written as zeros. Copies of 16 bytes, which
-    are of whole tiles, leave the first cache alone.
+    Of those, `valid` (i32) bytes are read, and the others written as zeros. Copies of 16 bytes,
+    which are of whole tiles, bypass the L1 cache.
     """
     cache = "cg" if nbytes == 16 else "ca"
     operands = [pointer(to, SHARED), pointer(source, GLOBAL), *(() if valid is None else (valid,))]
@@ -113,17 +113,17 @@ def copy_async(to: Index, source: Index, nbytes: int, valid: ir.Value | None = N
 
 
 def commit_copies() -> None:
-    """What this thread copies since the last one is a group."""
+    """Make a group of the copies of this thread since the last commit."""
     nvvm.cp_async_commit_group()
 
 
 def wait_for_copies(but: int) -> None:
-    """Until all groups of this thread, but the last few, are there."""
+    """Wait until all copy groups of this thread, except the last `but`, have arrived."""
     nvvm.cp_async_wait_group(but)
 
 
 def barrier() -> None:
-    """Until all threads of the block are here, and see what the others wrote."""
+    """A block barrier: all threads have arrived, and see the writes of the others."""
     gpu.barrier()
 
 
@@ -131,9 +131,9 @@ def barrier() -> None:
 
 
 def load_matrices(address: Index, *, transposed: bool) -> list[ir.Value]:
-    """Four matrices of 8 rows of 16 bytes; lane 8 i + j says where row j of matrix i is.
+    """Load four matrices of 8 rows of 16 bytes (ldmatrix); lane 8i + j addresses row j of matrix i.
 
-    Each becomes an i32 a lane: of row `lane / 4`, the four bytes at `lane % 4`; transposed, which
+    Each becomes an i32 per lane: of row `lane / 4`, the four bytes at `lane % 4`; transposed, which
     is for elements of two bytes, two elements of column `lane / 4`.
     """
     integer = ir.IntegerType.get_signless(32)
@@ -154,7 +154,7 @@ def load_matrices(address: Index, *, transposed: bool) -> list[ir.Value]:
 def multiply(
     kind: str, a: Sequence[ir.Value], b: Sequence[ir.Value], c: Sequence[ir.Value]
 ) -> list[ir.Value]:
-    """c + a b of 16 x 8 elements of f32; the factors are `kind`, 32 bytes deep."""
+    """c + a b of 16 x 8 elements of f32 (mma.sync); the operands are `kind`, 32 bytes deep."""
     single = ir.F32Type.get()
     attributes: dict[str, Any] = {
         "shape": ir.Attribute.parse(f"#nvvm.shape<m = 16, n = 8, k = {_DEPTHS[kind]}>"),
@@ -165,7 +165,7 @@ def multiply(
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(a), len(b), len(c)]),
     }
     if kind == "f16":
-        # Pairs of these are a type of their own.
+        # f16 pairs have a type of their own.
         pair = ir.VectorType.get([2], ir.F16Type.get())
         a, b = ([llvm.bitcast(pair, value) for value in part] for part in (a, b))
     product = ir.Operation.create(
@@ -178,7 +178,7 @@ def multiply(
 
 
 def at(base: Index, *offsets: Index) -> Index:
-    """An address and some offsets; those that are known now last, where they cost nothing."""
+    """An address plus offsets; static ones last, where they are free (immediates)."""
     known = sum(o for o in offsets if isinstance(o, int))
     for offset in offsets:
         if not isinstance(offset, int):
@@ -187,7 +187,7 @@ def at(base: Index, *offsets: Index) -> Index:
 
 
 def round_tf32(value: ir.Value) -> ir.Value:
-    """An f32 as a factor of kind tf32, rounded to the nearest."""
+    """An f32 as a tf32 operand, rounded to nearest."""
     return ir.Operation.create(
         "nvvm.convert.float.to.tf32",
         results=[ir.IntegerType.get_signless(32)],
@@ -196,16 +196,16 @@ def round_tf32(value: ir.Value) -> ir.Value:
     ).result
 
 
-# --- numbers of a warp, and conversions -----------------------------------------------------------
+# --- warp barriers, and conversions ---------------------------------------------------------------
 
 
 def warp_barrier() -> None:
-    """Until all lanes of the warp are here, and see what the others wrote."""
+    """A warp barrier: all lanes have arrived, and see the writes of the others."""
     nvvm.bar_warp_sync(word(0xFFFFFFFF))
 
 
 def exponential2(value: ir.Value) -> ir.Value:
-    """2 to the power of an f32, to about 22 bits, by the instruction for it."""
+    """2 to the power of an f32, to about 22 bits (ex2.approx)."""
     return ir.Operation.create(
         "llvm.call_intrinsic",
         results=[value.type],
@@ -219,10 +219,10 @@ def exponential2(value: ir.Value) -> ir.Value:
 
 
 def narrow_pair(first: ir.Value, second: ir.Value, kind: str) -> ir.Value:
-    """Two f32 as two neighbouring elements of bf16 or f16: an i32."""
+    """Two f32 as two adjacent elements of bf16 or f16: an i32."""
     whole = ir.IntegerType.get_signless(32)
     if kind == "bf16":
-        # Written out, as bf16 is no type of numbers on the way through LLVM.
+        # Inline PTX, because bf16 is not an arithmetic type on this path through LLVM.
         text = "cvt.rn.bf16x2.f32 $0, $1, $2;"
         return llvm.inline_asm(whole, [second, first], text, "=r,f,f")
     pair = ir.VectorType.get([2], ir.F16Type.get())

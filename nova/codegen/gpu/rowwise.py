@@ -1,10 +1,9 @@
-"""A row in the registers of a few threads: softmax, norms, losses, and their gradients.
+"""Row programs: a row in the registers of a few threads (softmax, norms, losses, gradients).
 
-In: a `RowwisePlan` and the nests of a kernel. Out: the code of a thread, which keeps its elements
-of
-the row from op to op. Numbers of the row are in every thread of it. A row of up to a warp is
-reduced by shuffles, one of a block through shared memory too; nothing else waits, and what is no
-result of the kernel is never in memory.
+Input: a `RowwisePlan` and the loop nests of a kernel. Output: the code of a thread, which keeps its
+elements of the row from op to op. Every thread of a row has the scalars of the row. A row of up to
+a warp is reduced by shuffles, a row of a block through shared memory too; there is no other
+synchronization, and only results of the kernel are stored in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from nova.codegen.gpu.rowwise_plan import Key, RowwisePlan, along_row, row_key
 from nova.ir.bindings import arith, ir, memref, scf
 
 Values = list[list[Any]]
-"""What a thread has of each of some rows: a list of neighbours for each."""
+"""This thread's part of each of some rows: a list of adjacent elements for each."""
 
 
 class RowwiseCode:
@@ -44,7 +43,7 @@ class RowwiseCode:
         self.place = place
         self.grid_rank = len(grid)
         self.shared = shared
-        # What a thread has of a chunk of a row, and the numbers of the row: chunk 0.
+        # This thread's part of a chunk of a row, and the scalars of the row: chunk 0.
         self.known: dict[tuple[Key, int], list[Any]] = {}
         self.partials: dict[tuple[Any, int], Any] = {}
         team = index(plan.team)
@@ -53,7 +52,7 @@ class RowwiseCode:
         if plan.per_block > 1:
             own = arith.divui(place.thread, team)
             row = arith.addi(arith.muli(row, index(plan.per_block)), own)
-        # Rows behind the last one: their threads take part in shuffles, and touch no memory.
+        # Rows past the last one: their threads take part in shuffles, and access no memory.
         self.active = is_less(row, index(plan.rows)) if plan.rows % plan.per_block else None
         self.counters = split(row, list(grid))
         starts = [self._start(chunk) for chunk in range(plan.chunks)]
@@ -61,9 +60,9 @@ class RowwiseCode:
         self.guards = [self._guard(chunk, start) for chunk, start in enumerate(starts)]
 
     def reserve(self, nests: Sequence[LoopNest]) -> None:
-        """Room for the partial results of all warps, at the top of the launch.
+        """Allocate shared memory for the partial results of all warps, at the top of the launch.
 
-        Each reduction has its own, so that none has to wait for the readers of the one before.
+        Each reduction has separate memory, so that none waits for the readers of the previous one.
         """
         if self.plan.team <= WARP:
             return
@@ -76,7 +75,7 @@ class RowwiseCode:
                 self.partials[nest.generic.op, i] = room
 
     def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
-        """One op."""
+        """Emit one op."""
         elements = Elements(nest, buffers, captured)
         row = along_row(nest, self.grid_rank)
         if not row:
@@ -90,7 +89,7 @@ class RowwiseCode:
     # --- kinds of ops -----------------------------------------------------------------------------
 
     def _number(self, elements: Elements) -> None:
-        """On numbers of the row: in every thread, and stored by the first."""
+        """An op on scalars of the row: in every thread, and stored by the first."""
 
         where, ivs = self._at(elements.nest, None)
         given = [v and v[0] for v in self._inputs(elements, where, None)]
@@ -168,7 +167,7 @@ class RowwiseCode:
         self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
 
     def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], room: Any) -> Any:
-        """Combined over the threads of the row, in each of them."""
+        """Combine over the threads of the row, in each of them."""
         if self.plan.team <= WARP:
             return reduce_lanes([value], combine, self.plan.team)[0]
         return reduce_block_once(self.place, value, combine, room)
@@ -183,9 +182,9 @@ class RowwiseCode:
         width: int,
         otherwise: Values | None = None,
     ) -> Values:
-        """What `make` makes where `guard` holds, and elsewhere `otherwise`: zeros, if not given.
+        """The values of `make` where `guard` holds, and elsewhere `otherwise`: zeros by default.
 
-        All of it is inside: on what is no element, nothing is read, divided or looked up.
+        All of it is inside the guard: nothing out of bounds is loaded, divided or looked up.
         """
         if guard is None:
             return make()
@@ -215,7 +214,7 @@ class RowwiseCode:
         ]
 
     def _load(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
-        """A thread's elements of an operand; of a number, as many copies."""
+        """A thread's elements of an operand; a scalar is repeated."""
         width = 1 if chunk is None else self.plan.width
         buffer = elements.buffers[operand]
         if not isinstance(buffer.type, ir.MemRefType):
@@ -229,7 +228,7 @@ class RowwiseCode:
         return known if along else known * width
 
     def _fetch(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
-        """A thread's elements of an operand from memory, where there are any; else zeros."""
+        """Load a thread's elements of an operand from memory, where they exist; else zeros."""
         *_, stride = row_key(elements.nest, operand, self.grid_rank)
         width = 1 if chunk is None else self.plan.width
         buffer = elements.buffers[operand]
@@ -259,16 +258,16 @@ class RowwiseCode:
         arguments = list(elements.generic.block.arguments)
         return [argument.type for argument in arguments[elements.generic.num_inputs :]]
 
-    # --- places -----------------------------------------------------------------------------------
+    # --- positions --------------------------------------------------------------------------------
 
     def _start(self, chunk: int) -> Any:
-        """Where the thread's elements of a chunk begin in the row."""
+        """The position of the thread's elements of a chunk in the row."""
         width, team = self.plan.width, self.plan.team
         first = self.member if width == 1 else arith.muli(self.member, index(width))
         return first if chunk == 0 else arith.addi(first, index(chunk * team * width))
 
     def _where(self, chunk: int | None) -> Any:
-        """What guards a thread's elements of a chunk, or the numbers of its row."""
+        """The guard of a thread's elements of a chunk, or of the scalars of its row."""
         return self.active if chunk is None else self.guards[chunk]
 
     def _guard(self, chunk: int, start: Any) -> Any:
@@ -279,7 +278,7 @@ class RowwiseCode:
         return inside if self.active is None else arith.andi(inside, self.active)
 
     def _at(self, nest: LoopNest, chunk: int | None) -> tuple[list[Any], dict[int, Any]]:
-        """Where each operand's elements are, and the counters of the loops there."""
+        """The position of each operand's elements, and the counters of the loops there."""
         bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
         ivs: dict[int, Any] = {}
         for i, loop in enumerate(nest.loops):

@@ -1,10 +1,10 @@
-"""Whether a kernel is a row program, and how many threads have a row.
+"""Matches row programs, and chooses the number of threads per row.
 
-In: the nests of a kernel over its grid. Out: a `RowwisePlan`, or None. A row program is one whose
-ops
-go along a row at each point of the grid: elementwise, or from the row to a number, or on numbers
-of the row; and what one makes, others read where it was made. Then every thread keeps its part of
-the row in registers from op to op. `schedule.py` asks, `rowwise.py` writes the code.
+Input: the loop nests of a kernel over its grid. Output: a `RowwisePlan`, or None. In a row program
+every op runs along a row at each point of the grid: elementwise, or a reduction of the row to a
+scalar, or on scalars of the row; and ops read intermediate values at the positions at which they
+were written. Then every thread keeps its part of the row in registers from op to op. `schedule.py`
+calls this, `rowwise.py` emits the code.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _BLOCK = 128
 """Threads of a block whose rows are shorter than that."""
 _MOST = 1024
 _LONG = ("math.sin", "math.cos", "math.tan")
-"""Functions whose code takes more registers than each of 1024 threads can have."""
+"""Functions whose code needs more registers than each of 1024 threads can have."""
 _HELD = 64
-"""Elements that a thread may hold in registers, of all rows that live at once."""
+"""Elements that a thread may hold in registers, of all simultaneously live rows."""
 _PART = 32
-"""Elements of one row that a thread may have: the code of each is written out."""
+"""Maximum elements of one row per thread: the code of each is unrolled."""
 _FEW, _WIDE = 2, 512
-"""Vectors of a row that a thread should have, and the threads up to which that is so: few vectors
-leave room for more warps, which wait in turn; of more threads all wait for the last."""
+"""Vectors of a row per thread, and the threads up to which that holds: few vectors leave room for
+more warps, which hide latency; with more threads, all wait for the last."""
 BUSY = 132 * 1024
-"""Threads that keep a large device busy: below that, more of them share a row."""
+"""Threads that saturate a large device: below that, more of them share a row."""
 
 Key = tuple[Any, int, tuple[int, ...], int]
 """An access: buffer, offset, strides along the grid, stride along the row."""
@@ -43,7 +43,7 @@ Key = tuple[Any, int, tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class RowwisePlan:
-    """`team` threads have a row of `length`, each `width` neighbours at a time, `chunks` times."""
+    """`team` threads share a row of `length`; each has `chunks` vectors of `width` elements."""
 
     rows: int
     length: int
@@ -52,9 +52,9 @@ class RowwisePlan:
     chunks: int
     per_block: int
     last_writes: Mapping[tuple[Any, int], bool]
-    """Whether what an op writes to its output number i is to be stored: by (op, i)."""
+    """Whether output i of an op must be stored, by (op, i)."""
     resident: int = 0
-    """Blocks that a multiprocessor shall hold; 0 for as many as it happens to."""
+    """Blocks per multiprocessor of the launch bounds; 0 for no bound."""
 
     @property
     def threads(self) -> int:
@@ -66,12 +66,12 @@ class RowwisePlan:
 
 
 def along_row(nest: LoopNest, grid_rank: int) -> list[Loop]:
-    """The loops behind the grid that have more than one turn."""
+    """The loops after the grid that have more than one iteration."""
     return [loop for loop in nest.loops[grid_rank:] if loop.size != 1]
 
 
 def row_key(nest: LoopNest, operand: int, grid_rank: int) -> Key:
-    """How a nest touches an operand."""
+    """The access of a nest to an operand."""
     row = along_row(nest, grid_rank)
     strides = tuple(
         0 if loop.size == 1 else loop.strides[operand] for loop in nest.loops[:grid_rank]
@@ -83,9 +83,9 @@ def row_key(nest: LoopNest, operand: int, grid_rank: int) -> Key:
 def plan_rows(
     nests: Sequence[LoopNest], others: Sequence[Any], grid: Sequence[int], stored: set[Any]
 ) -> RowwisePlan | None:
-    """The plan for a kernel of `nests` over `grid`; `stored` are its results, the rest is private.
+    """The plan for `nests` over `grid`; `stored` are its results, other buffers are private.
 
-    `others` are ops without structure, which make numbers of what is in memory.
+    `others` are unstructured ops, which compute scalars from memory.
     """
     rank = len(grid)
     lengths = {loop.size for nest in nests for loop in along_row(nest, rank)}
@@ -113,14 +113,14 @@ def plan_rows(
     while per_block * team > WARP and rows % per_block:
         per_block //= 2
     chunks = -(-vectors // team)
-    # Two blocks with long rows have registers to load all of them at once, and more would not.
+    # Two blocks with long rows have enough registers to load all of them at once; more would not.
     resident = 2 if team == _WIDE and chunks > _FEW and held * chunks * width <= _PART else 0
     writes = last_writes(nests, rank, stored)
     return RowwisePlan(rows, length, width, team, chunks, per_block, writes, resident)
 
 
 def _by_columns(nests: Sequence[LoopNest], rank: int) -> bool:
-    """Whether rows jump through memory, and their neighbours are what lies side by side."""
+    """Whether rows are strided in memory, and adjacent rows are contiguous."""
     return rank > 0 and any(
         abs(along) > 1 and across == 1
         for nest in nests
@@ -130,7 +130,7 @@ def _by_columns(nests: Sequence[LoopNest], rank: int) -> bool:
 
 
 def goes_along(nest: LoopNest, rank: int) -> bool:
-    """Whether an op is elementwise, a reduction that can be cut, or on numbers of the row."""
+    """Whether an op is elementwise, a reduction that can be split, or on scalars of the row."""
     if nest.generic.is_whole or find_ops(nest.generic.op, "scf.for", "scf.while", "scf.if"):
         return False
     row = along_row(nest, rank)
@@ -144,7 +144,7 @@ def goes_along(nest: LoopNest, rank: int) -> bool:
 def keeps_places(
     nests: Sequence[LoopNest], others: Sequence[Any], rank: int, together: Sequence[LoopNest]
 ) -> bool:
-    """Whether every thread touches only its own elements of what the kernel writes.
+    """Whether every thread touches only its own elements of the buffers that the kernel writes.
 
     All threads of a row or column take part in the nests `together`.
     """
@@ -177,7 +177,7 @@ def keeps_places(
 
 
 def _width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
-    """Neighbouring elements that a thread has: as many as one access moves."""
+    """Adjacent elements per thread: as many as one access moves."""
     kinds, steps = [], [length]
     for nest in nests:
         row = along_row(nest, rank)
@@ -192,7 +192,7 @@ def _width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
 
 
 def _most_alive(nests: Sequence[LoopNest], rank: int) -> int:
-    """The most rows of values that are needed at one time."""
+    """The maximum number of simultaneously live rows of values."""
     spans: dict[Key, tuple[int, int]] = {}
     for time, nest in enumerate(nests):
         for operand, value in enumerate(nest.generic.op.operands):
@@ -207,7 +207,7 @@ def _most_alive(nests: Sequence[LoopNest], rank: int) -> int:
 def last_writes(
     nests: Sequence[LoopNest], rank: int, stored: set[Any]
 ) -> dict[tuple[Any, int], bool]:
-    """Whether what an op writes to its output number i has to be in memory: by (op, i)."""
+    """Whether output i of an op must be in memory, by (op, i)."""
     last: dict[Any, tuple[Any, int]] = {}
     found: dict[tuple[Any, int], bool] = {}
     for nest in nests:

@@ -1,9 +1,9 @@
-"""Adding to rows at computed positions, such as the gradient of an embedding: warps own rows.
+"""Scatter-add to rows at computed positions, such as the gradient of an embedding: warps own rows.
 
-In: a `ScatterPlan`. Out: the code of a warp. A warp owns some positions and some of what lies at
-each. It goes through all turns of the loops, a lane each, and those whose position is its own it
-does together, in order. Where each line of the buffer has positions of its own, a lane owns a line.
-So every element is touched by one thread, sums have the order of the loops, and nothing waits.
+Input: a `ScatterPlan`. Output: the code of a warp. A warp owns some positions and some of the
+elements at each. It scans all updates, one per lane, and applies those at its own positions with
+all lanes, in order. Where each line of the buffer has positions of its own, a lane owns a line. So
+one thread touches each element, sums have the order of the loops, and there is no synchronization.
 `launch.py` calls this.
 """
 
@@ -37,7 +37,7 @@ class ScatterCode:
         self.parts = [shifted(begin, k * WARP) for k in range(plan.per_lane)]
 
     def elementwise(self, op: Any, flat: Any, captured: Mapping[Any, Any]) -> None:
-        """One op on the warp's elements of the whole buffer."""
+        """Emit one op on the warp's elements of the whole buffer."""
         nest = make_loop_nest(op)
         elements = Elements(nest, [flat(v) for v in op.operands], captured)
 
@@ -60,7 +60,7 @@ class ScatterCode:
             scf.YieldOp([])
 
     def add(self, captured: Mapping[Any, Any]) -> None:
-        """The loops: turns of 32 at a time are looked at, and the warp's own are done."""
+        """Emit the loops: scan 32 iterations at a time, and run the warp's own."""
         plan = self.plan
         sizes = [iterations_of(plan.loops[i]) or 0 for i in plan.turns]
         count = prod(sizes)
@@ -113,7 +113,7 @@ class ScatterCode:
         return op.results[0]
 
     def _turn(self, counters: Sequence[Any], captured: Mapping[Any, Any]) -> None:
-        """What a turn adds, in each lane at its own elements."""
+        """The addends of an iteration, in each lane at its own elements."""
         for part in self.parts:
             with when(self._inside(part)):
                 mapping = self._counters(counters, captured)
@@ -127,7 +127,7 @@ class ScatterCode:
                         if op.operation.name not in ("scf.for", "scf.yield"):
                             clone_into(op.operation, mapping)
 
-    # --- places -----------------------------------------------------------------------------------
+    # --- positions --------------------------------------------------------------------------------
 
     def _counters(self, counters: Sequence[Any], captured: Mapping[Any, Any]) -> dict[Any, Any]:
         mapping = dict(captured)
@@ -154,5 +154,5 @@ class ScatterCode:
 
 
 def _ones(mask: Any) -> Any:
-    """The number of bits that are set."""
+    """The number of set bits (popcount)."""
     return ir.Operation.create("math.ctpop", [mask.type], [mask]).results[0]

@@ -1,9 +1,8 @@
-"""Which kernels add to rows at computed positions, and who owns which rows.
+"""Matches kernels that add to rows at computed positions, and assigns the rows to warps.
 
-In: a kernel that is one nest of loops which add to a buffer, with elementwise work on the whole
-buffer before and behind. Out: a `ScatterPlan`, or None. `schedule.py` calls this; `scatter.py`
-writes
-the code.
+Input: a kernel that is one loop nest which adds to a buffer, with elementwise ops on the whole
+buffer before and after it. Output: a `ScatterPlan`, or None. `schedule.py` calls this; `scatter.py`
+emits the code.
 """
 
 from __future__ import annotations
@@ -19,39 +18,39 @@ from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
 
 _WARPS = 132 * 16
-"""Warps that keep a large device busy."""
+"""Warps that saturate a large device."""
 _PER_LANE = 4
 _FEW = 8
-"""Positions that a warp has at least where little lies at each."""
+"""Minimum positions per warp where few elements are at each."""
 BLOCK = 4
 """Warps of a block."""
 
 
 @dataclass(frozen=True)
 class ScatterPlan:
-    """The loops of the turns and of what a turn adds to, and how the buffer is divided."""
+    """The loops over updates and over the updated elements, and the partition of the buffer."""
 
     loop: Any
     loops: tuple[Any, ...]
     turns: tuple[int, ...]
-    """Which of the loops are gone through; the others are indices of the buffer."""
+    """Which of the loops run over updates; the others are indices of the buffer."""
     target: Any
     shape: tuple[int, ...]
     axis: int
     along: Mapping[int, int]
-    """Dimension of the buffer -> which loop is its index."""
+    """Dimension of the buffer -> the loop that indexes it."""
     position: tuple[Any, ...]
-    """The ops that compute the position of a turn."""
+    """The ops that compute the position of an update."""
     wanted: Any
     rows: int
-    """Positions that a warp has."""
+    """Positions per warp."""
     per_lane: int
     by_lines: bool
-    """Whether a lane has all positions of a line: what is added where differs from line to line."""
+    """Whether a lane has all positions of a line: positions differ from line to line."""
 
     @property
     def part(self) -> int:
-        """What lies at a position."""
+        """Elements at a position."""
         return prod(self.shape) // self.shape[self.axis]
 
     @property
@@ -72,7 +71,7 @@ class ScatterPlan:
 
 
 def plan_scatter(ops: Sequence[Any]) -> ScatterPlan | None:
-    """The plan for a kernel of `ops`, if one of them is such a nest of loops."""
+    """The plan for a kernel of `ops`, if one of them is such a loop nest."""
     others = [op for op in ops if op.name != "linalg.generic"]
     if len(others) != 1 or others[0].name != "scf.for" or len(others[0].results):
         return None
@@ -133,7 +132,7 @@ def plan_scatter(ops: Sequence[Any]) -> ScatterPlan | None:
 
 
 def _chain(loop: Any) -> tuple[list[Any] | None, list[list[Any]]]:
-    """Loops that stand alone in each other, and the other ops of each; None if there are more."""
+    """Perfectly nested loops, and the other ops of each; None if a loop has several loops."""
     loops, bodies = [], []
     while loop is not None:
         inside = [op.operation for op in loop.regions[0].blocks[0].operations]
@@ -147,7 +146,7 @@ def _chain(loop: Any) -> tuple[list[Any] | None, list[list[Any]]]:
 
 
 def iterations_of(loop: Any) -> int | None:
-    """The turns of a loop that counts from 0 in steps of 1."""
+    """The iteration count of a loop that counts from 0 in steps of 1."""
     low, high, step = (_constant(v) for v in list(loop.operands)[:3])
     return high if low == 0 and step == 1 else None
 
@@ -159,7 +158,7 @@ def _constant(value: Any) -> int | None:
 
 
 def _makers(value: Any, ops: Sequence[Any]) -> list[Any]:
-    """Those of `ops` that `value` depends on, in order."""
+    """Those of `ops` on which `value` depends, in order (a backward slice)."""
     needed = {value}
     found = []
     for op in reversed(ops):
@@ -170,7 +169,7 @@ def _makers(value: Any, ops: Sequence[Any]) -> list[Any]:
 
 
 def _at_own_elements(nest: LoopNest, shape: tuple[int, ...]) -> bool:
-    """Whether an op goes through `shape`, and reads and writes what has it at the same place."""
+    """Whether an op runs over `shape`, and accesses buffers of that shape at its own point."""
     if tuple(loop.size for loop in nest.loops) != shape:
         return False
     if not all(loop.parallel for loop in nest.loops):

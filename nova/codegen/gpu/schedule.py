@@ -1,10 +1,10 @@
-"""How a kernel runs on a device: which threads do what, and the code of its launch.
+"""The GPU schedule of a kernel: the work of each thread, and the code of its launch.
 
-In: a kernel over buffers (stage `buffers`) and a device target. Out: one `gpu.launch` in place of
-the kernel's ops. `lower-device-kernels` calls this. A kernel's grid is the leading dimensions that
-its ops share; a point of it is one thread's (elementwise.py) where there is little to do, a few
-threads'
-or a block's with the whole row in registers (rowwise.py), and else a block's (generic.py).
+Input: a kernel over buffers (stage `buffers`) and a device target. Output: one `gpu.launch` in
+place of the kernel's ops. `lower-device-kernels` calls this. The grid of a kernel is the leading
+dimensions that its ops share. A point of it is computed by one thread (elementwise.py) where there
+is little work, by a few threads or a block with the whole row in registers (rowwise.py), and
+otherwise by a block (generic.py).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _Plan = TypeVar("_Plan", ColumnReducePlan, RowwisePlan)
 _POINT_THREADS = 256
 _MOST_THREADS = 1024
 _WORTH_TILES = 4096
-"""Points of a kernel that may have tiles: fewer are read out of the cache."""
+"""Minimum points of a kernel with transpose tiles: fewer are read from the cache."""
 _SHORT = 8
-"""Turns behind the grid that one thread may take by itself."""
+"""Iterations after the grid that a single thread may run."""
 _FEW_BLOCKS = 64
 
 
@@ -58,7 +58,7 @@ class DeviceSchedule:
         grid = tuple(kernel.attributes["nova.grid"])
         structured = [op for op in self.ops if is_generic_op(op)]
         if any(not is_generic_op(op) and not is_number(op) for op in self.ops):
-            grid = ()  # what has no structure is one thread's
+            grid = ()  # unstructured ops run in one thread
         nests, self.grid = merge_grid([make_loop_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.scratch = [op.results[0] for op in ops if op.name == "memref.alloca"]
@@ -73,7 +73,7 @@ class DeviceSchedule:
     # --- analysis ---------------------------------------------------------------------------------
 
     def _at_own_point(self, nest: LoopNest) -> LoopNest:
-        """Scratch of a point begins at its own start: the grid's loops do not move in it."""
+        """Scratch of a point begins at its own start: the strides of the grid loops in it are 0."""
         local = [
             i
             for i, value in enumerate(nest.generic.op.operands)
@@ -91,7 +91,7 @@ class DeviceSchedule:
 
     @cached_property
     def inner(self) -> int:
-        """The most turns that an op takes at one point of the grid."""
+        """The maximum of iterations that an op has at one point of the grid."""
         rank = len(self.grid)
         return max(
             (prod(loop.size for loop in nest.loops[rank:]) for nest in self.nests.values()),
@@ -100,7 +100,7 @@ class DeviceSchedule:
 
     @cached_property
     def by_points(self) -> bool:
-        """Whether a thread takes a point of the grid by itself, rather than a block."""
+        """Whether a point of the grid is computed by one thread rather than by a block."""
         if not self.grid:
             return False
         if self.inner <= _SHORT:
@@ -113,31 +113,31 @@ class DeviceSchedule:
 
     @cached_property
     def tiles(self) -> TransposeTilePlan | None:
-        """How the kernel reads inputs that lie in another order, if it does."""
+        """The plan for inputs in another dimension order, if there are any."""
         if self.points < _WORTH_TILES or any(op not in self.nests for op in self.ops):
             return None
         return plan_tiles(list(self.nests.values()), self.grid)
 
     @cached_property
     def _is_empty(self) -> bool:
-        """Whether no op of the kernel has anything to do."""
+        """Whether no op of the kernel has any work."""
         return all(op in self.nests for op in self.ops) and not any(
             prod(loop.size for loop in nest.loops) for nest in self.nests.values()
         )
 
     @cached_property
     def scatter(self) -> ScatterPlan | None:
-        """How the kernel adds at computed positions, if it does."""
+        """The scatter plan of the kernel, if it adds at computed positions."""
         return None if self.scratch else plan_scatter(self.ops)
 
     @cached_property
     def columns(self) -> ColumnReducePlan | None:
-        """How the kernel reduces columns, if it does."""
+        """The column reduction plan of the kernel, if it has one."""
         return None if self.inner <= _SHORT else self._plan(plan_columns)
 
     @cached_property
     def rows(self) -> RowwisePlan | None:
-        """How the kernel is a row program, if it is one."""
+        """The row program of the kernel, if it is one."""
         return self._plan(plan_rows)
 
     def _plan(self, plan: Callable[..., _Plan | None]) -> _Plan | None:
@@ -149,7 +149,7 @@ class DeviceSchedule:
         return plan(list(self.nests.values()), others, self.grid, results)
 
     def _is_columnwise(self, nest: LoopNest) -> bool:
-        """Whether neighbouring points read neighbouring elements, turn by turn."""
+        """Whether adjacent points read adjacent elements in each iteration (coalesced)."""
         last = nest.loops[len(self.grid) - 1]
         inner = nest.loops[len(self.grid) :]
         return not inner or (
@@ -159,7 +159,7 @@ class DeviceSchedule:
     # --- emission ---------------------------------------------------------------------------------
 
     def emit(self) -> LaunchShape:
-        """The launch, at the insertion point; an empty grid is not launched at all."""
+        """Emit the launch at the insertion point; an empty grid is not launched at all."""
         if not self.points or self._is_empty:
             return LaunchShape(0, WARP)
         self.lane = widest_lane(list(self.nests.values()), self.grid) if self.by_points else None
@@ -214,10 +214,10 @@ class DeviceSchedule:
         return LaunchShape(blocks, threads, self.shared.size, self._resident(blocks))
 
     def _resident(self, blocks: int) -> int:
-        """Blocks that a multiprocessor shall hold, which decides how many registers they get.
+        """Blocks per multiprocessor of the launch bounds, which limit the registers of a thread.
 
-        Of few blocks each has one to itself: the assembler need not spill to make room for two.
-        Those of attention have as many registers as there are: shared memory is what limits them.
+        Few blocks have a multiprocessor each: the assembler need not spill to make room for two.
+        Attention blocks get all the registers there are: shared memory limits their occupancy.
         """
         if self.product:
             return self.product.plan.resident

@@ -1,10 +1,10 @@
-"""Transposed inputs through shared memory: elementwise work whose inputs lie in another order.
+"""Transposes through shared memory: elementwise ops whose inputs have another dimension order.
 
-In: the nests of an elementwise kernel, in one of which an input has its neighbours along another
-loop than the output. Out: a `TransposeTilePlan`, or None, and the code of a block. A block has a
-square of
-points: it reads such inputs along their own order into shared memory, and goes on along the order
-of the output, so that both are read and written in one piece. `schedule.py` calls this.
+Input: the loop nests of an elementwise kernel, one of which reads an input that is contiguous along
+another loop than the output. Output: a `TransposeTilePlan`, or None, and the code of a block. A
+block has a square tile of points: it reads such inputs in their own order into shared memory, and
+continues in the order of the output, so that loads and stores are both coalesced. `schedule.py`
+calls this.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from nova.ir.buffers import buffer_root
 
 _SIDE = WARP
 _ROWS = 8
-"""Rows of a tile that the threads of a block take at a time."""
+"""Rows of a tile that the threads of a block process at a time."""
 _LEAST = 8
-"""Elements that a side of the work has at least: below, tiles are mostly empty."""
+"""Minimum elements of a side: below, tiles are mostly empty."""
 
 _MOST_TURNED = 4
-"""Tiles that the shared memory of a block has room for."""
+"""Tiles that fit in the shared memory of a block."""
 
 Operand = tuple[Any, int]
 """An op and the number of one of its operands."""
@@ -37,7 +37,7 @@ Operand = tuple[Any, int]
 
 @dataclass(frozen=True)
 class TransposeTilePlan:
-    """Tiles over loop `across`, along which the inputs `turned` lie, and the last loop."""
+    """Tiles over loop `across`, along which inputs `turned` are contiguous, and the last loop."""
 
     grid: tuple[int, ...]
     across: int
@@ -59,7 +59,7 @@ class TransposeTilePlan:
 
 
 def plan_tiles(nests: Sequence[LoopNest], grid: Sequence[int]) -> TransposeTilePlan | None:
-    """The plan for a kernel whose `nests` have no loops but those of `grid`."""
+    """The plan for a kernel whose `nests` have no loops except those of `grid`."""
     rank = len(grid)
     if rank < 2 or any(len(nest.loops) != rank for nest in nests):
         return None
@@ -99,7 +99,7 @@ class TransposeTileCode:
         self.tiles: dict[Operand, Any] = {}
 
     def load(self, nest: LoopNest, buffers: Sequence[Any]) -> None:
-        """The inputs of an op that lie the other way, into shared memory; before `emit`."""
+        """Load the transposed inputs of an op into shared memory; called before `emit`."""
         for operand in range(nest.generic.num_inputs):
             key = (nest.generic.op, operand)
             if key not in self.plan.turned:
@@ -117,7 +117,7 @@ class TransposeTileCode:
     def emit(
         self, ops: Sequence[tuple[LoopNest, Sequence[Any]]], captured: Mapping[Any, Any]
     ) -> None:
-        """All ops, at four points of each thread; what `load` loaded is there."""
+        """Emit all ops, at four points per thread; `load` has filled shared memory."""
         barrier()
         for first in range(0, _SIDE, _ROWS):
             row = shifted(self.row, first)
@@ -142,7 +142,7 @@ class TransposeTileCode:
 
 
 class _TilePoint(ElementwiseCode):
-    """One point, whose turned inputs are in shared memory."""
+    """One point, whose transposed inputs are in shared memory."""
 
     def __init__(self, rank: int, tiles: Mapping[Operand, Any], place: Any):
         super().__init__(rank, None)
@@ -157,7 +157,7 @@ class _TilePoint(ElementwiseCode):
 
 
 def _place(row: Any, column: Any) -> Any:
-    """A row is one element longer than it needs: columns lie in different banks."""
+    """A row is padded by one element: columns are in different banks."""
     return arith.addi(arith.muli(row, index(_SIDE + 1)), column)
 
 

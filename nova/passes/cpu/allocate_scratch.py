@@ -1,4 +1,4 @@
-"""`allocate-scratch`: buffers of a tile's own move from the stack to memory that the runtime gives.
+"""`allocate-scratch`: buffers of a tile move from the stack to scratch memory of the runtime.
 
 `scratch_size` says how much a kernel needs; the tables have it (`nova/compiler/tables.py`).
 """
@@ -16,7 +16,7 @@ from nova.ir.walk import kernels
 from nova.passes.base import Pass
 
 OFFSETS = "nova.scratch"
-"""Attribute of a kernel behind this pass: where its last arguments begin in its scratch memory."""
+"""Attribute of a kernel after this pass: offsets of its last arguments in scratch memory."""
 
 _LEAST_BYTES = 1024
 _ALIGN = 64
@@ -27,11 +27,10 @@ _MOST_BYTES = 1 << 30
 class AllocateScratch(Pass):
     """Make an argument of every buffer that a kernel allocates in its first block.
 
-    Schedules allocate what a tile needs for itself, such as packed panels, as if the stack were
-    large; the caller's stack may have 64 KiB. Each buffer of 1 KiB or more becomes an argument
-    behind the range of tiles, and `nova.scratch` has the offset of each in the memory that
-    `export-kernels` makes the kernel take. Comes after `drop-host-code`: nobody calls kernels any
-    more.
+    Schedules allocate the buffers of a tile, such as packed panels, as if the stack were large; the
+    caller's stack may have 64 KiB. Each buffer of 1 KiB or more becomes an argument after the range
+    of tiles, and `nova.scratch` has the offset of each in the scratch memory that `export-kernels`
+    makes the kernel take. Runs after `drop-host-code`: no calls of kernels are left.
     """
 
     name: ClassVar[str] = "allocate-scratch"
@@ -47,7 +46,7 @@ class AllocateScratch(Pass):
 
 
 def scratch_size(kernel: Any) -> int:
-    """Bytes of scratch memory that the code of a kernel takes; at `loops` or behind it."""
+    """Bytes of scratch memory of a kernel's code; at the stage `loops` or after it."""
     return _layout(kernel)[1]
 
 

@@ -1,4 +1,4 @@
-"""`choose-schedules`: puts the choices that were made for kernels on them."""
+"""`choose-schedules`: attaches schedule overrides to kernels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _DIGITS = 12
 
 @record
 class ChooseSchedules(Pass):
-    """Give kernels their choices as the attribute `nova.schedule`, which lower-kernels follows.
+    """Attach overrides to kernels as the attribute `nova.schedule`, which lower-kernels follows.
 
     `schedules` has words such as `3f09ac41b2d7:mr=6:nv=2`: the digest of a kernel's text at the
-    stage `buffers`, and its choices. A digest that no kernel here has belongs to a kernel that the
-    program had when it was tuned, and is passed over.
+    stage `buffers`, and its overrides. A digest that matches no kernel belongs to a kernel that the
+    program had when it was tuned, and is ignored.
     """
 
     name: ClassVar[str] = "choose-schedules"
@@ -40,7 +40,7 @@ class ChooseSchedules(Pass):
 
 
 def kernel_digest(kernel: Any) -> str:
-    """What tells kernels apart whatever they are called: a hash of the kernel's text."""
+    """Identifies a kernel whatever its name: a hash of the kernel's text."""
     name = kernel.name.value
     text = kernel.operation.get_asm(assume_verified=True).replace(f"@{name}(", "@(", 1)
     return sha256(text.encode()).hexdigest()[:_DIGITS]

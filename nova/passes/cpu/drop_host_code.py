@@ -1,4 +1,4 @@
-"""`drop-host-code`: leaves only the kernels and what they share, for code generation."""
+"""`drop-host-code`: keeps only the kernels and their shared functions, for code generation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nova.passes.base import Pass
 class DropHostCode(Pass):
     """Erase `main` and the constants.
 
-    By this point the host side has become the launch table and the constant section of the
-    artifact (`nova/compiler/tables.py`); kernels reach constants through their arguments. An
-    argument without elements, which no op reads any more, becomes a flat one: upstream's lowering
-    finds no strides for empty buffers of higher rank.
+    At this point the host code has become the launch table and the constant section of the artifact
+    (`nova/compiler/tables.py`); kernels access constants through their arguments. An argument
+    without elements, which no op reads any more, becomes one-dimensional: upstream's lowering
+    computes no strides for empty buffers of higher rank.
     """
 
     name: ClassVar[str] = "drop-host-code"

@@ -49,7 +49,8 @@ def _widened(op: Any) -> Any:
     raw = ir.Operation.create("arith.bitcast", [bits16], [op.operands[0]]).results[0]
     half = Int(b, ir.Operation.create("arith.extui", b.int_results, [raw]).results[0])
     magnitude = (half & 0x7FFF) << 13
-    # The exponent is off by the difference of the biases; one product mends it, subnormals too.
+    # The exponent is off by the difference of the biases; a multiplication fixes it, subnormals
+    # too.
     finite = (magnitude.float() * 2.0**112).bits()
     special = magnitude | 0x7F800000
     value = (magnitude < (0x7C00 << 13)).choose(finite, special)
@@ -60,7 +61,7 @@ def _narrowed(op: Any) -> Any:
     b = Builder(op.operands[0].type)
     bits = Float(b, op.operands[0]).bits()
     magnitude = bits & 0x7FFFFFFF
-    # Adding one half leaves the ten bits of a subnormal half at the end, rounded to even.
+    # Adding 0.5 leaves the ten bits of a subnormal f16 in the low bits, rounded to even.
     half = b.const(0.5)
     subnormal = (magnitude.float() + half).bits() - half.bits()
     odd = (magnitude >> 13) & 1

@@ -23,12 +23,12 @@ BODY = "_body"
 class ExportKernels(Pass):
     """Give every kernel (now an llvm.func over bare pointers) its exported entry point.
 
-    The entry loads the buffer pointers from `buf` and calls the body, which becomes internal and
-    is inlined. The body's pointers are `noalias`: no two arguments of a kernel overlap in what is
-    written. `no-builtins` keeps LLVM from turning loops into calls of memset and memcpy, which a
-    self-contained object does not have. Functions that kernels share become hidden symbols: kernels
-    of other objects call them, and nobody else. Math functions are internal to their object. `tune`
-    is LLVM's name of the processor whose costs count.
+    The entry loads the buffer pointers from `buf` and calls the body, which becomes internal and is
+    inlined. The body's pointers are `noalias`: an argument that a kernel writes does not overlap
+    with another. `no-builtins` keeps LLVM from turning loops into calls of memset and memcpy, which
+    a self-contained object does not have. Shared functions of kernels become hidden symbols: only
+    kernels of other objects call them. Math functions are internal to their object. `tune` is
+    LLVM's name of the processor whose cost model applies.
     """
 
     name: ClassVar[str] = "export-kernels"
@@ -93,7 +93,7 @@ def _entry_text(name: str, pointers: int, offsets: list[int], attributes: Any) -
         f"\n{area} = llvm.getelementptr %scratch[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8"
         for area, offset in zip(areas, offsets, strict=True)
     )
-    # The declaration is there for the verifier; only the entry is taken from this module.
+    # The declaration is there for the verifier; only the entry is used from this module.
     return f"""
       llvm.func @{name}{BODY}({types})
       llvm.func @{name}(%buf: !llvm.ptr, %begin: i64, %end: i64{scratch})

@@ -25,11 +25,10 @@ class LowerKernels(Pass):
 
     A kernel gains two arguments, the range of tiles to compute, and loses its linalg ops; `main`
     passes (0, number of tiles). The number is also the kernel's attribute `nova.tiles`, and
-    `nova.core` says what it mostly does: `matrix`, `vector`, or `host` for what has one tile and
-    no structure. `nova.scalar_loops` is on kernels with loops that LLVM is to vectorize.
-    `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` say what a tile touches
-    (see nova/codegen/common/footprint.py). A kernel's attribute `nova.schedule` has choices to
-    follow
+    `nova.core` is its core kind: `matrix`, `vector`, or `host` for a single unstructured tile.
+    `nova.scalar_loops` marks kernels with loops for LLVM's vectorizer. `nova.loops`, `nova.tile`,
+    `nova.reads` and `nova.writes` are the access footprint of a tile (see
+    nova/codegen/common/footprint.py). A kernel's attribute `nova.schedule` has schedule overrides
     (see nova/codegen/common/overrides.py). Bools are bytes in memory from here on.
     """
 
@@ -42,7 +41,7 @@ class LowerKernels(Pass):
             pass
 
     def steps(self, module: ir.Module) -> Iterator[None]:
-        """Stop behind every kernel: the functions that it shares with others are written then."""
+        """Stop after every kernel: its shared functions are written at that point."""
         target = parse_target(self.target)
         main = main_function(module)
         require_buffers(module)

@@ -1,4 +1,4 @@
-"""`pack-constants`: constant weights are stored in the order in which products read them."""
+"""`pack-constants`: constant weights are stored in the packed layout that GEMMs read."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ Wanted = tuple[Contraction, PrepackedPanels]
 
 @record
 class PackConstants(Pass):
-    """Replace constants that a kernel only multiplies with by copies in the product's own layout.
+    """Replace constants that a kernel only multiplies by with copies in the GEMM's packed layout.
 
-    The product then packs nothing at run time. The kernel's attribute `nova.packed` says which
-    arguments are packed, and how; `lower-kernels` must come to the same layout. A global that only
-    its packed copies are left of keeps its values for the text, with the attribute `nova.unpacked`.
+    The GEMM then packs nothing at run time. The kernel's attribute `nova.packed` says which
+    arguments are packed, and how; `lower-kernels` must choose the same layout. A global of which
+    only the packed copies are used keeps its values for the text, with the attribute
+    `nova.unpacked`.
     """
 
     name: ClassVar[str] = "pack-constants"
@@ -81,7 +82,7 @@ def constant_arguments(module: ir.Module) -> dict[str, frozenset[int]]:
 
 
 def _calls(module: ir.Module) -> dict[str, list[Any]]:
-    """The calls of main, by the name of what is called."""
+    """The calls of main, by the name of the callee."""
     calls: dict[str, list[Any]] = {}
     for op in main_function(module).entry_block.operations:
         if op.operation.name == "func.call":
@@ -90,7 +91,7 @@ def _calls(module: ir.Module) -> dict[str, list[Any]]:
 
 
 class _Packer:
-    """The constants of one module: what is read of them, and their packed copies."""
+    """The constants of one module: their uses, and their packed copies."""
 
     def __init__(self, module: ir.Module):
         self.module = module
@@ -124,7 +125,7 @@ class _Packer:
                     )
 
     def _copy(self, name: str, spec: Contraction, panels: PrepackedPanels) -> Any:
-        """The global with the packed values of another one."""
+        """A global with the packed values of another one."""
         key = (name, spec, panels)
         if key not in self.copies:
             source = self.globals[name]
@@ -141,7 +142,7 @@ class _Packer:
         return self.copies[key]
 
     def finish(self) -> None:
-        """Drop what nobody reads now, and mark the constants that only the text has."""
+        """Drop unused constants, and mark those that only the text has."""
         main = main_function(self.module)
         read = set()
         for op in list(main.entry_block.operations):
@@ -156,7 +157,7 @@ class _Packer:
 
 
 def _global_name(value: Any) -> str | None:
-    """The global that a value of main is."""
+    """The name of the global that defines a value of main."""
     if not isinstance(value, ir.OpResult) or value.owner.operation.name != "memref.get_global":
         return None
     name: str = value.owner.operation.attributes["name"].value

@@ -1,4 +1,4 @@
-"""`call-device-intrinsics`: the math that a device has instructions for, as LLVM's intrinsics."""
+"""`call-device-intrinsics`: math ops with a device instruction become LLVM intrinsics."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _INTRINSICS = {
 
 @record
 class CallDeviceIntrinsics(Pass):
-    """Replace what `expand-math` leaves of `math` by calls of LLVM intrinsics.
+    """Replace the `math` ops that `expand-math` leaves by calls of LLVM intrinsics.
 
-    Upstream's conversion to NVVM would make calls of a math library of all of it, even of a sign.
+    Upstream's conversion to NVVM would turn all of them into math library calls, even a copysign.
     LLVM has instructions for each of these on every device.
     """
 

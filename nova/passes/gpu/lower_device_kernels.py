@@ -22,14 +22,13 @@ LAUNCH = "nova.launch"
 
 @record
 class LowerDeviceKernels(Pass):
-    """Write every kernel as one `gpu.launch` over flat buffers, which does its whole grid.
+    """Write every kernel as one `gpu.launch` over flat buffers, which computes its whole grid.
 
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
-    shared memory; a kernel without work has no launch, and 0 blocks. `nova.train.device_params`
-    says how many
-    blocks a multiprocessor shall hold, where that matters (see `set-launch-bounds`). Bools are
-    bytes
-    in memory from here on. With `tf32`, products of f32 round their factors, for tensor cores.
+    shared memory; a kernel without work has no launch, and 0 blocks. `nova.train.device_params` is
+    the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
+    bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
+    cores.
     """
 
     name: ClassVar[str] = "lower-device-kernels"
@@ -72,7 +71,7 @@ class LowerDeviceKernels(Pass):
 
 
 def _sink_views(kernel: Any, ops: list[Any]) -> None:
-    """Make views that a launch uses inside of it: outlined, each would be an argument of its own.
+    """Move the views that a launch uses into it: outlined, each would be a separate argument.
 
     Arguments of a device function do not overlap (`mark-noalias`).
     """

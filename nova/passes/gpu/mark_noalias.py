@@ -1,4 +1,4 @@
-"""`mark-noalias`: device functions know that their arguments do not overlap."""
+"""`mark-noalias`: marks the arguments of device functions as not overlapping."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _STORES = ("memref.store", "vector.store")
 class MarkNoalias(Pass):
     """Mark buffers of device functions that Nova's kernels launch as `noalias`.
 
-    No two arguments of a kernel overlap in what is written. So what a kernel only reads is loaded
-    past the coherent cache, and as early as its registers allow. What it both writes and reads is
-    left as it is: threads may read there what others wrote before a barrier, and LLVM takes a
-    barrier for something that does not touch `noalias` memory.
+    An argument that a kernel writes does not overlap with another. So read-only arguments are
+    loaded through the non-coherent cache, and as early as registers allow. Arguments that are both
+    written and read stay unmarked: threads may read what others wrote before a barrier, and LLVM
+    assumes that a barrier does not access `noalias` memory.
     """
 
     name: ClassVar[str] = "mark-noalias"
@@ -31,7 +31,7 @@ class MarkNoalias(Pass):
         launched = {
             tuple(launch.attributes["kernel"].value)
             for kernel in kernels(module)
-            if LAUNCH in kernel.attributes  # launches that somebody wrote may share buffers
+            if LAUNCH in kernel.attributes  # launches that a user wrote may share buffers
             for launch in find_ops(kernel, "gpu.launch_func")
         }
         with module.context:
@@ -72,6 +72,6 @@ def _accesses(buffer: Any) -> tuple[bool, bool]:
         elif op.name in _STORES and use.operand_number > 0:
             found = (False, True)
         else:
-            found = (True, True)  # an address of it, which may be used for anything
+            found = (True, True)  # its address escapes, and may be used for anything
         reads, writes = reads or found[0], writes or found[1]
     return reads, writes

@@ -1,4 +1,4 @@
-"""`set-launch-bounds`: device functions get as many registers as leave room for their blocks."""
+"""`set-launch-bounds`: limits the registers of device functions for the desired occupancy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ RESIDENT = "nova.train.device_params"
 
 @record
 class SetLaunchBounds(Pass):
-    """Tell the assembler how many blocks of a kernel a multiprocessor shall hold.
+    """Set the minimum number of blocks of a kernel per multiprocessor.
 
-    Where a kernel's attribute `nova.train.device_params` says a number, the device functions that
-    it launches
-    get it as `nvvm.minctasm`. Others have all the registers that they can use.
+    Where a kernel has the attribute `nova.train.device_params`, the device functions that it
+    launches get it as `nvvm.minctasm` (launch bounds). Others may use all registers.
     """
 
     name: ClassVar[str] = "set-launch-bounds"

@@ -1,4 +1,4 @@
-"""`convert-tensor-to-linalg`: slices, paddings and joins of tensors become structured ops."""
+"""`convert-tensor-to-linalg`: slices, paddings and concatenations of tensors become linalg ops."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def _rewrite_block(block: Any) -> None:
 
 @record
 class _Box:
-    """Where a slice lies: per axis of the whole, offset (a number or a value), size and step."""
+    """A slice: offset (a number or a value), size and step per axis of the whole."""
 
     offsets: tuple[Any, ...]
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
     kept: tuple[int, ...]
-    """The axes that the part has too; the others have size 1 there and are left out."""
+    """The axes that the part has too; the others have size 1 there and are dropped."""
 
 
 def _read_box(op: Any, part: Any, first_dynamic: int) -> _Box:
@@ -77,7 +77,7 @@ def _read_box(op: Any, part: Any, first_dynamic: int) -> _Box:
 
 
 def _kept_axes(sizes: list[int], shape: list[int]) -> tuple[int, ...]:
-    """The axes of `sizes` that `shape` is made of; those of size 1 may be left out."""
+    """The axes of `sizes` that form `shape`; those of size 1 may be dropped."""
     kept: list[int] = []
     for axis, size in enumerate(sizes):
         if len(kept) < len(shape) and shape[len(kept)] == size:
@@ -111,9 +111,9 @@ def _extract_slice(op: Any) -> Any:
 
 
 def _is_affine(shape: Sequence[int], box: _Box) -> bool:
-    """Whether linalg takes the slice as an access: it reads loop bounds from axes read as they are.
+    """Whether linalg accepts the slice as an access: identity axes define the loop bounds.
 
-    So an axis that is cut short must not be read as it is, that is from 0 in steps of 1.
+    So a truncated axis must not be read by identity, that is from 0 in steps of 1.
     """
     bounds = zip(shape, box.offsets, box.sizes, box.steps, strict=True)
     return all(
@@ -161,7 +161,7 @@ def _pad(op: Any) -> Any:
 
 
 def _padding(op: Any) -> Any:
-    """The value around the source, which must not depend on the position."""
+    """The padding value, which must not depend on the position."""
     block = op.regions[0].blocks[0]
     inner = [o.operation for o in block.operations]
     value = inner[-1].operands[0]
@@ -235,7 +235,7 @@ def generic(type_: Any, inputs: Sequence[tuple[Any, Any]], body: Body) -> Any:
 def _inside(
     places: Sequence[Any], sizes: Sequence[int], steps: Sequence[int]
 ) -> tuple[Any, list[Any]]:
-    """Whether a place is one of a box, and which; clamped to the box where it is none."""
+    """Whether a position is in a box, and its index there; clamped to the box where it is not."""
     inside: Any = None
     at = []
     for place, size, step in zip(places, sizes, steps, strict=True):
@@ -260,7 +260,7 @@ def _empty(type_: Any) -> Any:
 
 
 def _number(value: Any) -> int | None:
-    """The number that an index is, where it is a constant."""
+    """The number of a constant index, or None."""
     if isinstance(value, ir.OpResult) and value.owner.operation.name == "arith.constant":
         return int(value.owner.operation.attributes["value"].value)
     return None

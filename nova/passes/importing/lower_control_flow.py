@@ -16,8 +16,8 @@ from nova.passes.base import Pass
 class LowerControlFlow(Pass):
     """Rewrite `stablehlo.while`, `if` and `case` as `scf.while` and `scf.if` on tensors.
 
-    Each of them becomes one kernel without tiles later: a loop runs on one core. An index that
-    no branch of a case has takes the last one, as StableHLO says.
+    Each of them becomes one kernel without tiles later: a loop runs on one core. An index out of
+    range of a case selects the last branch, as StableHLO specifies.
     """
 
     name: ClassVar[str] = "lower-control-flow"
@@ -35,7 +35,7 @@ _OPS = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
 def _rewrite_block(block: Any) -> None:
     for op in list(block.operations):
         op = op.operation
-        # Inside first: a copy of what is inside must not need another round.
+        # Nested ops first: a clone of them must not need another pass.
         for region in op.regions:
             for nested in region.blocks:
                 _rewrite_block(nested)
@@ -87,7 +87,7 @@ def _branches(op: Any) -> Sequence[Any]:
 
 
 def _inline(block: Any, arguments: Sequence[Any]) -> list[Any]:
-    """A copy of a block's ops at the insertion point; what it returns."""
+    """Clone the ops of a block at the insertion point; return its results."""
     mapping = dict(zip(block.arguments, arguments, strict=True))
     for op in block.operations:
         op = op.operation

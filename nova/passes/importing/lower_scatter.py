@@ -19,9 +19,8 @@ from nova.passes.base import Pass
 class LowerScatter(Pass):
     """Rewrite `stablehlo.scatter` as a loop that combines one element after the other.
 
-    In row-major order of the updates, so that a result does not depend on anything but its
-    input; an update outside of the operand changes nothing. Its combiner must have been lowered
-    (`stablehlo-legalize-to-linalg`).
+    In row-major order of the updates, so that the result is deterministic; an update out of bounds
+    changes nothing. Its combiner must have been lowered (`stablehlo-legalize-to-linalg`).
     """
 
     name: ClassVar[str] = "lower-scatter"
@@ -79,7 +78,7 @@ class _Scatter:
         return tensor.insert(new, state, clamped)
 
     def _places(self, at: Sequence[Any]) -> list[Any]:
-        """Where the update at `at` goes in the operand; maybe outside."""
+        """The position of the update at `at` in the operand; may be out of bounds."""
         numbers = self.numbers
         window_dims = list(numbers.update_window_dims)
         batching = list(numbers.input_batching_dims)

@@ -1,4 +1,4 @@
-"""`lower-sort`: `stablehlo.sort` becomes a merge sort."""
+"""`lower-sort`: `stablehlo.sort` becomes a bottom-up merge sort."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nova.passes.base import Pass
 class LowerSort(Pass):
     """Rewrite `stablehlo.sort` as loops that merge runs of 1, 2, 4, ... elements.
 
-    All operands move together. The order is stable, whether that was asked for or not. The
-    comparator must have been lowered (`stablehlo-legalize-to-linalg`).
+    All operands move together. The sort is always stable. The comparator must have been lowered
+    (`stablehlo-legalize-to-linalg`).
     """
 
     name: ClassVar[str] = "lower-sort"
@@ -48,7 +48,7 @@ class _Sort:
         return values
 
     def _merge_runs(self, sources: list[Any], width: int) -> list[Any]:
-        """Every two neighbouring sorted runs of `width` elements become one, along the axis."""
+        """Merge every two adjacent sorted runs of `width` elements, along the axis."""
         empties = [tensor.empty(self.shape, s.type.element_type) for s in sources]
         rows = [n for d, n in enumerate(self.shape) if d != self.axis]
 
@@ -80,7 +80,8 @@ class _Sort:
                 [smaller] = emit_scalars(self.op.regions[0].blocks[0], pairs)
                 has_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
                 has_right = arith.cmpi(arith.CmpIPredicate.slt, right, high)
-                # The right one goes first only when it is really smaller: equals keep their order.
+                # The right one goes first only when it is strictly smaller: equals keep their
+                # order.
                 from_right = arith.andi(has_right, arith.ori(smaller, _not(has_left)))
                 one, zero = self._index(1), self._index(0)
                 right_step = arith.select(from_right, one, zero)

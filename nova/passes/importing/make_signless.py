@@ -15,7 +15,7 @@ from nova.passes.base import Pass
 class MakeSignless(Pass):
     """Retype `ui8`, `si32` and the like to signless types, and drop the casts between the two.
 
-    For programs whose ops have been lowered: from there on signedness is in the ops.
+    For programs whose ops have been lowered: from there on the ops carry the signedness.
     """
 
     name: ClassVar[str] = "make-signless"

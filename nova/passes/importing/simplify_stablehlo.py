@@ -1,4 +1,4 @@
-"""`simplify-stablehlo`: what upstream's lowering makes too little of, or gets wrong."""
+"""`simplify-stablehlo`: ops that upstream lowers poorly or incorrectly."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nova.passes.base import Pass
 
 @record
 class SimplifyStablehlo(Pass):
-    """Write out loops with a known, small number of turns, and reductions without elements.
+    """Unroll loops with a small static iteration count, and fold reductions without elements.
 
-    A loop counts when it starts at a constant, ends at one and adds one in each turn, as jax
-    writes `scan`, `fori_loop` and the rounds of its random numbers. Written out it is ordinary
-    straight-line code, which is fused and runs on all cores; `max-turns` and `max-ops` say
-    what is short. Longer loops stay loops. A sum of bools is whether one of them is true, which
-    upstream lowers to the sum of bits without carry. A slice without elements is an empty constant:
-    upstream refuses one that begins at the end of its operand.
+    A loop qualifies when it starts at a constant, ends at one and adds one in each iteration, as
+    jax writes `scan`, `fori_loop` and the rounds of its random numbers. Unrolled it is
+    straight-line code, which is fused and runs on all cores; `max-turns` and `max-ops` bound what
+    is unrolled. Longer loops stay loops. A sum of bools is their disjunction, which upstream lowers
+    to the sum of bits without carry. A slice without elements is an empty constant: upstream
+    rejects one that begins at the end of its operand.
     """
 
     name: ClassVar[str] = "simplify-stablehlo"
@@ -74,7 +74,7 @@ class SimplifyStablehlo(Pass):
 
 
 def count_iterations(op: Any) -> int | None:
-    """How often the body of a `stablehlo.while` runs, where it is a plain counter."""
+    """The iteration count of a `stablehlo.while` that is a plain counter; else None."""
     condition, body = (region.blocks[0] for region in op.regions)
     ops = [o.operation for o in condition.operations if o.operation.name != "stablehlo.constant"]
     if [o.name for o in ops] != ["stablehlo.compare", "stablehlo.return"]:
@@ -101,7 +101,7 @@ def _adds_one(value: Any, counter: Any) -> bool:
 
 
 def _integer(value: Any) -> int | None:
-    """The number that a constant tensor of rank 0 holds."""
+    """The integer in a constant tensor of rank 0."""
     if not isinstance(value, ir.OpResult) or value.owner.operation.name != "stablehlo.constant":
         return None
     attr = value.owner.operation.attributes["value"]

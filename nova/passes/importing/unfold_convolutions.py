@@ -1,4 +1,4 @@
-"""`unfold-convolutions`: convolutions become products with a tensor of windows."""
+"""`unfold-convolutions`: convolutions become matmuls with a tensor of windows (im2col)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nova.passes.base import Pass
 from nova.passes.importing.convert_tensor_to_linalg import generic
 from nova.passes.tensor.raise_to_contract import multiplies_and_adds
 
-# Below this in either direction a product is not packed, and the windows are of no use.
+# Below this in either dimension a matmul is not packed, and im2col does not pay.
 _FEWEST = 4
 
 
 @record
 class UnfoldConvolutions(Pass):
-    """Copy the windows of a convolution one after the other, and multiply them by the filter.
+    """Copy the windows of a convolution into a matrix (im2col), and multiply it by the filter.
 
     `c[i, o] += x[i + k] * w[k, o]` becomes `u[i, k] = x[i + k]` and `c[i, o] += u[i, k] * w[k, o]`,
-    for any number of axes, steps and groups: a product, which is packed and much faster than
-    the loops. A convolution with few filters, or with more than `max-elements` elements in all
-    windows, stays as it is. Named ops must have been generalised.
+    for any number of axes, strides and groups: a matmul, which is packed and much faster than the
+    loops. A convolution with few filters, or with more than `max-elements` elements in all windows,
+    stays as it is. Named ops must have been generalised.
     """
 
     name: ClassVar[str] = "unfold-convolutions"
@@ -50,7 +50,7 @@ class UnfoldConvolutions(Pass):
         if any(kind == "reduction" and d not in summed for d, kind in _numbered(convolution)):
             return
         others = [d for d in filter_loops if d not in used]
-        # The windows in the order of the output, each in the order of the filter: both then are
+        # The windows in the order of the output, each in the order of the filter: both are then
         # matrices in memory.
         order = [d for d in _loops(convolution, 2) if d in used] + summed
         few = min(prod(sizes[d] for d in others), prod(sizes[d] for d in summed)) < _FEWEST

@@ -20,9 +20,9 @@ _HALVES = (ir.F16Type, ir.BF16Type)
 class WidenSums(Pass):
     """Give each linalg.generic that adds up f16 or bf16 an accumulator in f32, rounded once.
 
-    A bf16 accumulator stands still as soon as it is 256 times as large as what is added. Products
-    have been widened by `raise-to-contract`; bodies that do more with their accumulator than add to
-    it stay.
+    A bf16 accumulator stops growing once it is 256 times as large as the addend.
+    `raise-to-contract` has widened the contractions; bodies that do more with their accumulator
+    than add to it stay.
     """
 
     name: ClassVar[str] = "widen-sums"
@@ -35,7 +35,7 @@ class WidenSums(Pass):
 
 
 def _find_sum(generic: GenericOp) -> Any:
-    """The op that adds to the accumulator, where that is all that is done with it."""
+    """The op that adds to the accumulator, if it is its only use."""
     if generic.num_outputs != 1 or len(generic.op.results) != 1:
         return None
     if "reduction" not in generic.iterators:

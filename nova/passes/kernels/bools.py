@@ -17,7 +17,7 @@ from nova.ir.walk import every_op, functions
 def store_bools_as_bytes(module: ir.Module) -> None:
     """Retype every i1 buffer of the module to i8, and convert at plain loads and stores.
 
-    linalg bodies keep their i1 scalars: whoever lowers them converts at the element accesses.
+    linalg bodies keep their i1 scalars: their lowering converts at the element accesses.
     """
     for op in module.body.operations:
         if op.operation.name == "memref.global":

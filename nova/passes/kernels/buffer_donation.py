@@ -1,10 +1,10 @@
-"""When a kernel may write a parameter's new value over the old one.
+"""Buffer donation: when a kernel may write a parameter's new value over the old one.
 
-The old value must not be needed afterwards: no later call reads it, and inside of the writing
-kernel every read comes at or before the write, at the same tile (or there is one tile only).
-`delay_updates` moves what makes new values behind the other readers of the old ones, where that
-changes nothing else: `form-kernels` calls it on ops, `plan-workspace` on kernel calls.
-`sink_feeders` moves what only new values need along with them.
+The old value must be dead afterwards: no later call reads it, and inside of the writing kernel
+every read comes at or before the write, at the same tile (or there is only one tile).
+`delay_updates` moves the producers of new values after the other readers of the old ones, where
+that changes nothing else: `form-kernels` calls it on ops, `plan-workspace` on kernel calls.
+`sink_feeders` moves producers that only new values need along with them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _VIEWS = VIEWS | {"tensor.collapse_shape", "tensor.expand_shape"}
 
 
 def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, Any]]) -> None:
-    """Move the maker of each (argument, new value) behind the last reader of the argument.
+    """Move the producer of each (argument, new value) after the last reader of the argument.
 
-    It stays where something in between needs what it makes.
+    It stays where an op in between needs its results.
     """
     named = functions_by_name(module)
     for argument, value in updates:
@@ -41,9 +41,9 @@ def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, An
 
 
 def sink_feeders(block: Any, updates: int, old: Iterable[Any]) -> None:
-    """Move what only the last `updates` returned values need down to the first op that uses it.
+    """Sink producers that only the last `updates` returned values need to their first use.
 
-    What reads an `old` value stays: behind its update, that could not be in place.
+    Readers of an `old` value stay: after its update, the update could not be in place.
     """
     readers = {op for argument in old for op in users(argument)}
     operations = [op.operation for op in block.operations]
@@ -64,7 +64,7 @@ def sink_feeders(block: Any, updates: int, old: Iterable[Any]) -> None:
 
 
 def _in_block(use: Any) -> Any:
-    """The op of the function's block that a use is of, or is inside of."""
+    """The op of the function's block that is, or contains, the user."""
     op = use.owner.operation
     while op.parent.operation.name not in ("func.func", "builtin.module"):
         op = op.parent.operation
@@ -72,7 +72,7 @@ def _in_block(use: Any) -> Any:
 
 
 def _maker(block: Any, value: Any) -> Any:
-    """The op of `block` that makes `value`: a tensor op, or the first call that gets a buffer."""
+    """The op of `block` that produces `value`: a tensor op, or the first call with the buffer."""
     value = _root(value)
     if _is_argument(value):
         return None
@@ -83,7 +83,7 @@ def _maker(block: Any, value: Any) -> Any:
 
 
 def _made_by(named: Mapping[str, Any], maker: Any) -> list[Any]:
-    """The values an op makes; of a call on buffers, those that its kernel writes."""
+    """The values that an op produces; of a call on buffers, those that its kernel writes."""
     if maker.name != "func.call" or len(maker.results):
         return list(maker.results)
     kernel = named[maker.attributes["callee"].value]
@@ -91,7 +91,7 @@ def _made_by(named: Mapping[str, Any], maker: Any) -> list[Any]:
 
 
 def users(value: Any) -> list[Any]:
-    """The ops beside the one of `value` that use it, directly, through views or inside."""
+    """The ops other than the producer of `value` that use it, directly, through views or nested."""
     found: list[Any] = []
     for use in value.uses:
         op = _in_block(use)
@@ -100,17 +100,17 @@ def users(value: Any) -> list[Any]:
 
 
 def _first(ops: Sequence[Any]) -> Any | None:
-    """The op that comes before the others in their block; None of none."""
+    """The op that comes first in their block; None for no ops."""
     return reduce(lambda a, b: b if b.is_before_in_block(a) else a, ops) if ops else None
 
 
 def _last(ops: Sequence[Any]) -> Any | None:
-    """The op that comes after the others in their block; None of none."""
+    """The op that comes last in their block; None for no ops."""
     return reduce(lambda a, b: b if a.is_before_in_block(b) else a, ops) if ops else None
 
 
 def _move_after(maker: Any, last: Any) -> None:
-    """Move an op, and the views of what it makes, behind `last`."""
+    """Move an op, and the views of its results, after `last`."""
     moved = [maker]
     for op in moved:
         for result in op.results:
@@ -144,7 +144,7 @@ def can_write_in_place(named: Mapping[str, Any], argument: Any, target: Any) -> 
 
 
 def _calls(buffer: Any) -> list[Any]:
-    """The calls that are given a buffer or a view of it."""
+    """The calls that take a buffer or a view of it."""
     return [op for op in users(buffer) if op.name == "func.call"]
 
 

@@ -29,14 +29,13 @@ _TILED = VIEWS | {"linalg.generic", "arith.constant", "memref.alloc", "memref.co
 class BufferizeKernels(Pass):
     """Bufferize by destination passing.
 
-    Upstream's one-shot bufferization decides what is written in place. Every buffer that a kernel
-    would have allocated becomes an argument of it: first the inputs, then the results, then
-    scratch (`nova.outs` counts the results). `main` allocates them and passes them; kernels
-    return nothing and touch no heap. Scratch of one type is shared by uses that do not overlap.
-    Scratch of which a tile needs its own part alone stays in the kernel (see
-    nova/codegen/cpu/tile_local.py).
-    The new value of an updated parameter gets a buffer that is nothing else before: it may
-    become the parameter itself, whose old value is read until then.
+    Upstream's one-shot bufferization decides which ops write in place. Every buffer that a kernel
+    would have allocated becomes one of its arguments: first the inputs, then the results, then
+    scratch (`nova.outs` counts the results). `main` allocates and passes them; kernels return
+    nothing and do not use the heap. Uses of scratch of one type share a buffer if their lifetimes
+    are disjoint. Tile-local buffers stay in the kernel (see nova/codegen/cpu/tile_local.py). The
+    new value of an updated parameter gets a buffer without another use before: it may become the
+    parameter itself, whose old value is read until then.
     """
 
     name: ClassVar[str] = "bufferize-kernels"
@@ -48,7 +47,7 @@ class BufferizeKernels(Pass):
         for loop in find_ops(module, "scf.for", "scf.while"):
             yield_in_place(loop)
         _separate_updates(module, main)
-        UpstreamPass(_ONE_SHOT, verify=False).run(module)  # whoever runs this pass verifies
+        UpstreamPass(_ONE_SHOT, verify=False).run(module)  # the caller of this pass verifies
         main = main_function(module)
         results = {
             kernel.name.value: _pass_destinations(kernel)
@@ -61,9 +60,9 @@ class BufferizeKernels(Pass):
 
 
 def _protect_arguments(function: Any) -> None:
-    """No kernel writes over what it is given: that may be the user's array, or have more readers.
+    """Keep kernels from writing to their inputs: those may be user arrays, or have more readers.
 
-    Updates in place of donated parameters are decided later, by `plan-workspace`.
+    In-place updates of donated parameters are decided later, by `plan-workspace`.
     """
     read_only = ir.BoolAttr.get(False)
     given = list(function.arg_attrs) if function.arguments else []
@@ -76,7 +75,7 @@ def _protect_arguments(function: Any) -> None:
 
 
 def _separate_updates(module: ir.Module, main: Any) -> None:
-    """Give the op that makes an updated parameter's new value a destination of its own."""
+    """Give the op that computes an updated parameter's new value a separate destination."""
     if "nova.updates" not in main.attributes:
         return
     named = functions_by_name(module)
@@ -107,7 +106,7 @@ def _own_destination(generic: GenericOp, result: int) -> None:
 
 @record
 class _Destinations:
-    """What a kernel's results were: (argument index of the buffer) for each, and new arguments."""
+    """The destinations of a kernel's results: the argument index of each, and new arguments."""
 
     results: tuple[int, ...]
     added: tuple[Any, ...]
@@ -153,7 +152,7 @@ def _pass_destinations(kernel: Any) -> _Destinations:
 
 
 def _own_results(returned: Any) -> None:
-    """Copy what a kernel returns and no op of its own allocated: the result of a loop or branch."""
+    """Copy results of a kernel that none of its ops allocated: the result of a loop or branch."""
     for i, value in enumerate(returned.operands):
         root = buffer_root(value)
         if isinstance(root, ir.OpResult) and root.owner.operation.name.startswith("scf."):
@@ -164,10 +163,10 @@ def _own_results(returned: Any) -> None:
 
 
 def _hoist_large_buffers(kernel: Any) -> None:
-    """Buffers that a loop makes in every turn, and that are no matter of the stack, are made once.
+    """Hoist buffers out of loops that allocate them in every iteration, if too large for the stack.
 
-    No turn sees what another left in them: what a loop carries is in the buffers it started with
-    (see `yield_in_place`).
+    No iteration reads what another left in them: carried values are in the buffers of the initial
+    values (see `yield_in_place`).
     """
     block = kernel.entry_block
     top = {op.operation for op in block.operations}
@@ -178,9 +177,9 @@ def _hoist_large_buffers(kernel: Any) -> None:
 
 
 def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
-    """Let scratch of one type whose uses do not overlap be one buffer; what is left is returned.
+    """Merge scratch of one type with disjoint lifetimes into one buffer; return the rest.
 
-    Tiles do not disturb each other: a kernel's ops touch what it made at their own tile only.
+    Tiles do not interfere: a kernel's ops access its intermediate values at their own tile only.
     """
     span: dict[Any, tuple[int, int]] = {}
     for time, op in enumerate(block.operations):
@@ -200,7 +199,7 @@ def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
 
 
 def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
-    """Leave to the tiles what they have for themselves; what is left is returned."""
+    """Leave tile-local buffers in the kernel; return the others."""
     grid = tuple(kernel.attributes["nova.grid"])
     names = {op.operation.name for op in kernel.entry_block.operations}
     if not names <= _TILED:
@@ -215,7 +214,7 @@ def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
 
 
 def _used(op: Any) -> list[Any]:
-    """The operands of an op and of everything inside of it."""
+    """The operands of an op and of all nested ops."""
     used = list(op.operands)
     for region in op.regions:
         for block in region.blocks:
@@ -226,13 +225,13 @@ def _used(op: Any) -> list[Any]:
 
 def _set_type(function: Any) -> None:
     if "arg_attrs" in function.attributes:
-        del function.attributes["arg_attrs"]  # it has one entry for each argument of before
+        del function.attributes["arg_attrs"]  # it has one entry for each of the old arguments
     types = [a.type for a in function.entry_block.arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 
 
 def _allocate_on_stack(kernel: Any) -> None:
-    """Allocations inside of loops (from upstream's bufferization) must be small: on the stack."""
+    """Move allocations in loops (from upstream's bufferization) to the stack; must be small."""
     for op in find_ops(kernel, "memref.alloc"):
         type_ = op.results[0].type
         if not type_.has_static_shape or nbytes(type_) > _STACK_LIMIT:
@@ -246,7 +245,7 @@ def _allocate_on_stack(kernel: Any) -> None:
 
 
 def _structure_copies(kernel: Any) -> None:
-    """Copies that upstream found necessary, as linalg: so that they are tiled like the rest."""
+    """Rewrite the copies that upstream inserted as linalg, so that they are tiled."""
     for op in find_ops(kernel, "memref.copy"):
         with ir.InsertionPoint(op), op.location:
             emit_copy(*op.operands)

@@ -1,7 +1,7 @@
-"""How much code an op of linalg becomes: what bounds the size of fused ops and of kernels.
+"""Estimates the code size of a linalg op, which bounds the size of fused ops and of kernels.
 
-LLVM's time, the registers that values are spilled from and the instruction cache all grow faster
-than a kernel that has no bound. `fuse-elementwise` and `form-kernels` stop at the same measure.
+LLVM's compile time, register spills and instruction cache misses all grow faster than a kernel
+without a bound. `fuse-elementwise` and `form-kernels` stop at the same measure.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 from nova.ir.mathlib import EXPANSIONS
 
 _EXPANDED = 32
-"""Instructions of a math function that `expand-math` writes out; most have between 15 and 60."""
+"""Instructions of a math function that `expand-math` inlines; most have between 15 and 60."""
 
 _OPERAND = 4
-"""What each operand adds: its address, and a load or a store."""
+"""Instructions per operand: its address, and a load or a store."""
 
 
 def code_size(op: Any) -> int:
-    """About how many instructions one element of a linalg op takes."""
+    """The approximate number of instructions per element of a linalg op."""
     return _OPERAND * len(op.operands) + sum(
         _block_size(block) for region in op.regions for block in region.blocks
     )

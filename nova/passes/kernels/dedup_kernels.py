@@ -12,9 +12,9 @@ from nova.passes.base import Pass
 
 @record
 class DedupKernels(Pass):
-    """Keep one of several kernels that differ in nothing but their names; calls go to it.
+    """Keep one of several kernels that differ only in their names; calls go to it.
 
-    The layers of a model repeat: each shape of a kernel is then compiled once.
+    The layers of a model repeat: each distinct kernel is then compiled once.
     """
 
     name: ClassVar[str] = "dedup-kernels"
@@ -26,7 +26,7 @@ class DedupKernels(Pass):
         copies = []
         for kernel in kernels(module):
             name = kernel.name.value
-            # In local scope: else every kernel looks for aliases in the whole module.
+            # In local scope: otherwise every kernel searches the whole module for aliases.
             text = kernel.operation.get_asm(assume_verified=True, use_local_scope=True)
             body = text.replace(f"@{name}(", "@(", 1)
             kept = first.setdefault(body, name)
@@ -38,6 +38,6 @@ class DedupKernels(Pass):
                 op.operation.attributes["callee"] = ir.FlatSymbolRefAttr.get(
                     renamed[op.callee.value]
                 )
-        # Last: a call of a kernel that is gone would make the module invalid to print.
+        # Last: a call of an erased kernel would make the module invalid to print.
         for kernel in copies:
             kernel.erase()

@@ -17,11 +17,11 @@ from nova.passes.kernels.plan_workspace import PlanWorkspace
 class FitKernels(Pass):
     """Form the largest kernels whose values fit into `max_workspace` bytes.
 
-    All that a kernel writes is alive while it runs, and is computed again only as a whole: a kernel
+    All outputs of a kernel are live while it runs, and are rematerialized only as a whole: a kernel
     over the rows of all layers of a network keeps the values of every layer. So kernels are formed
-    as `form-kernels` does, then with each product in a kernel of its own, then also without one
-    kernel for all that is small; the first way is taken for which `plan-workspace` finds room, or
-    the one that needs the least. Each way is tried on a copy of the module.
+    as `form-kernels` does, then with each matmul in a separate kernel, then also without one kernel
+    for all small ops; the first alternative for which `plan-workspace` finds room is used, or the
+    one that needs the least. Each alternative is tried on a copy of the module.
     """
 
     name: ClassVar[str] = "fit-kernels"

@@ -1,8 +1,7 @@
-"""`form-host-regions`: ops that are pinned to the host leave main, as functions of their own.
+"""`form-host-regions`: outlines the ops that are pinned to the host into host regions.
 
-`inline_host_regions` is the way back, for `form-kernels`: once an island's ops are kernels, its
-calls
-join those of `main`.
+`inline_host_regions` is the inverse, for `form-kernels`: once the ops of a host region are kernels,
+its calls join those of `main`.
 """
 
 from __future__ import annotations
@@ -21,13 +20,14 @@ from nova.passes.base import Pass
 class FormHostRegions(Pass):
     """Move the ops of `main` that have the attribute `nova.device` into private functions.
 
-    An island is as many of them as can run at once: `main` is first put into an order in which all
-    that can run on the device does, then all that can on the host, and so on. So values change
-    sides as seldom as possible. On the device, what the next island needs goes first.
+    A host region has as many of them as can run together: `main` is first reordered so that all ops
+    that can run on the device do, then all that can on the host, and so on. So values move between
+    host and device as rarely as possible. On the device, the ops that the next host region needs go
+    first.
 
-    Nothing is fused or merged across the border of a function, and no pass up to `form-kernels` has
-    to know about devices. Constants that an island needs are in it. Without `split`, for a target
-    that is the host itself, the attribute is only dropped.
+    Nothing is fused or merged across a function boundary, and no pass up to `form-kernels` has to
+    know about devices. Constants that a host region needs are inside it. Without `split`, for a
+    target that is the host itself, the attribute is only dropped.
     """
 
     name: ClassVar[str] = "form-host-regions"
@@ -46,13 +46,13 @@ class FormHostRegions(Pass):
 
 
 def islands(module: ir.Module) -> list[Any]:
-    """The islands of a module, in order."""
+    """The host regions of a module, in order."""
     marked = [f for f in functions(module) if DEVICE in f.attributes]
     return [f for f in marked if "nova.kernel" not in f.attributes]
 
 
 def inline_host_regions(module: ir.Module, main: Any) -> None:
-    """Replace every call of an island in `main` by what the island does."""
+    """Replace every call of a host region in `main` by the ops of the region."""
     named = {island.name.value: island for island in islands(module)}
     for op in list(main.entry_block.operations):
         op = op.operation
@@ -72,9 +72,9 @@ def inline_host_regions(module: ir.Module, main: Any) -> None:
 
 
 def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
-    """Bring the ops into an order in which they change sides as seldom as possible.
+    """Reorder the ops so that execution moves between host and device as rarely as possible.
 
-    The pinned ones between two changes are returned together.
+    The host-pinned ops between two such moves are returned together.
     """
     returned = operations[-1]
     moved = [op for op in operations[:-1] if op.name != "nova.constant"]
@@ -87,10 +87,11 @@ def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
 
 
 def _iterations(ops: list[Any], pinned: set[Any]) -> dict[Any, int]:
-    """In which turn each op runs: the even ones are the device's, the odd ones the host's.
+    """The phase in which each op runs: even ones are on the device, odd ones on the host.
 
-    As few as possible. The device starts early, as it works while the host does. What only a later
-    island needs, such as a transpose for the gradient, waits for it, to be fused there.
+    As few as possible. The device starts early, because it runs concurrently with the host. Ops
+    that only a later host region needs, such as a transpose for the gradient, wait for it, to be
+    fused there.
     """
     turns: dict[Any, int] = {}
     for op in ops:
@@ -108,9 +109,9 @@ def _iterations(ops: list[Any], pinned: set[Any]) -> dict[Any, int]:
 
 
 def _needed_next(ops: list[Any], pinned: set[Any], turns: dict[Any, int]) -> set[Any]:
-    """The ops of the device that the next island needs.
+    """The device ops that the next host region needs.
 
-    They go first: while the host works, the device has the others of the turn to do.
+    They go first: the device runs the other ops of the phase concurrently with the host.
     """
     needed: set[Any] = set()
     for op in reversed(ops):
@@ -125,7 +126,7 @@ def _needed_next(ops: list[Any], pinned: set[Any], turns: dict[Any, int]) -> set
 
 
 def _outline(module: ir.Module, main: Any, name: str, ops: list[Any]) -> None:
-    """Make a function of ops that stand together, and a call of it."""
+    """Outline consecutive ops as a function, and call it."""
     own = {result for op in ops for result in op.results}
     given = dict.fromkeys(o for op in ops for o in op.operands if o not in own)
     constants = [v for v in given if _is_constant(v)]

@@ -27,7 +27,7 @@ from nova.passes.kernels.group_ops import (
     split_fills,
 )
 
-HOST_ROW_OPERAND = 128 << 10  # every tile of rows goes through it: it stays in L2
+HOST_ROW_OPERAND = 128 << 10  # every tile of rows reads all of it: it stays in L2
 
 
 @record
@@ -36,21 +36,19 @@ class FormKernels(Pass):
 
     An op joins the kernel that produces its operands when both can be cut into the same tiles: a
     kernel has a *grid*, the leading dimensions that all of its outputs share, and an op may read
-    what the kernel wrote only at its own grid point. So a softmax or a layer norm becomes one
-    kernel over rows, and a matrix product one over rows and columns that takes the elementwise
-    work behind it along: bias and activation, or the update of the weight whose gradient it makes.
+    values of the kernel only at its own grid point. So a softmax or a layer norm becomes one kernel
+    over rows, and a matmul one over rows and columns with the following elementwise ops as its
+    epilogue: bias and activation, or the update of the weight whose gradient it computes.
     `nova/passes/kernels/group_ops.py` has the rules. Ops with less than `serial_work` scalar
-    operations in
-    all are put into one kernel with an empty grid: below that, nothing is gained from tiles. A
-    product may share its rows with other work if its right operand has `row_operand` bytes or less.
-    A kernel has at most `max_ops` ops, which become about `max_size` instructions: far more than
-    layers of models need, and few enough that LLVM's time grows as the program does.
+    operations in all become one kernel with an empty grid: below that, tiles do not pay. A matmul
+    may share its rows with other ops if its right operand has `row_operand` bytes or less. A kernel
+    has at most `max_ops` ops, which become about `max_size` instructions: far more than layers of
+    models need, and few enough that LLVM's time is linear in the program.
 
     Afterwards `main` is a list of calls, constants and reshapes, and each kernel is a private
-    function with the attributes `nova.kernel`, `nova.grid` and `nova.work`. The islands that
-    `form-host-regions` made become kernels by themselves, which keep their attribute
-    `nova.device`, and
-    take the places of the calls of the islands in `main`.
+    function with the attributes `nova.kernel`, `nova.grid` and `nova.work`. The host regions that
+    `form-host-regions` made become separate kernels, which keep their attribute `nova.device`, and
+    their calls replace the calls of the host regions in `main`.
     """
 
     name: ClassVar[str] = "form-kernels"
@@ -82,16 +80,16 @@ class FormKernels(Pass):
 
 
 def _prepare(function: Any) -> dict[Any, list[Any]]:
-    """Make a function ready for grouping; what ops behind barriers wait for is returned."""
+    """Prepare a function for grouping; return the dependences that barriers impose."""
     split_fills(function.entry_block)
     return _drop_barriers(function)
 
 
 def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
-    """Replace barriers by what they hide; what ops behind one have to wait for is returned.
+    """Replace barriers by their operands; return the values for which the ops after each must wait.
 
-    Kernels are opaque to CSE, so a barrier has done its work once they are formed: what it kept
-    apart stays apart because no pass merges ops after this point.
+    Kernels are opaque to CSE, so a barrier is not needed once they are formed: ops that it kept
+    separate stay separate because no pass merges ops after this point.
     """
     found: list[tuple[list[Any], Any]] = []
     for op in list(main.entry_block.operations):
@@ -110,9 +108,9 @@ def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
 
 
 def _delay_updates(module: ir.Module, main: Any) -> None:
-    """New values of parameters come after what reads the old ones, so that they can take them.
+    """Move new values of parameters after the readers of the old ones, so they can be in place.
 
-    What only they need, such as a gradient, comes along: it is made where it is used.
+    Ops that only they need, such as a gradient, move along: they are computed next to their use.
     """
     if "nova.updates" not in main.attributes:
         return
@@ -126,9 +124,9 @@ def _delay_updates(module: ir.Module, main: Any) -> None:
 
 
 def _users(value: Any) -> list[Any]:
-    """The ops of main that use `value`, directly or through reshapes and numbers read from it.
+    """The ops of main that use `value`, directly or through reshapes and scalars read from it.
 
-    Those are made again in every kernel that needs them.
+    Those are rematerialized in every kernel that needs them.
     """
     users: list[Any] = []
     for use in value.uses:
@@ -144,7 +142,7 @@ def _users(value: Any) -> list[Any]:
 class _Outliner:
     """Moves groups into functions; main becomes calls in group order, reshapes between them.
 
-    The functions get the next of `names`, and a `device` where they are not for the target's.
+    The functions get the next of `names`, and a `device` if it is not that of the target.
     """
 
     def __init__(self, module: ir.Module, main: Any, names: Iterator[str], device: Any = None):
@@ -156,7 +154,7 @@ class _Outliner:
         self.returned = operations[len(operations) - 1].operation
         self.before = [op.operation for op in operations][:-1]
         self.new: dict[Any, Any] = {}
-        # Once for all kernels: a fill of zeros may have as many users as there are kernels.
+        # Once for all kernels: a zero fill may have as many users as there are kernels.
         self.helpers = {op for op in self.before if _is_helper(op)}
 
     def outline(self, groups: Iterable[Group]) -> None:
@@ -173,7 +171,7 @@ class _Outliner:
                 op.erase()
 
     def _value(self, value: Any) -> Any:
-        """What `value` of the old main is in the new one; reshapes are made anew where needed."""
+        """The value of the new main for `value` of the old one; reshapes are rebuilt."""
         if value in self.new or not isinstance(value, ir.OpResult):
             return self.new.get(value, value)
         op = value.owner.operation
@@ -183,7 +181,7 @@ class _Outliner:
         return self.new.get(value, value)
 
     def _keep(self, call: Any) -> None:
-        """The call of a kernel, at its place among the others."""
+        """Keep the call of a kernel, at its position among the others."""
         with ir.InsertionPoint(self.returned):
             operands = {value: self._value(value) for value in call.operands}
             made = clone_into(call, operands)
@@ -232,19 +230,19 @@ def _escapes(value: Any, inside: set[Any]) -> bool:
 
 
 def _in_main(op: Any) -> Any:
-    """The op of main whose regions `op` stands in; `op` itself where it is one."""
+    """The op of main whose regions contain `op`; `op` itself where it is one."""
     while op.parent.operation.name != "func.func":
         op = op.parent.operation
     return op
 
 
 def _is_helper(op: Any) -> bool:
-    """Whether every kernel that needs an op makes it anew."""
+    """Whether every kernel that needs an op rematerializes it."""
     return is_scalar(op) or op.name == "tensor.empty" or op.name in VIEWS or is_init(op)
 
 
 def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
-    """The group's ops with those of `helpers` that they need, in order."""
+    """The group's ops with the `helpers` that they need, in order."""
     chosen: dict[Any, None] = {}
     own = set(ops)
 
@@ -269,7 +267,7 @@ def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
 
 
 def _reaches(value: Any, own: set[Any]) -> bool:
-    """Whether a reshape is of something the group itself makes (or of nothing yet)."""
+    """Whether a reshape is of a value that the group computes (or of none yet)."""
     source = root(value)
     if not isinstance(source, ir.OpResult):
         return False

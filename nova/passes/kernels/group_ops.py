@@ -1,8 +1,8 @@
-"""Which ops of `main` become one kernel: the decisions of `form-kernels`.
+"""Groups the ops of `main` into kernels: the fusion decisions of `form-kernels`.
 
-In: the block of `main`, linalg ops on tensors with constants and reshapes between them, and what
-ops behind barriers wait for. Out: groups of ops in an order in which they can run, each with its
-grid. `form-kernels` outlines the groups; nothing is changed here.
+Input: the block of `main`, linalg ops on tensors with constants and reshapes between them, and the
+values for which ops after barriers wait. Output: groups of ops in a valid execution order, each
+with its grid. `form-kernels` outlines the groups; nothing is changed here.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CONSTANTS = {"arith.constant", "tensor.empty"}
 class Group:
     """Ops that become one kernel; `grid` is the sizes of the shared leading dimensions.
 
-    A product inside may not lose the first `least` of them: see `_least_grid`. `size` is about how
-    many instructions they become. Nothing joins one that is `alone`, or that is `formed`: a call of
-    a kernel that is there already.
+    A matmul inside may not lose the first `least` of them: see `_least_grid`. `size` is the
+    approximate number of instructions. No op joins a group that is `alone`, or that is `formed`: a
+    call of an existing kernel.
     """
 
     index: int
@@ -44,7 +44,7 @@ class Group:
 
 
 class Grouping:
-    """Puts one op after the other into a group; `waits` is what ops behind barriers wait for."""
+    """Assigns each op to a group, in order; `waits` are the dependences that barriers impose."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Grouping:
         size = code_size(op)
         after = self._latest(_tensor_roots(op))
         if after <= self._latest(root(v) for v in self.waits.get(op, ())):
-            after = -1  # what has to wait starts a kernel of its own
+            after = -1  # an op that has to wait starts a new kernel
         group = self._choose(structured, op, work, size, after)
         group.ops.append(op)
         group.work += work
@@ -87,7 +87,7 @@ class Grouping:
             self.made_by[result] = group
 
     def _latest(self, values: Iterable[Any]) -> int:
-        """The index of the last group that makes one of `values`; -1 when none does."""
+        """The index of the last group that produces one of `values`; -1 when none does."""
         return max((self.made_by[v].index for v in values if v in self.made_by), default=-1)
 
     def _choose(
@@ -101,7 +101,7 @@ class Grouping:
             return group
         last = self.groups[-1] if self.groups else None
         if last is not None and self._fits(last, size) and work + last.work <= self.serial_work:
-            # Order inside of an untiled kernel is program order, so anything may join.
+            # An untiled kernel runs in program order, so any op may join.
             last.grid, last.tiled = (), False
             return last
         if structured is not None and after >= 0 and self._fits(self.groups[after], size):
@@ -119,13 +119,14 @@ class Grouping:
         return small and not group.formed and not group.alone
 
     def _stands_alone(self, op: Any) -> bool:
-        """Whether an op is a kernel by itself: attention on a device, whose blocks do it all."""
+        """Whether an op is a kernel by itself: attention on a device, with its own schedule."""
         return self.row_operand < 0 and op.name == "linalg.generic" and find_point(op) is not None
 
     def _new(self, structured: GenericOp | None, formed: bool = False) -> Group:
         grid = _own_grid(structured) if structured else ()
         least = _least_grid(structured, self.row_operand) if structured else 0
-        # The grid of what is computed whole need not be the leading dimensions of its results.
+        # The grid of an op that is computed whole need not be the leading dimensions of its
+        # results.
         tiled = structured is not None and not structured.is_whole
         group = Group(len(self.groups), grid, least, tiled=tiled, formed=formed)
         self.groups.append(group)
@@ -161,17 +162,17 @@ def _own_grid(op: GenericOp) -> tuple[int, ...]:
 
 
 def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
-    """Joining must leave enough tiles for all cores."""
+    """Whether joining leaves enough tiles for all cores."""
     return prod(after) >= min(prod(before), 64)
 
 
 def _least_grid(op: GenericOp, row_operand: int) -> int:
-    """How many dimensions of its grid a product needs for itself.
+    """The number of grid dimensions that a matmul must keep.
 
-    All of them: it is cut into tiles of rows and columns, and work that needs whole rows (another
-    product, a softmax) is better done by a kernel of its own than by tiles as wide as C. But where
-    the right operand of each product of a batch has `row_operand` bytes or less, as in attention,
-    every tile of rows can go through all of it, and what is made of the rows stays in the cache.
+    All of them: it is cut into tiles of rows and columns, and ops that need whole rows (another
+    matmul, a softmax) are better in a separate kernel than in tiles as wide as C. But where the
+    right operand of each matmul of a batch has `row_operand` bytes or less, as in attention, every
+    tile of rows can read all of it, and ops on the rows find them in the cache.
     """
     if op.num_inputs != 2 or op.num_outputs != 1 or "reduction" not in op.iterators:
         return 0
@@ -190,14 +191,14 @@ def _least_grid(op: GenericOp, row_operand: int) -> int:
 
 
 def is_init(op: Any) -> bool:
-    """A fill that only initialises destinations: it goes along with whoever it initialises."""
+    """Whether a fill only initialises destinations: it joins the group of the op it initialises."""
     return _is_fill(op) and all(_initialises(use) for use in op.results[0].uses)
 
 
 def split_fills(block: Any) -> None:
-    """Give what is initialised by a fill one of its own, where the fill is also read as a value.
+    """Give each destination a separate fill, where the fill is also read as a value.
 
-    Otherwise the zeros of a product would be made by another kernel, and copied.
+    Otherwise another kernel would write the zeros of a matmul, and they would be copied.
     """
     for op in list(block.operations):
         op = op.operation
@@ -229,7 +230,7 @@ def _opaque_work(op: Any) -> int:
 
 
 def _tensor_roots(op: Any) -> list[Any]:
-    """The tensors that `op` reads, seen through reshapes and scalars."""
+    """The tensors that `op` reads, traced through reshapes and scalars."""
     roots = []
     for value in [*op.operands, *captured(op)]:
         if isinstance(value.type, ir.RankedTensorType):
@@ -240,7 +241,7 @@ def _tensor_roots(op: Any) -> list[Any]:
 
 
 def is_scalar(op: Any) -> bool:
-    """An op on numbers, from a loop of one turn: every kernel that needs it computes it again."""
+    """An op on scalars, a loop of one iteration: every kernel that needs it rematerializes it."""
     return not any(isinstance(r.type, ir.RankedTensorType) for r in op.results)
 
 
@@ -252,7 +253,7 @@ def root(value: Any) -> Any:
 
 
 def captured(op: Any) -> list[Any]:
-    """Values from outside that the regions of `op` use, each once, in order."""
+    """Outer values that the regions of `op` use, each once, in order."""
     inside: set[Any] = set()
     used: dict[Any, None] = {}
 

@@ -1,7 +1,7 @@
-"""Kernels that are about to be changed for one of their calls: the other calls keep the old one.
+"""Copy-on-write of kernels that change for one of their calls: the other calls keep the original.
 
-`plan-workspace` changes what a kernel does with a buffer that it is given twice. Calls that want
-the same change get the same kernel.
+`plan-workspace` changes how a kernel uses a buffer that is passed twice. Calls that need the same
+change share a kernel.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from nova.ir.bindings import ir
 class KernelCopies:
     """`block` calls the functions in `named`, which gains the copies.
 
-    A copy stands behind the kernel that it is of: `dedup-kernels`, which keeps the first of equal
-    ones, gives back the name of a kernel that was changed for all of its calls.
+    A copy comes after its original: `dedup-kernels`, which keeps the first of equal kernels,
+    restores the name of a kernel that was changed for all of its calls.
     """
 
     def __init__(self, block: Any, named: dict[str, Any]):
@@ -26,13 +26,13 @@ class KernelCopies:
         self._changed: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def take(self, call: Any, change: tuple[int, ...]) -> Any | None:
-        """The kernel of `call`, which the caller now changes, and which no other call has.
+        """The kernel of `call`, which the caller now changes, and which no other call uses.
 
-        None where another call wanted the same `change` before: this one has its kernel now.
+        None where an earlier call needed the same `change`: this call now uses that kernel.
         """
         name = _callee(call)
         if self._calls[name] == 1:
-            # What others were given as the change of something is something else from now on.
+            # Copies recorded as a change of this kernel are no longer that from now on.
             kept = {k: v for k, v in self._changed.items() if name not in (v, k[0])}
             self._changed = kept
             return self.named[name]

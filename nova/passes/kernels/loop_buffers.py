@@ -1,7 +1,7 @@
-"""Loops on tensors that carry their values in the buffers they started with.
+"""Loops on tensors that carry their values in the buffers of their initial values.
 
-Upstream's bufferization takes a loop only when each value that it yields is in the buffer of the
-value it was given. `bufferize-kernels` calls this before it, so that any loop is such a loop.
+Upstream's bufferization accepts a loop only when each yielded value is in the buffer of the
+corresponding iteration argument. `bufferize-kernels` calls this first, so that every loop is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nova.ir.clone import clone_into
 
 
 def yield_in_place(loop: Any) -> None:
-    """Let a `scf.for` or `scf.while` write what it yields into what it was given."""
+    """Make a `scf.for` or `scf.while` write its yielded values into its iteration arguments."""
     if loop.name == "scf.while":
         loop = forward_all(loop)
     block = loop.regions[-1].blocks[0]
@@ -21,7 +21,7 @@ def yield_in_place(loop: Any) -> None:
     operations = block.operations
     ending = operations[len(operations) - 1].operation
     with ir.InsertionPoint(ending), loop.location:
-        # First all values that are other turns' arguments: writing below changes those.
+        # First all values that are arguments of other iterations: the writes below change those.
         for i, value in enumerate(ending.operands):
             if _is_tensor(value) and value in carried and value != carried[i]:
                 ending.operands[i] = _materialize(value, _empty_like(value))
@@ -31,10 +31,10 @@ def yield_in_place(loop: Any) -> None:
 
 
 def forward_all(loop: Any) -> Any:
-    """A `scf.while` whose condition hands on what it was given, no more, no less, in that order.
+    """A `scf.while` whose condition forwards exactly its arguments, in order.
 
-    Where the regions of `loop` have other arguments, the new loop carries those of both: the ones
-    of the second region are computed by the first one, and its results are theirs.
+    Where the regions of `loop` have different arguments, the new loop carries both: the first
+    region computes the arguments of the second, and its results are theirs.
     """
     before, after = (region.blocks[0] for region in loop.regions)
     ending = before.operations[len(before.operations) - 1].operation
@@ -65,7 +65,7 @@ def forward_all(loop: Any) -> Any:
 
 
 def _clone_block(block: Any, arguments: list[Any]) -> list[Any]:
-    """A copy of a block's ops at the insertion point; the operands of its last op."""
+    """Clone the ops of a block at the insertion point; return the operands of its last op."""
     mapping = dict(zip(block.arguments, arguments, strict=True))
     *operations, ending = [op.operation for op in block.operations]
     for op in operations:
@@ -74,7 +74,7 @@ def _clone_block(block: Any, arguments: list[Any]) -> list[Any]:
 
 
 def _any_value(type_: Any) -> Any:
-    """A value of a type that is not read before another one takes its place."""
+    """A placeholder of a type that is overwritten before it is read."""
     if isinstance(type_, ir.RankedTensorType):
         return tensor.empty(list(type_.shape), type_.element_type)
     zero = ir.FloatAttr.get(type_, 0.0) if _is_float(type_) else ir.IntegerAttr.get(type_, 0)
@@ -100,7 +100,7 @@ def _materialize(value: Any, into: Any) -> Any:
 
 
 def _destination(value: Any) -> Any:
-    """The value in whose buffer `value` is made, as far as its ops say so."""
+    """The value in whose buffer `value` is computed, by following destination operands."""
     while isinstance(value, ir.OpResult):
         op = value.owner.operation
         if op.name == "tensor.insert":

@@ -21,10 +21,10 @@ _WHOLE = ("linalg.generic", "memref.alloca", "memref.copy", "scf.while")
 class PinControlFlow(Pass):
     """Set `nova.device` to the host on kernels over buffers whose control flow a device cannot run.
 
-    On a device, one thread runs an unstructured op, and it has no memory but the kernel's
+    On a device, one thread runs an unstructured op, and it has no memory except the kernel's
     arguments. So loops that load and store elements of those stay there: scatters and sorts. A
-    `scf.while`, a branch or loop that computes whole tensors, and one that needs buffers of its own
-    go to the host, with the small ops that share their kernel. `NOVA_LOG=compile` names each.
+    `scf.while`, a branch or loop that computes whole tensors, and one that needs private buffers go
+    to the host, with the small ops that share their kernel. `NOVA_LOG=compile` names each.
     """
 
     name: ClassVar[str] = "pin-control-flow"
@@ -58,7 +58,7 @@ def _needs_host(flow: Any) -> bool:
 
 
 def _is_own_buffer(value: Any) -> bool:
-    """Whether a value is a buffer that the kernel makes for all of its threads."""
+    """Whether a value is a buffer that the kernel allocates for all of its threads."""
     root = buffer_root(value)
     if not isinstance(root, ir.OpResult) or root.owner.operation.name != "memref.alloca":
         return False

@@ -16,10 +16,10 @@ from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
 
 _MOST_TASKS = 16_384
-"""Of a program: a longer one gets longer tasks."""
+"""Maximum tasks of a program: a longer one gets longer tasks."""
 
 _MOST_OF_A_KERNEL = 256
-"""Enough to balance the cores of a large machine; more would only cost time."""
+"""Maximum tasks of a kernel: they balance the cores of a large machine; more only cost time."""
 
 
 @record
@@ -27,9 +27,9 @@ class PlanTasks(Pass):
     """Give every kernel the attribute `nova.tasks`: the tiles at which its tasks begin and end.
 
     A task has at most about `task_ns` nanoseconds of estimated work, never less than a tile, and
-    whole rows of tiles where it has more than one row: what it touches is then one piece of memory.
-    A kernel's own `nova.schedule` may have another `task_ns`. The order between tasks is worked out
-    from what tiles touch when the tables are made.
+    whole rows of tiles where it has more than one row: its footprint is then one contiguous range.
+    A kernel's own `nova.schedule` may have another `task_ns`. The task graph derives the order
+    between tasks from the footprints of tiles when the tables are written.
     """
 
     name: ClassVar[str] = "plan-tasks"
@@ -66,12 +66,12 @@ def moved_bytes(kernel: Any) -> int:
 
 
 def cut_tiles(counts: tuple[int, ...], cost: float, task_ns: float) -> list[int]:
-    """Where the tasks of a kernel begin, and the end of the last: ranges of about equal cost."""
+    """The first tile of each task of a kernel, and the end of the last; costs are about equal."""
     tiles = prod(counts)
     if not tiles:
         return [0]
     tasks = min(max(1, ceil(cost / task_ns)), tiles, _MOST_OF_A_KERNEL)
-    # The longest run of tiles, the last dimensions whole, that is no longer than a task.
+    # The longest run of tiles, the last dimensions whole, that is not longer than a task.
     row = next(r for i in range(len(counts) + 1) if (r := prod(counts[i:])) * tasks <= tiles)
     rows = tiles // row
     return [row * (rows * i // tasks) for i in range(tasks + 1)]

@@ -22,15 +22,14 @@ from nova.passes.kernels.workspace_layout import Layout, Lifetime, lay_out, orde
 class PlanWorkspace(Pass):
     """Turn `main` into `main(arguments, outputs, workspace)`.
 
-    Results are written straight into the output buffers; an updated parameter straight into the
-    parameter when no later kernel reads its old value. Other buffers get offsets in one workspace,
-    aligned to 64 bytes: they share memory by lifetime, and as little as `max_workspace` allows
-    where sharing would order kernels that are independent
-    (nova/passes/kernels/workspace_layout.py). What
-    still does not fit is computed again instead of kept (nova/passes/kernels/rematerialize.py).
-    The size is the
-    attribute `nova.workspace`; `nova.outputs` counts the outputs.
-    A result that is an argument, a constant or given twice is copied by a kernel of its own.
+    Results are written directly into the output buffers; an updated parameter directly into the
+    parameter when no later kernel reads its old value (buffer donation). Other buffers get offsets
+    in one workspace, aligned to 64 bytes: they share memory by lifetime, but only as much as
+    `max_workspace` requires where sharing would order independent kernels
+    (nova/passes/kernels/workspace_layout.py). Buffers that still do not fit are rematerialized
+    (nova/passes/kernels/rematerialize.py). The size is the attribute `nova.workspace`;
+    `nova.outputs` counts the outputs. A result that is an argument, a constant or a duplicate is
+    copied by a separate kernel.
     """
 
     name: ClassVar[str] = "plan-workspace"
@@ -78,8 +77,8 @@ class _Planner:
             (self.arguments[u], returned.operands[ordinary + i]) for i, u in enumerate(updates)
         ]
         delay_updates(self.module, self.block, pairs)
-        # Values are read from the return one at a time, when those before them have been bound:
-        # binding replaces buffers.
+        # Operands of the return are read one at a time, after those before them are bound: binding
+        # replaces buffers.
         with ir.InsertionPoint(returned.operation), self.main.location:
             for i in range(ordinary):
                 value = returned.operands[i]
@@ -100,7 +99,7 @@ class _Planner:
     # --- results --------------------------------------------------------------------------------
 
     def _bind(self, value: Any, target: Any) -> None:
-        """Let the kernel that makes `value` write into `target`, or copy at the end."""
+        """Let the kernel that computes `value` write into `target`, or copy at the end."""
         root = buffer_root(value)
         if _is_alloc(root):
             self._replace(root, target)
@@ -108,7 +107,7 @@ class _Planner:
             self._copy(value, target)
 
     def _keep_old_values(self, returned: Any, first: int, updated: list[Any]) -> None:
-        """A new value that is the old one of another updated parameter is put aside."""
+        """Copy a new value that is the old value of another updated parameter."""
         for i, own in enumerate(updated):
             value = returned.operands[first + i]
             root = buffer_root(value)
@@ -128,9 +127,9 @@ class _Planner:
             self._copy(value, argument)
 
     def _merge_arguments(self, argument: Any) -> None:
-        """A kernel that gets one buffer twice uses the last of the two arguments only.
+        """Make a kernel that gets one buffer twice use only the last of the two arguments.
 
-        So that what kernels are told of their arguments, that they do not overlap, stays true.
+        This keeps the promise to kernels that their arguments do not overlap.
         """
         for op in dict.fromkeys(users(argument)):
             if op.name != "func.call":
@@ -188,7 +187,7 @@ class _Planner:
         return layout.size
 
     def _fit(self) -> tuple[list[Any], Layout]:
-        """The buffers and where they lie; what does not fit is computed again instead of kept."""
+        """The buffers and their offsets; buffers that do not fit are rematerialized."""
         again = None
         found: list[int] = []
         while True:
@@ -224,7 +223,7 @@ class _Planner:
         ]
 
     def _lifetimes(self) -> tuple[list[Any], list[Lifetime], list[int]]:
-        """Allocations, the calls that use each, and the order that values give to the calls."""
+        """Allocations, the calls that use each, and the order of calls by data dependence."""
         uses: dict[Any, list[int]] = {
             op.operation.results[0]: []
             for op in self.block.operations

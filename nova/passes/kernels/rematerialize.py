@@ -1,9 +1,9 @@
-"""Computing values again instead of keeping them: less workspace for more time.
+"""Rematerialization: recompute values instead of keeping them, less workspace for more time.
 
-`plan-workspace` asks for a step when buffers do not fit into `max_workspace`. Where the most memory
-is in use, a buffer that waits there for a later call is given up, and the kernel that made it runs
-once more before that call. What it reads and is not there any more is made again in the same way,
-by a chain of kernels. The kernels and what they read are the same, so the bits are.
+`plan-workspace` asks for a step when buffers do not fit into `max_workspace`. At the peak of memory
+use, a buffer that is live there only for a later call is given up, and its kernel runs once more
+before that call. Inputs of that kernel that are no longer live are recomputed in the same way, by a
+chain of kernels. The kernels and their inputs are the same, so the results are bitwise identical.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import nbytes, view_as
 
 _MORE_WORK = 1.0
-"""At most this part of the program's work is done again."""
+"""At most this fraction of the program's work is recomputed."""
 
 
 @record
 class Call:
-    """A kernel call of main: the buffers behind its operands, the first `inputs` of them read."""
+    """A kernel call of main: the root buffers of its operands, the first `inputs` of them read."""
 
     op: Any
     roots: tuple[Any, ...]
@@ -40,7 +40,7 @@ class Call:
 
 @record
 class _Choice:
-    """Make `buffer` again by the calls number `makers`, in order, before call number `user`."""
+    """Recompute `buffer` by the calls number `makers`, in order, before call number `user`."""
 
     buffer: Any
     makers: tuple[int, ...]
@@ -50,7 +50,7 @@ class _Choice:
 
 
 class Recompute:
-    """Steps that each make main need less memory, while the work they add is within bounds."""
+    """Steps that each reduce the peak memory of main, while the added work is within bounds."""
 
     def __init__(self, read_calls: Callable[[], list[Call]]):
         """`read_calls` lists the calls of main as they are now."""
@@ -58,7 +58,7 @@ class Recompute:
         self._budget = _MORE_WORK * sum(call.work for call in read_calls())
 
     def step(self) -> bool:
-        """Give up the buffer that costs the least work for its bytes; False if there is none."""
+        """Give up the buffer with the least added work per byte; False if there is none."""
         chooser = _Chooser(self._read_calls(), self._budget)
         choices = [c for b in chooser.uses if (c := chooser.choice(b)) is not None]
         if not choices:
@@ -70,7 +70,7 @@ class Recompute:
 
 
 class _Chooser:
-    """How buffers can be given up that wait where the most memory is in use."""
+    """Finds buffers to give up: live but unused at the peak of memory use."""
 
     def __init__(self, calls: list[Call], budget: float):
         self.calls = calls
@@ -84,7 +84,7 @@ class _Chooser:
                 self.writers.setdefault(root, []).append(number)
 
     def choice(self, buffer: Any) -> _Choice | None:
-        """How to give up a buffer; None if it does not wait at the peak, or nothing is gained."""
+        """How to recompute a buffer; None if it is not idle at the peak, or nothing is gained."""
         numbers = self.uses[buffer]
         later = [n for n in numbers if n > self.peak]
         if self.peak in numbers or numbers[0] > self.peak or not later:
@@ -94,7 +94,7 @@ class _Chooser:
         kept: set[Any] = set()
         if not self._add_maker(buffer, user, makers, kept):
             return None
-        # What is alive at the peak only for this must not be more than what it frees.
+        # Buffers that are live at the peak only for this must not exceed the freed bytes.
         extended = sum(nbytes(value.type) for value in kept)
         freed = nbytes(buffer.type) - extended
         held = self.alive[user] - nbytes(buffer.type) + extended + self._most(buffer, makers)
@@ -104,9 +104,9 @@ class _Chooser:
         return _Choice(buffer, tuple(makers), user, work, freed)
 
     def _add_maker(self, buffer: Any, user: int, makers: list[int], kept: set[Any]) -> bool:
-        """Add the calls that make a buffer before call `user`, and what has to be kept for them."""
+        """Add the calls that recompute a buffer before call `user`, and buffers kept for them."""
         if len(self.writers.get(buffer, ())) != 1:
-            return False  # it holds one thing after the other
+            return False  # it holds several values one after another
         (maker,) = self.writers[buffer]
         call = self.calls[maker]
         if maker in makers:
@@ -115,7 +115,7 @@ class _Chooser:
             return False
         for value in call.read:
             if any(n > maker for n in self.writers.get(value, ()) if n < user):
-                return False  # it holds something else by then
+                return False  # it holds another value at that point
             if not _is_allocated(value) or self.uses[value][-1] >= user:
                 continue
             if self.uses[value][-1] >= self.peak:
@@ -126,7 +126,7 @@ class _Chooser:
         return sum(self.calls[m].work for m in makers) <= self.budget
 
     def _most(self, buffer: Any, makers: list[int]) -> int:
-        """The most bytes of new buffers that the makers need at one time."""
+        """The maximum of simultaneously live bytes of new buffers that the makers need."""
         remade = {root for maker in makers for root in self.calls[maker].written}
         last = {buffer: len(makers)}
         for number, maker in enumerate(makers):
@@ -153,12 +153,12 @@ def _uses(calls: list[Call]) -> dict[Any, list[int]]:
 
 
 def _is_allocated(value: Any) -> bool:
-    """Whether a buffer is one of main's own, and no argument or constant."""
+    """Whether main allocates a buffer, that is, it is not an argument or constant."""
     return isinstance(value, ir.OpResult) and value.owner.operation.name == "memref.alloc"
 
 
 def _alive(calls: list[Call], uses: dict[Any, list[int]]) -> list[int]:
-    """The bytes that hold values during each call."""
+    """The live bytes during each call."""
     change = [0] * (len(calls) + 1)
     for buffer, numbers in uses.items():
         change[numbers[0]] += nbytes(buffer.type)

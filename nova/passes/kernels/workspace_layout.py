@@ -1,9 +1,9 @@
-"""Where buffers lie in the workspace: how small it can be, and how much of it to give for speed.
+"""Workspace layout: greedy packing of buffers by lifetime, trading size for concurrency.
 
-Buffers that never hold a value at the same time may share bytes. Sharing also orders the kernels
-that use them: who writes the second buffer waits for who reads the first one. Where the values give
-that order anyway it costs nothing; elsewhere it keeps independent kernels from running at the same
-time. `plan-workspace` calls `lay_out`, which trades the one for the other.
+Buffers whose lifetimes are disjoint may share bytes. Sharing also orders the kernels that use them:
+the writer of the second buffer waits for the readers of the first one. Where data dependences give
+that order anyway it costs nothing; elsewhere it keeps independent kernels from running
+concurrently. `plan-workspace` calls `lay_out`, which trades one for the other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ALIGN = 64
 _WINDOWS = (64, 16, 4)
 
 _GENEROUS = 2.0
-"""Without a limit, the workspace may take this many times the least, so that what is independent
-need not wait for memory: two chains side by side need twice as much as one after the other."""
+"""Without a limit, the workspace may take this many times the minimum, so that independent kernels
+need not wait for memory: two concurrent chains need twice as much as two sequential ones."""
 
 
 @record
@@ -45,18 +45,18 @@ class Lifetime:
 
 @record
 class Layout:
-    """The offset of every buffer, and the bytes that all of them take."""
+    """The offset of every buffer, and the total size."""
 
     offsets: tuple[int, ...]
     size: int
 
 
 def lay_out(buffers: Sequence[Lifetime], before: Sequence[int], limit: int | None) -> Layout:
-    """Place buffers in at most `limit` bytes if that is possible, and else in as few as are found.
+    """Pack buffers into at most `limit` bytes if possible, and else into as few as it finds.
 
-    `before[c]` is the set of calls, as bits, whose values call c needs, directly or not. The first
-    layout that fits is taken: buffers share only what costs no independence; then what was last
-    used many calls before, then few; then whatever is free.
+    `before[c]` is the set of calls, as bits, on which call c depends, directly or not. The first
+    layout that fits is used: buffers share only bytes that cost no concurrency; then those last
+    used many calls before, then few; then any free bytes.
     """
     if not buffers:
         return Layout((), 0)
@@ -73,7 +73,7 @@ def lay_out(buffers: Sequence[Lifetime], before: Sequence[int], limit: int | Non
 
 
 class _Pairs:
-    """Which buffers may not share bytes with one of them, as a mask over all."""
+    """The conflicts of a buffer: those that may not share bytes with it, as a mask over all."""
 
     def __init__(self, buffers: Sequence[Lifetime], before: Sequence[int]):
         self.calls = [b.calls for b in buffers]
@@ -86,13 +86,13 @@ class _Pairs:
         self._before = np.frombuffer(rows, np.uint8).reshape(len(before), width)
 
     def overlap(self, i: int) -> np.ndarray:
-        """The buffers that hold a value at the same time."""
+        """The buffers whose lifetimes overlap."""
         return (self.last >= self.first[i]) & (self.first <= self.last[i])
 
     def keep_independent(self, i: int, window: int | None) -> np.ndarray:
-        """Those, and the ones that sharing would order kernels for which the values do not.
+        """Those, and the buffers whose sharing would order otherwise independent kernels.
 
-        Buffers that are more than `window` calls apart may order kernels.
+        Buffers at a distance of more than `window` calls may order kernels.
         """
         blocked = self.overlap(i) | ~self._ordered(i)
         if window is not None:
@@ -101,7 +101,7 @@ class _Pairs:
         return blocked
 
     def _ordered(self, i: int) -> np.ndarray:
-        """Whether the first call of the later buffer needs all calls of the earlier one."""
+        """Whether the first call of the later buffer depends on all calls of the earlier one."""
         needed = np.unpackbits(self._before[self.first[i]], bitorder="little")
         others = np.logical_and.reduceat(needed[self._used] != 0, self._begins)
         itself = np.ones(len(self.first), bool)
@@ -111,9 +111,9 @@ class _Pairs:
 
 
 def order_calls(touched: Iterable[tuple[Iterable[int], Iterable[int]]]) -> list[int]:
-    """For each call, all that must come before it, as bits, when no two buffers share memory.
+    """For each call, its transitive predecessors, as bits, when no two buffers share memory.
 
-    `touched` gives for each call, in order, the buffers that it reads and those that it writes.
+    `touched` lists for each call, in order, the buffers that it reads and those that it writes.
     """
     before: list[int] = []
     writer: dict[int, int] = {}
@@ -137,7 +137,7 @@ def order_calls(touched: Iterable[tuple[Iterable[int], Iterable[int]]]) -> list[
 
 
 def _smallest(buffers: Sequence[Lifetime], pairs: _Pairs, tries: int) -> Layout:
-    """The best of `tries` ways to place buffers wherever it is free."""
+    """The smallest of `tries` greedy layouts in which buffers use any free bytes."""
     numbers = range(len(buffers))
     orders = (
         _by_size(buffers),
@@ -161,7 +161,7 @@ def _by_size(buffers: Sequence[Lifetime]) -> list[int]:
 def _place(
     buffers: Sequence[Lifetime], order: Iterable[int], blocked: Callable[[int], np.ndarray]
 ) -> Layout:
-    """Each buffer at the lowest offset that none of those it may not share with has."""
+    """Each buffer at the lowest offset that is free of its conflicts (greedy first fit)."""
     spaces = np.array([b.space for b in buffers])
     offsets = np.zeros(len(buffers), np.int64)
     placed = np.zeros(len(buffers), bool)
@@ -179,6 +179,6 @@ def _lowest(begins: np.ndarray, spaces: np.ndarray, space: int) -> int:
     by_begin = np.argsort(begins, kind="stable")
     begins = begins[by_begin]
     ends = np.maximum.accumulate(begins + spaces[by_begin])
-    free = np.concatenate([[0], ends])  # from here on, but for what begins later
+    free = np.concatenate([[0], ends])  # free from here on, unless another buffer begins
     fits = np.flatnonzero((begins - free[:-1] >= space) & (ends > free[:-1]))
     return int(free[fits[0]] if len(fits) else free[-1])

@@ -15,11 +15,11 @@ _OPS = frozenset(f"arith.{name}" for name in ("addf", "subf", "mulf", "divf", "n
 
 @record
 class ApplyFastMath(Pass):
-    """Put fast-math flags on the float additions, products and quotients of every kernel.
+    """Put fast-math flags on the float additions, multiplications and divisions of every kernel.
 
-    Runs before `expand-math`, whose functions depend on exact rounding. The flags say that
-    results may be reordered, contracted and divided by reciprocals, and that the sign of zero does
-    not matter. They do not say that NaN and infinity never occur: a mask of -inf stays a mask.
+    Runs before `expand-math`, whose functions depend on exact rounding. The flags allow LLVM to
+    reassociate, to contract, to divide by reciprocals, and to ignore the sign of zero. They do not
+    assume that NaN and infinity never occur: a mask of -inf stays a mask.
     """
 
     name: ClassVar[str] = "apply-fast-math"

@@ -1,8 +1,8 @@
 """`expand-math`: math functions as inlined arithmetic.
 
-In: a module whose kernels are loops over scalars (or vectors) of f32 and f64. Out: the same module,
-with no `math` op left that LLVM would turn into a call. Runs after f16 and bf16 were widened and
-before the lowering to LLVM.
+Input: a module whose kernels are loops over scalars (or vectors) of f32 and f64. Output: the same
+module, without any `math` op that LLVM would turn into a call. Runs after f16 and bf16 were widened
+and before the lowering to LLVM.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 
 MATH = "nova.math"
-"""On functions that `expand-math` wrote: every unit of code has those that it calls."""
+"""Marks functions that `expand-math` wrote: every code unit has those that it calls."""
 
 _SCALARS = 4
-"""Scalars are inlined this many times as often: LLVM vectorizes the loops that they stand in."""
+"""Scalars are inlined this many times as often: LLVM vectorizes the loops that contain them."""
 
 
 @record
@@ -33,17 +33,17 @@ class ExpandMath(Pass):
     """Replace every `math` function that LLVM has no instruction for by straight-line `arith` ops.
 
     The result vectorizes like any other arithmetic and needs no math library. It has no branches
-    (but for `arith.remf`, which is a loop), no calls, no tables and no `math.fma`; each op keeps
-    the location of the op it came from. A sigmoid, which has no `math` op, is recognized by its
-    form 1 / (exp(x) + 1). sqrt, absf, copysign, fma and the integer functions stay. So do floor,
-    ceil, trunc, round and roundeven with `native-rounding=true`, which is for targets that have
-    them (SSE4.1 and later, AArch64). With `large-angles=false`, sin, cos and tan of an f64 beyond
-    2**30 are NaN, and cost half. With `native-exp2=true`, exp and exp2 of an f32 become `math.exp2`
-    of a number near zero, which the target has an instruction for, as it has for `math.fma`. Types
-    are f32, f64 and vectors of them; any other float type is a `LoweringError`. A function that
-    stands in the module more than `max-inlined` times with vectors of one type, or four times as
-    often with scalars, is written once, as a private function, and called. Edge cases are
-    those of C99; docs/math-accuracy.md has the error bounds.
+    (except for `arith.remf`, which is a loop), no calls, no tables and no `math.fma`; each op keeps
+    the location of the op it came from. A sigmoid, which has no `math` op, is matched as 1 /
+    (exp(x) + 1). sqrt, absf, copysign, fma and the integer functions stay. So do floor, ceil,
+    trunc, round and roundeven with `native-rounding=true`, for targets that have them (SSE4.1 and
+    later, AArch64). With `large-angles=false`, sin, cos and tan of an f64 beyond 2**30 are NaN, and
+    cost half. With `native-exp2=true`, exp and exp2 of an f32 become `math.exp2` of a number near
+    zero, for targets with instructions for that and for `math.fma`. Types are f32, f64 and vectors
+    of them; any other float type is a `LoweringError`. A function that occurs in the module more
+    than `max-inlined` times with vectors of one type, or four times as often with scalars, is
+    written once, as a private function, and called. Edge cases are those of C99;
+    docs/math-accuracy.md has the error bounds.
     """
 
     name: ClassVar[str] = "expand-math"
@@ -86,7 +86,7 @@ class ExpandMath(Pass):
             call.replace(list(made.results))
 
     def _is_frequent(self, call: _Call, count: int) -> bool:
-        """Whether a module has so many of a function that it is called instead of inlined."""
+        """Whether a function occurs so often in a module that it is called instead of inlined."""
         if self.max_inlined is None:
             return False
         vectors = isinstance(call.operands[0].type, ir.VectorType)
@@ -110,7 +110,7 @@ class ExpandMath(Pass):
     def _expansion(
         self, call: _Call, operands: Sequence[ir.Value], builders: dict[ir.Type, Builder]
     ) -> list[ir.Value]:
-        """The results of a function, computed at the insertion point."""
+        """Emit a function at the insertion point; return its results."""
         kind = operands[0].type
         b = builders.get(kind)
         if b is None:
@@ -134,9 +134,9 @@ class ExpandMath(Pass):
 
 @record
 class _Call:
-    """An op that is a math function of what `reader` reads, which may be inside of it.
+    """An op that is a math function of the operands of `reader`: itself or one of `inside`.
 
-    With it go the ops of `inside` that it alone needs.
+    The ops of `inside` are erased with it if they have no other use.
     """
 
     op: ir.Operation
@@ -147,12 +147,12 @@ class _Call:
 
     @property
     def operands(self) -> list[ir.Value]:
-        """The operands now: those that another function made change when that is expanded."""
+        """The current operands: they change when the function that defines them is expanded."""
         return list(self.reader.operands)
 
     @cached_property
     def symbol(self) -> str:
-        """The name of the function where it is called."""
+        """The name of the private function."""
         types = "_".join(str(v.type) for v in self.operands)
         return "math_" + re.sub(r"\W+", "_", f"{self.label}_{types}").strip("_")
 
@@ -165,7 +165,7 @@ class _Call:
 
 
 def _find_logistics(module: ir.Module) -> list[_Call]:
-    """The divisions that are 1 / (exp(x) + 1)."""
+    """The divisions that are 1 / (exp(x) + 1), that is sigmoids."""
     found = []
     for division in find_ops(module, "arith.divf"):
         chain = _logistic_chain(division)
@@ -185,7 +185,7 @@ def _logistic_chain(division: Any) -> tuple[ir.Operation, ir.Operation] | None:
 
 
 def _maker(value: ir.Value, name: str) -> ir.Operation | None:
-    """The op called `name` that makes `value`, if that is what makes it."""
+    """The op called `name` that defines `value`, or None."""
     op = value.owner
     return op.operation if not isinstance(op, ir.Block) and op.operation.name == name else None
 

@@ -1,4 +1,4 @@
-"""`legalize-conversions`: 16-bit floats convert from and to f32 alone, and results round once."""
+"""`legalize-conversions`: 16-bit floats convert only from and to f32, and results round once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nova.passes.base import Pass
 
 _FROM_INTEGER = {"arith.sitofp": arith.sitofp, "arith.uitofp": arith.uitofp}
 _TO_INTEGER = {"arith.fptosi": arith.fptosi, "arith.fptoui": arith.fptoui}
-# Digits that each float type holds of an integer.
+# Significand bits of each float type.
 _F32_DIGITS, _F64_DIGITS = 24, 53
 
 
@@ -22,10 +22,10 @@ class LegalizeConversions(Pass):
     """Split conversions between f16 or bf16 and f64 or integers, with f32 between.
 
     LLVM calls a library for most of them, and has no code for some. Two steps must not round twice:
-    on the way from f64 the f32 is rounded to odd (of the two neighbours of an inexact value, the
-    odd one), so that the second rounding gives what one would; integers that an f32 does not hold
-    go through f64. Upstream's canonicalization merges `integer -> f32 -> f16` to one conversion,
-    so this runs after the last one.
+    from f64 the f32 is rounded to odd (of the two neighbours of an inexact value, the odd one;
+    Boldo & Melquiond), so that the second rounding gives the correctly rounded result; integers
+    that do not fit an f32 go through f64. Upstream's canonicalization merges `integer -> f32 ->
+    f16` to one conversion, so this runs after the last one.
     """
 
     name: ClassVar[str] = "legalize-conversions"
@@ -43,7 +43,7 @@ class LegalizeConversions(Pass):
 
 
 def _way(op: Any) -> Callable[[Any], Any] | None:
-    """How an op is split; None for one that stays."""
+    """The conversion steps of an op; None for an op that stays."""
     if op.name in _FROM_INTEGER and _is_short(op.results[0].type):
         return _from_integer
     if op.name in _TO_INTEGER and _is_short(op.operands[0].type):
@@ -59,7 +59,7 @@ def _from_integer(op: Any) -> Any:
     source, target = op.operands[0], op.results[0].type
     convert = _FROM_INTEGER[op.name]
     bits = _element(source.type).width
-    # Every integer beyond the digits of an f32 is infinite as an f16.
+    # Every integer beyond the significand of an f32 is infinite as an f16.
     if bits <= _F32_DIGITS or isinstance(_element(target), ir.F16Type):
         return arith.truncf(target, convert(_like(target, ir.F32Type.get()), source))
     if bits > _F64_DIGITS:
@@ -68,9 +68,9 @@ def _from_integer(op: Any) -> Any:
 
 
 def _shortened(value: Any, *, signed: bool) -> Any:
-    """An i64 with digits that an f64 holds, on the same side of every boundary of a bf16.
+    """An i64 that an f64 represents exactly, on the same side of every rounding boundary of a bf16.
 
-    Where there are more, the last twelve become one that says whether any was set.
+    Larger values replace the last twelve bits by a sticky bit, set if any of them was.
     """
     kind = value.type
     low = arith.andi(value, _constant(kind, 0xFFF))
@@ -79,7 +79,7 @@ def _shortened(value: Any, *, signed: bool) -> Any:
     short = arith.ori(arith.xori(value, low), digit)
     limit = 1 << _F64_DIGITS
     if signed:
-        # Both ends in one comparison: below zero wraps around to what is large.
+        # Both bounds in one comparison: a negative value wraps around to a large one.
         moved, limit = arith.addi(value, _constant(kind, limit)), 2 * limit
     else:
         moved = value
@@ -104,7 +104,7 @@ def _to_f64(op: Any) -> Any:
 
 
 def _narrowed(value: Any, target: Any) -> Any:
-    """An f64 as a 16-bit float, by way of an f32 that is rounded to odd."""
+    """An f64 as a 16-bit float, through an f32 that is rounded to odd."""
     single = Builder(_like(value.type, ir.F32Type.get()))
     exact = Float(single.double, value)
     near = exact.to_single(single)

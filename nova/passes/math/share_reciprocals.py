@@ -1,4 +1,4 @@
-"""`share-reciprocals`: quotients with one divisor are made of its reciprocal."""
+"""`share-reciprocals`: divisions by the same divisor share its reciprocal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nova.passes.base import Pass
 class ShareReciprocals(Pass):
     """Divide f32 values of one block by the same value with one division, if there are `least`.
 
-    A device has no instruction for a quotient: each takes about ten. With r = 1 / d, the product
-    q = x * r is off by little, and q + (x - q * d) * r is the quotient: rounded as a division
-    rounds it in all but one of a thousand cases, and off by one place in those (numbers below the
-    normal ones aside). Where the rest is no number, as with a divisor of zero or infinity, q is the
+    A device has no division instruction: each division takes about ten instructions. With r = 1 /
+    d, q = x * r has a small error, and the correction q + (x - q * d) * r (one Newton step) is the
+    quotient: correctly rounded in all but one of a thousand cases, and off by one ulp in those
+    (subnormals aside). Where the remainder is NaN, as with a divisor of zero or infinity, q is the
     quotient.
     """
 
@@ -51,7 +51,7 @@ def _rewrite(divisor: Any, quotients: list[Any]) -> None:
             value = op.operands[0]
             near = arith.mulf(value, reciprocal)
             rest = math.fma(near, minus, value)
-            # The sum of two zeros has lost the sign of the quotient.
+            # The sum of two zeros loses the sign of the quotient.
             exact = math.copysign(math.fma(rest, reciprocal, near), near)
             is_number = arith.cmpf(arith.CmpFPredicate.OLT, math.absf(rest), largest)
             quotient = arith.select(is_number, exact, near)

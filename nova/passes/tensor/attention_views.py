@@ -1,10 +1,10 @@
-"""Reading a tensor through the slices, reshapes and transposes that made it.
+"""Reads a tensor through the slices, reshapes and transposes that produced it.
 
-`form-attention` asks `fold_views` for each operand: in, a value of the nova dialect and the loop
-that each of its axes is; out, the value to read instead, usually the product that queries, keys and
-values are cut out of, and the indexing map of the access. An axis of the source that several loops
-walk (heads and features) is split by a reshape, which costs nothing, so that every result of the
-map is a loop or a number.
+`form-attention` calls `fold_views` for each operand. Input: a value of the nova dialect and the
+loop of each of its axes. Output: the value to read instead, usually the matmul result of which
+queries, keys and values are slices, and the indexing map of the access. An axis of the source that
+several loops index (heads and features) is split by a reshape, which is free, so that every result
+of the map is a loop or a constant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nova.ops import OPS
 
 @record
 class Place:
-    """An index: the sum of loops times their steps, and a start."""
+    """An index: the sum of loops times their strides, and an offset."""
 
     steps: tuple[tuple[int, int], ...]
     start: int = 0
@@ -39,7 +39,7 @@ class Place:
 
 @record
 class View:
-    """`value` read at one place an axis."""
+    """`value` read at one index per axis."""
 
     value: Any
     places: tuple[Place, ...]
@@ -81,7 +81,7 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _step(view: View) -> View | None:
-    """The same elements read from what the view's value was made of; None at the end."""
+    """The same elements read from the operand of the view's producer; None at the end."""
     if not isinstance(view.value, ir.OpResult):
         return None
     op = view.value.owner.operation
@@ -118,7 +118,7 @@ def _expand(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Plac
 
 
 def _reshape(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...] | None:
-    """Axes that were made of one are summed; axes that were joined can not be told apart."""
+    """Axes that were split from one are summed; axes that were merged cannot be separated."""
     own, places = list(view.type.shape), list(view.places)
     found: list[Place] = []
     for size in source.shape:
@@ -129,7 +129,7 @@ def _reshape(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Pla
         while own and count < size:
             count *= own[0]
             total = total * own.pop(0) + places.pop(0)
-        while own and own[0] == 1:  # its only place is 0
+        while own and own[0] == 1:  # its only index is 0
             own.pop(0)
             places.pop(0)
         if count != size:
@@ -145,7 +145,7 @@ _RULES = {"permute": _permute, "slice": _slice, "expand": _expand, "reshape": _r
 
 
 def _split(view: View, sizes: Sequence[int]) -> tuple[tuple[int, ...], list[Place]] | None:
-    """The shape to give the view's value so that each axis is one loop or a number; else None."""
+    """The shape of the view's value in which each axis is one loop or a constant; else None."""
     shape: list[int] = []
     results: list[Place] = []
     for place, size in zip(view.places, view.type.shape, strict=True):

@@ -18,7 +18,7 @@ from nova.ir.walk import function_ops
 from nova.ops import OPS
 from nova.passes.base import Pass
 
-# The most elements a folded constant may have: more is better computed than stored.
+# Maximum elements of a folded constant: more is better computed than stored.
 _FOLD_LIMIT = 64
 
 Rule = Callable[[Any], Any | None]
@@ -28,7 +28,7 @@ Rule = Callable[[Any], Any | None]
 class CanonicalizeNova(Pass):
     """Apply the rewrites of `RULES` until nothing changes.
 
-    A rule looks at one op and gives the value to use instead, or None. Rewrites never change a
+    A rule takes one op and returns the value to use instead, or None. Rewrites never change a
     result, NaN and signed zeros included; so `x + 0` is folded for integers only.
     """
 
@@ -76,7 +76,7 @@ def _name(op: Any) -> str:
 
 
 def _producer(value: Any, name: str) -> Any | None:
-    """The op called nova.`name` that makes `value`, or None."""
+    """The op called nova.`name` that defines `value`, or None."""
     if isinstance(value, ir.OpResult) and value.owner.operation.name == f"nova.{name}":
         return value.owner.operation
     return None
@@ -211,7 +211,7 @@ def merge_flips(op: Any) -> Any | None:
     return None
 
 
-# In the order in which they are tried, with the ops that they are for; `*` is any op on constants.
+# In the order in which they are tried, with their ops; `*` is any op on constants.
 RULES: dict[Rule, tuple[str, ...]] = {
     fold_constants: ("*",),
     drop_identities: (

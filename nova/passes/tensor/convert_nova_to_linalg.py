@@ -23,9 +23,9 @@ from nova.passes.base import Pass
 class ConvertNovaToLinalg(Pass):
     """Rewrite primitive nova ops as linalg on tensors.
 
-    Unsigned element types become signless: from here on signedness is in the ops. Composites must
-    have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the ops
-    of `form-attention`; everything else of the dialect is gone afterwards.
+    Unsigned element types become signless: from here on the ops carry the signedness. Composites
+    must have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the
+    ops of `form-attention`; all other ops of the dialect are gone afterwards.
     """
 
     name: ClassVar[str] = "convert-nova-to-linalg"

@@ -21,10 +21,10 @@ class DecomposeComposites(Pass):
     """Replace every composite nova op by primitives.
 
     The `compose` column of the row is traced over placeholders of the operands' types, and the
-    small graph that results is emitted in place of the op, at the op's location. Composites inside
-    are expanded too. Afterwards the module has only primitive nova ops. With `keep-whole=true`, it
-    also has the composites whose `whole` column says that the schedules have code for them:
-    `form-attention` takes those.
+    resulting small graph is emitted in place of the op, at the op's location. Nested composites are
+    expanded too. Afterwards the module has only primitive nova ops. With `keep-whole=true`, it also
+    has the composites whose `whole` column says that the schedules have code for them:
+    `form-attention` handles those.
     """
 
     name: ClassVar[str] = "decompose-composites"

@@ -1,4 +1,4 @@
-"""`fold-transposes`: contractions read and write transposed matrices where they lie."""
+"""`fold-transposes`: contractions read and write transposed matrices in place."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nova.passes.base import Pass
 class FoldTransposes(Pass):
     """Fold pure permutations around `linalg.contract` into its indexing maps.
 
-    No transpose is copied: the packing of the contraction reads its operands with any strides. A
-    matrix that is needed transposed alone is made so: the gradient of a weight has its layout, and
-    its update is elementwise work behind the product.
+    No transpose is copied: packing reads the operands of the contraction with any strides. A matrix
+    of which only the transpose is used is computed transposed: the gradient of a weight has the
+    weight's layout, and its update is an elementwise epilogue of the GEMM.
     """
 
     name: ClassVar[str] = "fold-transposes"
@@ -55,7 +55,7 @@ def _fold(product: Any, operand: int) -> None:
 
 
 def _fold_result(product: Any) -> None:
-    """Make a matrix transposed at once where nothing else is done with it than to transpose it."""
+    """Compute a matrix transposed where its only use is a transpose."""
     result = product.results[0]
     users = [use.owner.operation for use in result.uses]
     init = product.operands[2]
@@ -80,7 +80,7 @@ def _fold_result(product: Any) -> None:
 
 
 def _permutation(value: Any) -> list[int] | None:
-    """The source axis of each axis of `value`, if it is nothing but a permuted copy."""
+    """The source axis of each axis of `value`, if it is only a permuted copy."""
     if not isinstance(value, ir.OpResult) or not is_generic_op(value.owner.operation):
         return None
     generic = GenericOp(value.owner.operation)

@@ -1,4 +1,4 @@
-"""`form-attention`: the attention ops that were not decomposed, with what is around them."""
+"""`form-attention`: merges whole attention ops, and folds the views around them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BACKWARD = ("nova.attention_gradient",)
 
 @record
 class FormAttention(Pass):
-    """Make `nova.attend` and `nova.attend_gradient` of the attention ops that are there whole.
+    """Make `nova.attend` and `nova.attend_gradient` of the attention ops that were kept whole.
 
-    The result and the logsumexp of the same queries and keys become one op, and so do the
-    gradients of q, k and v. Operands are read where they lie: slices, reshapes, transposes and
-    broadcasts become indexing maps. A result that is transposed is written that way, features
-    innermost. Results are in the accumulator's type, and rounded behind.
+    The result and the logsumexp of the same queries and keys become one op, and so do the gradients
+    of q, k and v. Operands are read in place: slices, reshapes, transposes and broadcasts become
+    indexing maps. A transposed result is written in that order, features innermost. Results have
+    the accumulator's type, and are rounded afterwards.
     """
 
     name: ClassVar[str] = "form-attention"
@@ -44,7 +44,7 @@ class FormAttention(Pass):
 
 
 def _key(op: Any) -> tuple[Any, ...]:
-    """What ops have in common that are computed together."""
+    """The key that ops share if they are computed together."""
     _, attrs, types = op_type(OPS[op.name.removeprefix("nova.")], op)
     operands = list(op.operands)
     if op.name == "nova.scaled_dot_product_attention":
@@ -55,12 +55,12 @@ def _key(op: Any) -> tuple[Any, ...]:
         batch = nova_type(op.results[0].type).shape[:-1]
     else:
         batch = types[0].shape[:-2]
-    # Values for several batches of the same scores are an op of their own.
+    # Values for several batches of the same scores are a separate op.
     return op.parent, tuple(operands), attrs["causal"], attrs["scale"], batch
 
 
 class _Former:
-    """Ops that become one."""
+    """Builds one op from the attention ops of a key."""
 
     def __init__(self, ops: list[Any]):
         self.ops = ops

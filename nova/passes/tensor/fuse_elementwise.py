@@ -1,4 +1,4 @@
-"""`fuse-elementwise`: elementwise ops become one op where one alone needs the other's result."""
+"""`fuse-elementwise`: fuses an elementwise op into the only user of its result."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _GUARD = "nova.guard"
 
 @record
 class FuseElementwise(Pass):
-    """Upstream's elementwise fusion, kept away from what contractions read.
+    """Run upstream's elementwise fusion, but not into contractions.
 
-    Work that became part of a contraction would be done again for every element of its result, and
-    no schedule would know the product. `linalg.contract` alone does not prevent that: upstream
-    moves the reshape behind one into it, as a `linalg.generic` that it then fuses. So the operands
-    of contractions hide behind barriers meanwhile. So does the result of an op that would make its
-    only user larger than `max_size` (`nova/passes/kernels/code_size.py`): upstream's time is
-    quadratic in
-    the size of the fused op, and LLVM's grows faster than a kernel.
+    Ops fused into a contraction would be recomputed for every element of its result, and no
+    schedule would match it as a GEMM. `linalg.contract` alone does not prevent that: upstream moves
+    the reshape after one into it, as a `linalg.generic` that it then fuses. So barriers guard the
+    operands of contractions during this pass. They also guard the result of an op that would make
+    its only user larger than `max_size` (`nova/passes/kernels/code_size.py`): upstream's time is
+    quadratic in the size of the fused op, and LLVM's grows faster than a kernel.
     """
 
     name: ClassVar[str] = "fuse-elementwise"
@@ -45,9 +44,9 @@ class FuseElementwise(Pass):
 
 
 def _bound_chains(module: ir.Module, most: int) -> None:
-    """Guard what would make a fused op larger than `most`; each op is looked at once."""
+    """Guard values that would make a fused op larger than `most`; each op is visited once."""
     fused: dict[Any, int] = {}
-    """Of each elementwise op, the size of what it is fused with so far."""
+    """For each elementwise op, the size of the fused op so far."""
     for op in find_ops(module, "linalg.generic"):
         sizes: dict[int, int] = {}
         for number, value in enumerate(op.operands):
@@ -65,7 +64,7 @@ def _bound_chains(module: ir.Module, most: int) -> None:
 
 
 def _only_used_here(value: Any) -> Any | None:
-    """The op that makes `value`, directly or through reshapes, where nothing else needs it."""
+    """The producer of `value`, directly or through reshapes, if it has no other use."""
     while isinstance(value, ir.OpResult) and _has_one_use(value):
         op = value.owner.operation
         if op.name not in VIEWS:

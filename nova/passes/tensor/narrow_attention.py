@@ -1,4 +1,4 @@
-"""`narrow-attention`: results of attention in the type that they are rounded to."""
+"""`narrow-attention`: attention returns its results in the type that they are rounded to."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nova.passes.base import Pass
 
 @dataclass(frozen=True)
 class NarrowAttention(Pass):
-    """Round results of attention where they are made, if that is all that is done with them.
+    """Round results of attention where they are computed, if rounding is their only use.
 
     A `linalg.generic` that is an attention computes in the accumulator's type. Where a result has
-    one use, and that only rounds it to a narrower float type, the generic gives the narrow result,
-    and the other one is gone. For devices, on which attention is a kernel by itself: the wide
-    result would go through memory. What is pinned to the host stays as it is.
+    one use, and that only rounds it to a narrower float type, the generic returns the narrow
+    result, and the other one is erased. For devices, on which attention is a kernel by itself: the
+    wide result would go through memory. Host-pinned ops stay as they are.
     """
 
     name: ClassVar[str] = "narrow-attention"
@@ -76,7 +76,7 @@ def _narrow(op: Any) -> None:
 
 
 def _rounding(result: Any) -> Any | None:
-    """The one op that uses a result, if it is elementwise and only rounds it."""
+    """The single user of a result, if it is elementwise and only rounds it."""
     uses = [use.owner.operation for use in result.uses]
     if len(uses) != 1 or uses[0].name != "linalg.generic" or len(uses[0].operands) != 2:
         return None

@@ -1,4 +1,4 @@
-"""`raise-to-contract`: sums of products, however they are written, become `linalg.contract`."""
+"""`raise-to-contract`: contractions in any form become `linalg.contract`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HALVES = (ir.F16Type, ir.BF16Type)
 class RaiseToContract(Pass):
     """Rewrite each linalg.generic that is `c += a * b` over floats as `linalg.contract`.
 
-    That is how Nova's own products arrive: elementwise fusion leaves a contraction alone, and
+    Nova's own matmuls have this form already: elementwise fusion leaves a contraction alone, and
     the schedules pack it. A sum in f16 or bf16 becomes one in f32 that is rounded once. Named ops
-    must have been generalised; sums of products at moving positions (convolutions that
+    must have been generalised; contractions at sums of loops (convolutions that
     `unfold-convolutions` left) stay.
     """
 
@@ -47,7 +47,7 @@ def _is_multiply_add(generic: GenericOp) -> bool:
 
 
 def _is_permuted(generic: GenericOp) -> bool:
-    """Whether every operand is read at loops alone, each loop in two operands at least."""
+    """Whether every operand is indexed by single loops, each loop in two operands at least."""
     used = []
     for access in generic.accesses:
         dims = [access.row_dim(i) for i in range(len(access.coefficients))]
@@ -103,7 +103,7 @@ def _rewrite(generic: GenericOp) -> None:
 
 
 def converted(value: Any, element: Any) -> Any:
-    """`value` in another float type; what fills it with a number is made anew."""
+    """`value` in another float type; a fill is rebuilt in that type."""
     type_ = ir.RankedTensorType.get(list(value.type.shape), element)
     empty = tensor.empty(list(type_.shape), element)
     if (number := _filled_with(value)) is not None:

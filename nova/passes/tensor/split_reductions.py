@@ -1,6 +1,6 @@
-"""`split-reductions`: a reduction to few results becomes one to many, and another one of those.
+"""`split-reductions`: a reduction to few results becomes two, through many partial results.
 
-Runs on the way to a device, before kernels are formed.
+Runs in the device pipelines, before kernels are formed.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from nova.ir.walk import main_function
 from nova.passes.base import Pass
 
 _ACROSS = 32
-"""Columns that a block has."""
+"""Columns per block."""
 _TILE = 64 * 64
-"""Results of a product that a block has, about."""
+"""Approximate results of a GEMM per block."""
 _LONGEST = 16_384
-"""Terms of a part at most, about: a block has them in registers."""
+"""Approximate maximum of terms of a part: a block has them in registers."""
 _MOST_PARTIAL = 16 << 20
-"""Partial results of a product at most, in all parts."""
+"""Maximum partial results of a GEMM, in all parts."""
 
 
 @record
 class SplitReductions(Pass):
-    """Cut the outermost reduced dimension into parts, where that gives a device more to do at once.
+    """Cut the outermost reduced dimension into parts, where that gives a device more parallelism.
 
-    A sum of everything, of the columns of a tall matrix, or of a product along a long k has too few
-    results for one block of threads a result, or a tile of results. It is cut when its terms are
-    `terms` or more, and all blocks together would not be `blocks`: then each part gives a row of
-    partial results, and a second op combines those. How it is cut depends on shapes alone, so the
-    order of the sums does.
+    A sum of everything, of the columns of a tall matrix, or of a matmul along a long k (split-k)
+    has too few results for one block of threads per result, or per tile of results. It is cut when
+    its terms are `terms` or more, and the number of blocks would be less than `blocks`: then each
+    part gives a row of partial results, and a second op combines those. The cut depends on shapes
+    alone, and so does the order of the sums.
     """
 
     name: ClassVar[str] = "split-reductions"
     terms: int = 65_536
     blocks: int = 264
-    part: int = 1_024  # terms of a part at least, about
+    part: int = 1_024  # approximate minimum of terms of a part
 
     def run(self, module: ir.Module) -> None:
         for op in list(main_function(module).entry_block.operations):
@@ -52,7 +52,7 @@ class SplitReductions(Pass):
                 _split(GenericOp(op), *found)
 
     def _cut(self, generic: GenericOp) -> tuple[int, int, tuple[str, ...]] | None:
-        """Which loop is cut into how many parts, and what combines those."""
+        """The loop to cut, the number of parts, and the combining op."""
         reduced = [d for d, kind in enumerate(generic.iterators) if kind == "reduction"]
         if not reduced or generic.is_whole:
             return None
@@ -78,7 +78,7 @@ class SplitReductions(Pass):
 
 
 def _reads_across(generic: GenericOp) -> bool:
-    """Whether neighbouring results are made of neighbours in memory: a block has several."""
+    """Whether adjacent results read adjacent elements in memory: a block has several."""
     inputs = [a for a in generic.accesses[: generic.num_inputs] if a.coefficients]
     last = [access.row_dim(len(access.coefficients) - 1) for access in inputs]
     return any(d is not None and generic.iterators[d] == "parallel" for d in last)
@@ -94,7 +94,7 @@ def _is_plain(generic: GenericOp, operand: int, dim: int) -> bool:
 def _divisor(size: int, wanted: int) -> int:
     """A divisor of `size` up to `wanted`, near to it; 1 where there is none.
 
-    Better half as many parts than ones whose elements are not vectors.
+    Prefer half as many parts over parts whose elements are not whole vectors.
     """
     found = [n for n in range(min(size, wanted), 0, -1) if size % n == 0]
     near = [n for n in found if 2 * n >= found[0]]
@@ -123,7 +123,7 @@ def _split(generic: GenericOp, dim: int, parts: int, names: tuple[str, ...]) -> 
 
 
 def _cut_operand(generic: GenericOp, operand: int, dim: int, parts: int) -> Any:
-    """An input with the dimension that is cut as two."""
+    """An input with the cut dimension split in two."""
     value = generic.op.operands[operand]
     access = generic.accesses[operand]
     at = [r for r, row in enumerate(access.coefficients) if row[dim]]
@@ -138,7 +138,7 @@ def _cut_operand(generic: GenericOp, operand: int, dim: int, parts: int) -> Any:
 
 
 def _access(map_: Any, dim: int, *, cut: bool) -> Any:
-    """An access when the loop over parts comes before all others; `cut` says where it stands."""
+    """An access with the loop over parts before all others; `cut` is the original dimension."""
     count = map_.n_dims + 1
     moved = ir.AffineMap.get(count, 0, [ir.AffineExpr.get_dim(d) for d in range(1, count)])
     part = ir.AffineExpr.get_dim(0)
@@ -151,7 +151,7 @@ def _access(map_: Any, dim: int, *, cut: bool) -> Any:
 
 
 def _filled(shape: list[int], element: Any, name: str) -> Any:
-    """A tensor of the value that changes nothing when it is combined by the op called `name`."""
+    """A tensor filled with the identity of the op called `name`."""
     unit = COMBINERS[name]
     attr: Any = (
         ir.IntegerAttr.get(element, int(unit))
@@ -176,7 +176,7 @@ def _generic(inputs: list[Any], outputs: list[Any], maps: list[Any], kinds: list
 
 
 def _copy_body(generic: GenericOp, made: Any, dim: int, length: int) -> None:
-    """The body for parts of `length`: counters of the loops keep their meaning."""
+    """The body for parts of `length`: loop indices keep their meaning."""
     old = generic.block
     block = made.regions[0].blocks.append(*[a.type for a in old.arguments])
     mapping = dict(zip(old.arguments, block.arguments, strict=True))
@@ -196,7 +196,7 @@ def _copy_body(generic: GenericOp, made: Any, dim: int, length: int) -> None:
 
 
 def _combined(partial: list[Any], outputs: list[Any], names: tuple[str, ...]) -> Any:
-    """The parts together, and with what the outputs hold."""
+    """Combine the parts, and the old values of the outputs."""
     count = len(outputs[0].type.shape) + 1
     whole = ir.AffineMap.get_identity(count)
     rest = ir.AffineMap.get(count, 0, [ir.AffineExpr.get_dim(d) for d in range(1, count)])

@@ -28,11 +28,11 @@ _FEW, _LONG = 8, 256
 class WrapAttention(Pass):
     """Make a `linalg.generic` of every `nova.attend` and `nova.attend_gradient`.
 
-    Its loops and maps are those of the op; results that nobody uses are left out. Tiles are made of
-    the parallel loops: for the result, batches and rows. The gradients are computed together, by
-    batches, as they share most of the work; with few batches of many rows those of k and v are one
-    op, by their rows, and that of q is another. Behind elementwise fusion, which would see a
-    generic it may change.
+    Its loops and maps are those of the op; unused results are dropped. The parallel loops are
+    tiled: for the result, batches and rows. The gradients are computed together, by batches,
+    because they share most of the work; with few batches of many rows those of k and v are one op,
+    by their rows, and that of q is another. Runs after elementwise fusion, which could otherwise
+    change the generic.
     """
 
     name: ClassVar[str] = "wrap-attention"

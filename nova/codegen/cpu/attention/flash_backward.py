@@ -1,15 +1,14 @@
-"""The gradient of attention on a CPU, without the matrix of scores.
+"""FlashAttention-2 backward on a CPU: the gradient of attention without the matrix of scores.
 
-In: an `Attention` of kind `attend_gradient` and the ranges of its loops. Out: code at the insertion
-point; `flash_forward.py` calls `emit_gradient`. The weights p are computed again from the
-logsumexp,
-for a block of rows of q against a block of keys:
+Input: an `Attention` of kind `attend_gradient` and the ranges of its loops. Output: code at the
+insertion point; `flash_forward.py` calls `emit_gradient`. The weights p are recomputed from the
+logsumexp, for a block of rows of q against a block of keys:
 
     p = exp(q k^T scale - logsumexp)        d = p * (g v^T - delta)
     dv += p^T g      dk += d^T q scale      dq += d k scale
 
-Blocks of keys are outside: their gradients stay on the stack until all rows have been seen. Those
-of q are added to the result, always in the order of the keys.
+The outer loop runs over blocks of keys: dk and dv stay on the stack until the inner loop has
+visited all rows. dq is added to the result, always in the order of the keys.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ from nova.ir.attention_ops import AttentionKind
 from nova.ir.bindings import arith, ir, math, memref, vector
 
 _BLOCK_BYTES = 16 << 10
-"""Of a block of rows or keys: about ten of them are in use at a time."""
+"""Bytes of a block of rows or keys: about ten such blocks are in use at a time."""
 
 
 def emit_gradient(
     target: Target, attention: Attention, buffers: Sequence[Any], ranges: Sequence[Range | None]
 ) -> None:
-    """The code of one tile; `buffers` are flat, `ranges` are those of the grid."""
+    """Emit the code of one tile; `buffers` are flat, `ranges` are those of the grid."""
     rows, keys = (span(attention, role, ranges) for role in "ij")
     full = list(ranges) + [None] * (len(attention.nest.loops) - len(ranges))
     over_batch(
@@ -68,7 +67,7 @@ def emit_gradient(
 
 @record
 class _Gradient:
-    """One point of the batch."""
+    """The backward pass at one point of the batch."""
 
     target: Target
     attention: Attention
@@ -97,7 +96,7 @@ class _Gradient:
 
     @cached_property
     def pitch(self) -> int:
-        """From one row of weights to the next; keys are columns here, and rows in two products."""
+        """Row stride of the weights; keys are columns here, and rows in two matmuls."""
         return round_up(round_up(self.keys, self.r.mr), self.r.vl)
 
     def width(self, role: str) -> int:
@@ -133,7 +132,7 @@ class _Gradient:
             self._start_keys(buffers, key, count)
             begin = i[0]
             if self.kind.causal and a.size("i") > self.rows:
-                # Blocks of rows that are all before the first key see nothing of it.
+                # Blocks of rows that are all before the first key see no key of this block.
                 behind = arith.maxsi(index(sub(key, begin)), index(0))
                 begin = add(begin, mul(arith.divui(behind, index(self.rows)), self.rows))
             with blocks(begin, i[1], self.rows, a.size("i")) as (first, rows):
@@ -181,7 +180,7 @@ class _Gradient:
         key: Index,
         keys: Index,
     ) -> None:
-        """What the rows from `first` on add to the gradients, seen from one block of keys."""
+        """Add the terms of the rows from `first` on to the gradients, for one block of keys."""
         a, r, kind = self.attention, self.r, self.kind
         e, f = self.width("e"), self.width("f")
         read_rows(r, self.at["q"], first, rows, a.size("e"), buffers["q"], e, kind.scale)
@@ -197,7 +196,7 @@ class _Gradient:
             computed, seen = keys, keys
             if kind.causal:
                 seen = minimum(keys, add(add(ahead, row), r.mr))
-                # The products below take as many keys at a time, from any row that sees the first.
+                # The matmuls below use this many keys at a time, from any row that sees the first.
                 computed = minimum(keys, add(add(ahead, row), 2 * r.mr))
             self._weights(buffers, mask, first, rows, row, key, keys, computed)
             if "q" in kind.results:
@@ -231,7 +230,7 @@ class _Gradient:
         add_to: bool = False,
         own_end: Index | None = None,
     ) -> None:
-        """Rows of a buffer from `row` on become left times right, or get it added."""
+        """Set rows of a buffer, from `row` on, to left times right, or add it to them."""
         r, width = self.r, self.width(role)
         nv, _ = r.columns(self.attention.size(role))
         with blocks(0, width, nv * r.vl, width) as (column, _):
@@ -252,7 +251,7 @@ class _Gradient:
         keys: Index,
         computed: Index,
     ) -> None:
-        """p and d of the panel at `row`, for `computed` keys; zeros where a row sees none."""
+        """p and d of the panel at `row`, for `computed` keys; zeros where a row sees no key."""
         a, r = self.attention, self.r
         for left, right, role, to in (("q", "kt", "e", "p"), ("g", "vt", "f", "d")):
             size, width = a.size(role), self.width(role)
@@ -266,7 +265,7 @@ class _Gradient:
             limit: Index = keys
             if self.kind.causal:
                 limit = minimum(keys, add(add(sub(first, key), row), add(i, 1)))
-            # A row that only fills up the panel has the statistics of the last one.
+            # A row that only pads the panel uses the statistics of the last row.
             known = add(first, minimum(add(row, i), sub(rows, 1)))
             if mask is not None:
                 mask.read(known, key, computed)
@@ -289,6 +288,6 @@ class _Gradient:
                 weight = arith.select(visible, weight, zero)
                 vector.store(weight, buffers["p"], place)
                 towards = arith.subf(vector.load(r.kind, buffers["d"], place), delta)
-                # Of a value that the row does not see, it may be NaN.
+                # The gradient of a masked value may be NaN.
                 change = arith.select(visible, arith.mulf(weight, towards), zero)
                 vector.store(change, buffers["d"], place)

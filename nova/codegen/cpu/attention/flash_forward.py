@@ -1,12 +1,13 @@
-"""Attention on a CPU, without the matrix of scores.
+"""FlashAttention-2 forward on a CPU: attention without the matrix of scores.
 
-In: an `Attention` and the ranges of its loops that a tile computes. Out: code at the insertion
-point. `schedule.py` calls `tile_rows` and `emit_attention`.
+Input: an `Attention` and the ranges of its loops that a tile computes. Output: code at the
+insertion point. `schedule.py` calls `tile_rows` and `emit_attention`.
 
-A block of rows of q is kept on the stack, and blocks of keys and values pass by: packed, then taken
-by panels of as many rows as the registers hold. The scores of a panel against a block are the only
-ones there ever are. Maximum and sum of a row are corrected from block to block (online softmax),
-and so is its result. With `causal`, a panel looks no further than its last row may see.
+A block of rows of q stays on the stack while the loop visits blocks of keys and values. Each block
+is packed, then used by row panels of as many rows as the registers hold. Only the scores of one
+panel against one block exist at a time. The maximum and the sum of a row, and its result, are
+rescaled from block to block (online softmax, Milakov & Gimelshein). With `causal`, a panel stops at
+the last key that its last row may see.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, math, memref, scf, vector
 
 _BLOCK_BYTES = 32 << 10
-"""Of a block of rows, keys or values: four of them are in use at a time."""
+"""Bytes of a block of rows, keys or values: four such blocks are in use at a time."""
 
 _FEW_TILES = 8
-"""Blocks of rows are halved while there are fewer tiles."""
+"""Blocks of rows are halved while there are fewer tiles than this."""
 
 
 def tile_rows(target: Target, attention: Attention) -> int:
-    """How many rows of q (or of k and v, in their gradient) a tile should have."""
+    """The number of rows of q (or of k and v, in their gradient) in a tile."""
     rows = attention.size("j" if attention.kind.results[0] in ("k", "v") else "i")
     most = block_rows(attention, rows, _BLOCK_BYTES)
     batch = prod(attention.nest.loops[i].size for i in attention.batch)
@@ -77,7 +78,7 @@ def tile_rows(target: Target, attention: Attention) -> int:
 def emit_attention(
     target: Target, attention: Attention, buffers: Sequence[Any], ranges: Sequence[Range | None]
 ) -> None:
-    """The code of one tile; `buffers` are flat, `ranges` are those of the grid."""
+    """Emit the code of one tile; `buffers` are flat, `ranges` are those of the grid."""
     if attention.kind.op == "attend_gradient":
         emit_gradient(target, attention, buffers, ranges)
         return
@@ -88,7 +89,7 @@ def emit_attention(
 
 @record
 class _Forward:
-    """One point of the batch."""
+    """The forward pass at one point of the batch."""
 
     target: Target
     attention: Attention
@@ -112,7 +113,7 @@ class _Forward:
 
     @cached_property
     def panel(self) -> tuple[int, int]:
-        """Vectors of a panel of values, and how many panels."""
+        """The vectors in a panel of values, and the number of panels."""
         return self.r.columns(self.attention.size("f"))
 
     @property
@@ -125,7 +126,7 @@ class _Forward:
 
     def emit(self, low: Index, high: Index) -> None:
         a, r = self.attention, self.r
-        # Packing may write a vector past the end of what it packs.
+        # Packing may write up to a vector past the end of the packed data.
         self_buffers = {
             "q": self.rows * a.size("e"),
             "k": self.keys * a.size("e") + r.vl,
@@ -183,7 +184,7 @@ class _Forward:
         ahead = sub(first, key)
         begin: Index = 0
         if a.kind.causal and self.several:
-            # Panels whose last row is before the first key see nothing of this block.
+            # Panels whose last row is before the first key see no key of this block.
             behind = arith.maxsi(index(sub(key, first)), index(0))
             begin = mul(arith.divui(behind, index(r.mr)), r.mr)
         with loop(begin, rows, r.mr) as row:
@@ -229,7 +230,7 @@ class _Forward:
         seen: Index,
         limit: Index,
     ) -> None:
-        """Row `i` of the panel at `row`: scores to weights, before the division by their sum."""
+        """Scores of row `i` of the panel at `row` to weights; `_finish` divides by their sum."""
         r, p = self.r, buffers["p"]
         start, place = mul(i, self.keys), [index(add(row, i))]
         least = splat(r.kind, -inf)
@@ -242,7 +243,7 @@ class _Forward:
                 score = mask.apply(score, column)
             score = arith.select(lanes_below(r, column, limit), score, least)
             vector.store(score, p, where)
-            # NaN is not the largest here: it is still there when the weights are computed.
+            # A NaN never becomes the maximum; it reappears when the weights are computed.
             scf.YieldOp([_larger(score, op.inner_iter_args[0])])
         scalar = r.kind.element_type
         top = vector.reduction(scalar, vector.CombiningKind.MAXNUMF, op.results[0])
@@ -268,7 +269,7 @@ class _Forward:
         memref.store(total, buffers["sum"], place)
 
     def _finish(self, buffers: dict[str, Any], first: Index, rows: Index) -> None:
-        """Divide by the sums, and write what was asked for."""
+        """Divide by the sums and write the requested results."""
         with loop(0, rows, 1) as row:
             total = memref.load(buffers["sum"], [row])
             zero, one = splat(total.type, 0.0), splat(total.type, 1.0)
@@ -304,7 +305,7 @@ def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 def add_lanes(value: ir.Value) -> ir.Value:
-    """The sum of a vector's lanes, halves first."""
+    """The sum of the lanes of a vector, halves first (a pairwise tree)."""
     flags = ir.Attribute.parse("#arith.fastmath<reassoc>")
     kind = vector.CombiningKind.ADD
     return vector.reduction(value.type.element_type, kind, value, fastmath=flags)

@@ -1,4 +1,4 @@
-"""The mask of an attention: a row of it at a time, in a form that vectors of scores can meet."""
+"""The attention mask: reads one row at a time into a buffer that vectors of scores can use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nova.ir.bindings import arith, ir, memref, vector
 
 
 class MaskRows:
-    """Reads rows of a mask into a buffer, and applies them to scores.
+    """Reads rows of a mask into a buffer and applies them to scores.
 
-    A bool mask (bytes in memory) is 0 or -inf in the buffer, and a score whose key takes no part
+    A bool mask (bytes in memory) becomes 0 or -inf in the buffer, and the score of a masked key
     becomes -inf whatever it was; a float mask is added.
     """
 

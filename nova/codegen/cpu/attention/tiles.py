@@ -1,9 +1,9 @@
-"""What the attention schedules are made of: reading an attention, and products of blocks.
+"""Shared parts of the attention schedules: matching an attention, and matmuls of blocks.
 
-In: a kernel's linalg.generic whose body is a point of attention (`find_attention`), and code that
-`flash_forward.py` and `flash_backward.py` write with the rest: copies between strided tensors and
-small buffers on the stack, and register-tiled products of such buffers. Buffers have room for whole
-vectors and whole tiles, so that only copies look at what exists.
+Input: the linalg.generic of a kernel whose body is a point of attention (`find_attention`), and the
+code that `flash_forward.py` and `flash_backward.py` emit around it. Output: copies between strided
+tensors and small buffers on the stack, and register-tiled matmuls of such buffers. Buffers have
+room for whole vectors and whole tiles, so only the copies check bounds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from nova.ir.bindings import arith, ir, memref, scf, vector
 
 @record
 class Attention:
-    """An attention over the loops of a nest: `roles` are the loops i, j, e, f, the rest batch."""
+    """An attention over a loop nest: `roles` are the loops i, j, e, f; the others are batch."""
 
     kind: AttentionKind
     nest: LoopNest
@@ -58,11 +58,11 @@ class Attention:
 
 
 def find_attention(nest: LoopNest) -> Attention | None:
-    """The attention that `nest` is, or None."""
+    """Match `nest` as an attention; None if it is not one."""
     point = find_point(nest.generic.op)
     if point is None:
         return None
-    # No loop of such a nest is merged with another.
+    # No loop of such a loop nest is merged with another.
     position = {loop.dims[0]: i for i, loop in enumerate(nest.loops)}
     batch = len(nest.loops) - len(ROLES)
     roles = {role: position[batch + i] for i, role in enumerate(ROLES)}
@@ -85,7 +85,7 @@ class Matrix:
 
 @record
 class Registers:
-    """How a product is held in registers: `mr` rows of `nv` vectors of `vl` lanes."""
+    """The register tile of a matmul: `mr` rows of `nv` vectors of `vl` lanes."""
 
     target: Target
     type: str
@@ -102,14 +102,14 @@ class Registers:
         return vector_type(self.type, self.vl)
 
     def columns(self, count: int) -> tuple[int, int]:
-        """Vectors a column panel and panels, for a product with `count` columns."""
+        """Vectors per column panel and the number of panels, for a matmul with `count` columns."""
         vectors = -(-count // self.vl)
         panels = -(-vectors // self.nv)
         return -(-vectors // panels), panels
 
 
 def choose_registers(target: Target, type_: str, rows: int) -> Registers:
-    """Tiles of 8x2 vectors with 32 registers, 6x2 with 16, fewer rows where there are none."""
+    """Tiles of 8x2 vectors with 32 registers, else 6x2 (4x2 without FMA); at most `rows` rows."""
     if target.vector_registers >= 32:
         mr = 8
     else:
@@ -118,7 +118,7 @@ def choose_registers(target: Target, type_: str, rows: int) -> Registers:
 
 
 def block_rows(attention: Attention, rows: int, nbytes: int) -> int:
-    """Rows of a block: even parts of `rows`, no more than 128 or what `nbytes` have room for."""
+    """Rows of a block: even parts of `rows`, at most 128 and at most what fits in `nbytes`."""
     width = max(attention.size("e"), attention.size("f")) * BITS[attention.type] // 8
     most = max(16, min(128, nbytes // width))
     return -(-rows // -(-rows // most))
@@ -129,7 +129,7 @@ def block_rows(attention: Attention, rows: int, nbytes: int) -> int:
 
 @contextmanager
 def blocks(low: Index, high: Index, step: int, most: int) -> Iterator[tuple[Index, Index]]:
-    """Start and length of blocks of `step`; `most` bounds the extent, one block is no loop."""
+    """Start and length of blocks of `step`; `most` bounds the extent; one block needs no loop."""
     if most <= step:
         yield low, sub(high, low)
         return
@@ -144,7 +144,7 @@ def over_batch(
     ranges: Sequence[Range | None],
     body: Callable[[dict[str, Matrix]], None],
 ) -> None:
-    """`body` with the operands and results at each point of the batch in `ranges`."""
+    """Emit `body` with the operands and results at each point of the batch in `ranges`."""
     nest = attention.nest
 
     def nested(loops: list[int], starts: list[Index]) -> None:
@@ -180,18 +180,18 @@ def _matrices(
 
 
 def span(attention: Attention, role: str, ranges: Sequence[Range | None]) -> tuple[Index, Index]:
-    """The part of a loop that a tile computes."""
+    """The range of a loop that a tile computes."""
     number = attention.roles[role]
     known = ranges[number] if number < len(ranges) else None
     return known or (0, attention.size(role))
 
 
-# --- products -------------------------------------------------------------------------------------
+# --- matmuls --------------------------------------------------------------------------------------
 
 
 @record
 class Left:
-    """The left operand of a product, read element by element: a buffer and its strides."""
+    """The left operand of a matmul, read element by element: a buffer and its strides."""
 
     buffer: ir.Value
     start: Index
@@ -201,7 +201,7 @@ class Left:
 
 @record
 class Right:
-    """The right operand, read by vectors: `step` elements from one k to the next."""
+    """The right operand of a matmul, read by vectors: `step` elements from one k to the next."""
 
     buffer: ir.Value
     start: Index
@@ -219,7 +219,7 @@ def multiply(
 ) -> list[ir.Value]:
     """`before` plus mr rows of left times nv vectors of right, row by row.
 
-    With `own_end`, row i stops before step `own_end + i`: what is behind is not multiplied, for a
+    With `own_end`, row i stops before step `own_end + i`: later steps are not multiplied, because a
     weight of 0 does not hide a NaN.
     """
     low, high = k
@@ -298,7 +298,7 @@ def read_rows(
     width: int,
     factor: float = 1.0,
 ) -> None:
-    """Rows of a tensor, widened and times `factor`, as rows of `width` elements of a buffer."""
+    """Copy rows of a tensor, widened and scaled by `factor`, to buffer rows of `width` elements."""
 
     def put(row: Index, column: Index, vectors: bool) -> None:
         place = [index(source.at(add(first, row), column))]
@@ -322,7 +322,7 @@ def read_rows(
 def each_column(
     r: Registers, columns: int, unit: bool, body: Callable[[Index, bool], None]
 ) -> None:
-    """`body(column, whole vector or element)` for all columns; the last vector may overlap."""
+    """Emit `body(column, whole vector or element)` for all columns; the last vector may overlap."""
     if not unit or columns < r.vl:
         with loop(0, columns, 1) as column:
             body(column, False)
@@ -335,14 +335,14 @@ def each_column(
 
 
 def fill_panel(r: Registers, buffer: ir.Value, rows: Index, width: int) -> None:
-    """Zeros in the rows that fill up the last panel: they are computed with, but not used."""
+    """Zero the rows that pad the last panel: they take part in the arithmetic but are not used."""
     zero = splat(element_type(r.type), 0.0)
     with loop(mul(rows, width), mul(whole_panels(rows, r.mr), width), 1) as place:
         memref.store(zero, buffer, [index(place)])
 
 
 def whole_panels(rows: Index, mr: int) -> Index:
-    """`rows`, filled up to whole panels."""
+    """`rows`, rounded up to whole panels."""
     if isinstance(rows, int):
         return round_up(rows, mr)
     return mul(arith.ceildivsi(rows, index(mr)), mr)
@@ -359,7 +359,7 @@ def write_rows(
     *,
     accumulate: bool = False,
 ) -> None:
-    """Some rows of a buffer as rows of a tensor from `first` on, or added to them."""
+    """Copy rows of a buffer to rows of a tensor from `first` on, or add them to those rows."""
 
     def put(row: Index, column: Index, vectors: bool) -> None:
         source = [index(add(mul(row, width), column))]
@@ -376,19 +376,19 @@ def write_rows(
             memref.store(value, target.buffer, place)
 
     with loop(*rows, 1) as row:
-        # What is added must not be added twice: the last vector may not overlap then.
+        # An element must not be added twice, so the last vector may not overlap then.
         unit = target.column == 1 and not (accumulate and columns % r.vl)
         each_column(r, columns, unit, lambda column, v: put(row, column, v))
 
 
 def clear(r: Registers, buffer: ir.Value, low: Index, high: Index) -> None:
-    """Zeros in [low, high), which are multiples of the vector."""
+    """Zero the range [low, high); both are multiples of the vector."""
     zero = splat(r.kind, 0.0)
     with loop(low, high, r.vl) as at:
         vector.store(zero, buffer, [index(at)])
 
 
 def lanes_below(r: Registers, start: Index, limit: Index) -> ir.Value:
-    """Which lanes of the vector at `start` are below `limit`, as a mask."""
+    """A mask of the lanes of the vector at `start` that are below `limit`."""
     flags = ir.VectorType.get([r.vl], ir.IntegerType.get_signless(1))
     return vector.create_mask(flags, [index(sub(limit, start))])

@@ -1,14 +1,13 @@
-"""The micro-kernel of AMX: packed words of A and B multiplied into C, two by two tile registers.
+"""The AMX microkernel: VNNI pairs of A and B multiplied into C, two by two tile registers.
 
-In: packed operands of the form `TILES` (vnni_packing.py), C, and where the old values come from.
-Out: a
-call of a shared function that loops over column panels, row panels and k; it gives the tile
-registers their shapes first and releases them at its end, so no other code meets them.
-`packed_gemm.py` calls `multiply_tiles`.
+Input: packed operands of the layout `TILES` (vnni_packing.py), C, and the address of the old
+values. Output: a call of a shared function that loops over column panels, row panels and k. The
+function configures the tile registers first and releases them at its end, so no other code sees
+them. `packed_gemm.py` calls `multiply_tiles`.
 
-Sums begin with the old values, which tiles are loaded with: straight from C where a whole tile of
-it exists and its columns are contiguous, and by way of a scratch tile where not. Both give the same
-sums. A last row panel of at most 16 rows takes one row of tiles.
+The accumulator tiles start as the old values: loaded directly from C where the whole tile exists
+and its columns are contiguous, otherwise through a scratch tile. Both give the same sums. A last
+row panel of at most 16 rows uses one row of tiles.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SIDE = 2 * TILE
 """Rows and columns of C in tile registers 0 to 3; A is in 4 and 5, B in 6 and 7."""
 
 _WORD = 4
-"""Bytes of a pair of bf16, and of an f32."""
+"""Bytes of a VNNI pair of bf16, and of an f32."""
 
 
 def multiply_tiles(
@@ -77,7 +76,7 @@ def multiply_tiles(
 
 @record
 class _Body:
-    """The body of one multiplying function."""
+    """The body of one microkernel function."""
 
     a: ir.Value
     b: ir.Value
@@ -108,7 +107,7 @@ class _Body:
         left: tuple[Index, Index],
         starts: tuple[Index, Index],
     ) -> None:
-        """`count` by two tiles of C, of which `left` rows and columns (maybe more) exist."""
+        """`count` by two tiles of C, of which `left` rows and columns (or more) exist."""
         rows, columns = left
         c_at, old_at = starts
 
@@ -137,8 +136,7 @@ class _Body:
         branch(is_whole, whole, part)
 
     def _prefetch(self, count: int, start: Index) -> None:
-        """Fetch the tiles of C while they are computed; their rows are too far apart for the
-        hardware."""
+        """Prefetch the tiles of C while they are computed: hardware cannot at such a row stride."""
         for row in range(count * TILE):
             begin = add(start, mul(self.c.row_stride, row))
             for column in range(2):
@@ -172,7 +170,7 @@ class _Body:
     def _copy(
         self, source: tuple[Place, Index], into: tuple[Place, Index], rows: Index, columns: Index
     ) -> None:
-        """The rows and columns of a tile that exist, from one place to another."""
+        """Copy the rows and columns of a tile that exist from one buffer to another."""
         (read, read_at), (written, written_at) = source, into
         if not self.unit:
             with loop(0, rows, 1) as i, loop(0, minimum(columns, _SIDE), 1) as j:
@@ -195,7 +193,7 @@ class _Body:
 
 
 def _configure() -> None:
-    """Palette 1, and 16 rows of 64 bytes for each of the eight registers."""
+    """Palette 1, and 16 rows of 64 bytes for each of the eight tile registers."""
     table = np.zeros(64, np.uint8)
     table[0] = 1
     table[16:32:2] = TILE * _WORD

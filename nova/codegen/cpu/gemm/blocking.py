@@ -1,7 +1,7 @@
-"""How a contraction is cut: register tile, cache blocks, and the tile of C of one task.
+"""Blocking of a contraction: register tile, cache blocks (GotoBLAS/BLIS), and the tile of a task.
 
-In: a target and a `Contraction`, whose `choices` may override numbers; out: a `Tiling`, and
-the tile of a task. `packed_gemm.py` emits by it, and the schedules of kernels ask for the tile.
+Input: a target and a `Contraction`, whose `choices` may override numbers. Output: a `Tiling`, and
+the tile of a task. `packed_gemm.py` emits it, and the schedules of kernels use the tile.
 """
 
 from __future__ import annotations
@@ -25,41 +25,42 @@ from nova.core.targets import Target
 from nova.errors import ScheduleError
 
 _B_BYTES, _MOST_A_BYTES, _MOST_ALONE = 1 << 20, 384 << 10, 768 << 10
-"""The most that packed columns of B take, in the cache that cores share, and packed rows of A, the
-last where no columns of B are packed beside them. They lie on the stack."""
+"""Upper bounds of the packed columns of B, in the cache that cores share, and of the packed rows of
+A, the last where no packed columns of B are next to them. They are on the stack."""
 
 _TILE_WORDS, _TILE_A_BYTES = 512, 256 << 10
-"""The depth of panels for tile registers, and the most that rows of A take then. Tiles are loaded
+"""The depth of panels for AMX tile registers, and the upper bound of the rows of A then. Tiles load
 from L2 fast enough, but not as fast as they are multiplied: deep panels move C less often."""
 
 _MOST_ROWS, _MOST_COLUMNS = 1024, 512
 """Of a task: A is then packed for 512 columns and B for 1024 rows, at a few percent of the time."""
 
 _SMALL_TILE, _LARGE_TILE = 2_000_000, 100_000_000
-"""Multiply-adds of a task: one is cut in two to have two of at least half the first number, and in
-four to have four of at least half the second."""
+"""Multiply-adds of a task: one is cut in two if each half has at least half the first number, and
+in four if each quarter has at least half the second."""
 
 _SHORT_ROW = 256
 """Columns of a task below which packing its rows of A takes too long: only two cores get less."""
 
 _MOST_IN_PLACE = 128
-"""Rows of A up to which they are not packed where B is packed beforehand."""
+"""Rows of A up to which A is not packed where B is prepacked."""
 
 TileCost = Callable[[tuple[int, int], int, int, int], float]
-"""Of a tile (rows, vectors) for m rows and n columns of C, in vectors of so many elements."""
+"""The cost of a tile (rows, vectors) for m rows and n columns of C, in vectors of this many
+elements."""
 
 _ODD_TILE_GAIN = 0.96
-"""Another register tile than the largest must take less than this share of its time: products of a
-program that have the same one share its functions."""
+"""A register tile other than the largest must take less than this share of its time: GEMMs of a
+program with the same register tile share its functions."""
 
 
 @record
 class Contraction:
     """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
 
-    `choices` are what somebody has decided about its tiling; the rest follows from the sizes. With
-    `packed`, B lies in panels already (prepacked_constants.py), and its strides say how it lay
-    before.
+    `choices` are schedule overrides of its tiling; the rest follows from the sizes. With `packed`,
+    B is prepacked into panels (prepacked_constants.py), and its strides are those of the original
+    layout.
     """
 
     m: int
@@ -78,11 +79,11 @@ class Contraction:
 
 @record
 class Tiling:
-    """How a contraction is cut; a function of the target and the contraction alone.
+    """The tiling of a contraction; a function of the target and the contraction alone.
 
-    `mr` rows of `nv` vectors of `vl` elements are a register tile; k is cut into `k_blocks` of at
+    A register tile is `mr` rows of `nv` vectors of `vl` elements; k is cut into `k_blocks` of at
     most `kc` words (`form`); `mc` rows and `nc` columns are packed at a time; `rows` and `columns`
-    are a task.
+    are the tile of a task.
     """
 
     vl: int
@@ -95,10 +96,11 @@ class Tiling:
     rows: int
     columns: int
     copying: bool
-    """Whether all rows of a task are packed at once, and columns of B while the first use them."""
+    """Whether all rows of a task are packed at once, and columns of B while the first panel uses
+    them."""
     form: PackedLayout = ELEMENTS
     in_place: bool = False
-    """Whether rows of A are read where they lie."""
+    """Whether rows of A are read in place."""
 
     @property
     def nr(self) -> int:
@@ -106,7 +108,7 @@ class Tiling:
 
     @property
     def a_size(self) -> int:
-        """Words of packed rows of A, and what the last panel may write past its end."""
+        """Words of packed rows of A, plus what the last panel may write past its end."""
         return self.mc * self.kc + (self.vl if self.form is ELEMENTS else TILE * (self.mr + TILE))
 
     @property
@@ -120,7 +122,7 @@ def round_up(value: int, step: int) -> int:
 
 
 def with_unit_columns(spec: Contraction) -> Contraction:
-    """The contraction, transposed if that makes the columns of C the contiguous ones."""
+    """The contraction, transposed if that makes the columns of C contiguous."""
     rows_first = spec.c_strides[0] == 1 and spec.m > 1
     columns_first = spec.c_strides[1] == 1 and spec.n > 1
     if not rows_first or columns_first:
@@ -139,7 +141,7 @@ def with_unit_columns(spec: Contraction) -> Contraction:
 
 @functools.cache
 def choose_tiling(target: Target, spec: Contraction) -> Tiling:
-    """The tiling of a contraction whose C has unit columns, or neither."""
+    """The tiling of a contraction whose C has unit columns, or no unit stride."""
     bits, choices = BITS[spec.acc_type], spec.choices
     vl, size = target.lanes(bits), bits // 8
     form = choose_packed_layout(target, spec)
@@ -180,13 +182,13 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
 
 
 def _is_read_in_place(spec: Contraction, form: PackedLayout) -> bool:
-    """Whether packing A does not pay, which tasks side by side would do for the same rows."""
+    """Whether packing A does not pay: adjacent tasks would pack the same rows."""
     along_k = spec.a_strides[1] == 1 and spec.a_type == spec.acc_type
     return spec.packed and along_k and form is ELEMENTS and spec.m <= _MOST_IN_PLACE
 
 
 def _is_copied_in_use(spec: Contraction) -> bool:
-    """Whether rows of B are contiguous and of the type that they are multiplied in."""
+    """Whether rows of B are contiguous and have the accumulator's type."""
     return spec.b_strides[1] == 1 and spec.b_type == spec.acc_type and not spec.packed
 
 
@@ -194,8 +196,8 @@ def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
     """Rows and columns of C that one task should compute: whole register tiles.
 
     A task packs its rows of A and its columns of B once, so tiles are large enough to keep the
-    copying at a few percent. A product of few tiles is cut for two cores if it is worth two tasks,
-    and for four where a quarter still is large and not too narrow.
+    packing at a few percent. A GEMM of few tiles is cut for two cores if it is worth two tasks, and
+    for four if a quarter is still large and not too narrow.
     """
     rows, columns = _even(spec.m, _MOST_ROWS, mr), _even(spec.n, _MOST_COLUMNS, nr)
 
@@ -219,7 +221,7 @@ def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
 def _even(extent: int, most: int, step: int) -> int:
     """The size of the parts of `extent`, at most `most` each and about equal, in whole steps.
 
-    Their number is even, or one: two cores then have the same to do.
+    Their number is even, or one: two cores then have equal work.
     """
     parts = max(1, -(-extent // most))
     parts += parts % 2 if parts > 1 else 0
@@ -227,7 +229,7 @@ def _even(extent: int, most: int, step: int) -> int:
 
 
 def registers_used(target: Target, mr: int, nv: int) -> int:
-    """Vector registers of a tile of C with what it needs beside; one is for the compiler."""
+    """Vector registers of a tile of C plus its operands; one is for the compiler."""
     return mr * nv + nv + (2 if target.has_fma else 3)
 
 
@@ -241,7 +243,7 @@ def _check_registers(target: Target, mr: int, nv: int) -> None:
 
 
 def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
-    """The tile of C that is held in registers."""
+    """The register tile of C."""
     ranked = rank_register_tiles(target, m, n, vl)
     usual = rank_register_tiles(target, 1 << 20, 1 << 20, vl)[0]
     worth = _ODD_TILE_GAIN * _tile_cost(usual, m, n, vl)
@@ -251,7 +253,7 @@ def _register_tile(target: Target, m: int, n: int, vl: int) -> tuple[int, int]:
 def rank_register_tiles(
     target: Target, m: int, n: int, vl: int, cost: TileCost | None = None
 ) -> list[tuple[int, int]]:
-    """Rows, and vectors a row, of the tiles that fit into the registers, the best one first.
+    """Rows, and vectors per row, of the tiles that fit into the registers, best first.
 
     The tile with the least `cost` for the whole of C is best, so a small or odd C wastes little at
     its edges. By default the cost is that of packed panels.
@@ -265,21 +267,21 @@ def rank_register_tiles(
 
 
 def edge_rows(mr: int) -> int:
-    """Rows of the shorter tile for what is left below the last whole one."""
+    """Rows of the shorter tile for the rows below the last whole one."""
     return mr // 2 + 1
 
 
 def step_cost(mr: int, nv: int) -> float:
-    """About the cycles of a step of k of one tile.
+    """Estimated cycles of a step of k of one tile.
 
-    The larger of its multiply-adds and its loads (two of each a cycle), and no less than the
-    latency of one.
+    The larger of its multiply-adds and its loads (two of each per cycle), and at least the latency
+    of one.
     """
     return max(mr * nv / 2, (mr + nv) / 2, 4.0) + 0.4
 
 
 def _tile_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
-    """About the cycles of a step of k for the whole of C."""
+    """Estimated cycles of a step of k for the whole of C."""
     mr, nv = tile
     whole, left = divmod(m, mr)
     edge = edge_rows(mr) if whole and left <= edge_rows(mr) else mr

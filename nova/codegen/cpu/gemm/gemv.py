@@ -1,14 +1,13 @@
-"""Matrix products of few rows whose right operand lies along k: dot products, several at a time.
+"""GEMV: matmuls of few rows whose right operand is contiguous along k, as blocks of dot products.
 
-In: a `Contraction` that has a `GemvTile` (A and B have unit steps of k), flat buffers with their
-starts, and the rows and columns of C. Out: the body of a shared function. `unpacked_gemm.py` calls
-`emit_gemv`; nothing is copied, and B is read once, as a few streams.
+Input: a `Contraction` that has a `GemvTile` (A and B have unit stride along k), flat buffers with
+their offsets, and the rows and columns of C. Output: the body of a shared function.
+`unpacked_gemm.py` calls `emit_gemv`; no operand is copied, and B is read once, as a few streams.
 
-Vectors lie along k. An element of C is `parts` vectors of sums, to which the vectors of k go in
-turn; at the end these are added, and then the halves of what is left, until one number is left. A
-long sum is cut into blocks of k (cascade_sum.py). So its value depends on the shape alone, and not
-on
-how the ranges are cut.
+Vectors run along k. An element of C has `parts` vector accumulators, which take the vectors of k
+round-robin. At the end the accumulators are added, then the halves of the vector, until one number
+is left. A long sum is cut into blocks of k (cascade_sum.py). So its value depends on the shape
+alone, and not on how the ranges are cut.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def emit_gemv(
     matrices: tuple[Matrix, Matrix, Matrix],
     sizes: tuple[Index, Index],
 ) -> None:
-    """C, of `sizes` rows and columns, at the insertion point."""
+    """Emit C, of `sizes` rows and columns, at the insertion point."""
     body = _Dots(target, spec, tile, *matrices)
     rows, columns = sizes
 
@@ -59,7 +58,7 @@ class _Dots:
         return vector_type(self.spec.acc_type, self.tile.vl)
 
     def tile_of(self, i: Index, j: Index, shape: tuple[int, int]) -> None:
-        """The tile of C at (i, j)."""
+        """Emit the tile of C at (i, j)."""
         (mr, nr), spec = shape, self.spec
         left = [self._start(self.a, i, spec.a_strides[0], r) for r in range(mr)]
         right = [self._start(self.b, j, spec.b_strides[1], c) for c in range(nr)]
@@ -76,7 +75,7 @@ class _Dots:
         return add(matrix[1], add(mul(first, stride), number * stride))
 
     def _sums(self, left: list[Index], right: list[Index]) -> list[ir.Value]:
-        """The vectors of sums: for each part, the columns of each row."""
+        """The vector accumulators: for each part, the columns of each row."""
         spec, vl, parts = self.spec, self.tile.vl, self.tile.parts
         vectors = self.tile.vectors
         count = len(left) * len(right)
@@ -109,7 +108,7 @@ class _Dots:
         part: int,
         mask: ir.Value | None,
     ) -> list[ir.Value]:
-        """One vector of k for all dot products."""
+        """One vector of k for all dot products of the tile."""
         rows = [self._load(self.a[0], add(at, k), mask) for at in left]
         result, first = list(sums), part * len(left) * len(right)
         for c, start in enumerate(right):
@@ -123,7 +122,7 @@ class _Dots:
         return result
 
     def _fetch(self, right: list[Index], k: Index, step: int) -> None:
-        """Ask for what the next columns have at the same steps of k: their streams are short."""
+        """Prefetch the next columns at the same steps of k: their streams are short."""
         if not self.tile.ahead:
             return
         far = len(right) * self.spec.b_strides[1]
@@ -144,14 +143,14 @@ class _Dots:
         return vector.maskedload(self.kind, buffer, [index(at)], mask, splat(self.kind, 0.0))
 
     def _tree(self, values: list[ir.Value]) -> ir.Value:
-        """The sum of the parts of an element."""
+        """The sum of the parts of an element, as a tree."""
         while len(values) > 1:
             half = len(values) // 2
             values = [arith.addf(values[at], values[half + at]) for at in range(half)]
         return values[0]
 
     def _store(self, i: Index, j: Index, totals: list[ir.Value]) -> None:
-        """Sum the lanes of `totals`, the columns of a row from j on, and write them."""
+        """Sum the lanes of `totals`, the columns of a row from j on, and store them."""
         (row, column), (buffer, start) = self.spec.c_strides, self.c
         at = add(start, add(mul(i, row), mul(j, column)))
         group = min(4, self.tile.vl)
@@ -174,13 +173,13 @@ class _Dots:
 
 
 def _sum_lanes(vectors: Sequence[ir.Value]) -> ir.Value:
-    """A vector with the sum of the lanes of each of `vectors`, of which there is a power of two.
+    """A vector with the sum of the lanes of each of `vectors`, whose count is a power of two.
 
-    The upper half of a vector is added to the lower one until one lane is left. Vectors are put
-    side by side on the way, so that this takes few instructions.
+    The upper half of a vector is added to the lower half until one lane is left. Vectors are
+    concatenated on the way, so that this takes few instructions.
     """
     values, width = list(vectors), ir.VectorType(vectors[0].type).shape[0]
-    lanes = width  # of each of the vectors that are side by side in one value
+    lanes = width  # of each of the vectors that are concatenated in one value
     while lanes > 1:
         together = width // lanes
         low = [g * lanes + at for g in range(together) for at in range(lanes // 2)]

@@ -1,9 +1,9 @@
-"""The micro-kernel: packed panels of A and B multiplied into C, one register tile at a time.
+"""The GEMM microkernel: packed panels of A and B multiplied into C, one register tile at a time.
 
-In: a register tile (`Microkernel`), packed operands (see packing.py), C, and where the old values
-come from. Out: a call of a shared function that loops over column panels, row panels and k.
-`packed_gemm.py` calls `multiply`. Columns of a tile are always computed as a whole; only its store
-(store_tile.py) looks at how many exist. A last row panel of few rows has a shorter tile.
+Input: a register tile (`Microkernel`), packed operands (see packing.py), C, and the address of the
+old values. Output: a call of a shared function that loops over column panels, row panels and k.
+`packed_gemm.py` calls `multiply`. All columns of a tile are always computed; only its store
+(store_tile.py) checks how many exist. A last row panel of few rows has a shorter tile.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, scf, vector
 
 _TURN = 24
-"""Multiply-adds that hide what else a turn of the innermost loop does; more only take longer to
-compile."""
+"""Multiply-adds that hide the overhead of an iteration of the innermost loop; more only take longer
+to compile."""
 
 _AHEAD = 16
-"""Steps of k that rows of an unpacked B are fetched ahead: too far apart for the hardware."""
+"""Prefetch distance of rows of an unpacked B in steps of k: hardware cannot at this stride."""
 
 
 @record
 class Microkernel:
-    """`mr` rows of `nv` vectors of C in registers; with `pairs`, a step of k is one of words."""
+    """`mr` rows of `nv` vectors of C in registers; with `pairs`, a step of k is one VNNI pair."""
 
     target: Target
     acc_type: str
@@ -53,7 +53,7 @@ class Microkernel:
 
     @property
     def word(self) -> ir.VectorType:
-        """A vector of what lies in the panels."""
+        """The vector type of a panel."""
         return vector_type("i32" if self.pairs else self.acc_type, self.vl)
 
     @property
@@ -66,7 +66,7 @@ class Microkernel:
 
     @property
     def unrolled(self) -> int:
-        """Steps of k in one turn of the innermost loop, a power of two."""
+        """Steps of k in one iteration of the innermost loop, a power of two."""
         steps = 1
         while steps * self.mr * self.nv < _TURN and steps < 4:
             steps *= 2
@@ -91,10 +91,10 @@ class Microkernel:
     ) -> None:
         """C = old + A*B for packed A (`rows`) and B (`columns`), both `depth` steps deep.
 
-        The panels of B begin at `b_offset` of its buffer. Where they are `far`, not in L2, each is
-        fetched while the one before is used.
+        The panels of B begin at `b_offset` of its buffer. If they are `far`, that is not in L2,
+        each panel is prefetched while the previous one is used.
 
-        `old` is C itself, or a row of `nr` elements with both strides 0. The strides are known: if
+        `old` is C itself, or a row of `nr` elements with both strides 0. The strides are static: if
         the columns of C are contiguous, whole vectors are stored.
         """
         unit = c.column_stride == 1
@@ -124,7 +124,7 @@ class Microkernel:
         *,
         far: bool,
     ) -> None:
-        """The same for an A that is read where it lies: its rows are contiguous."""
+        """Like `multiply`, for an A that is read in place: its rows are contiguous."""
         unit = c.column_stride == 1
 
         def body(*values: ir.Value) -> None:
@@ -145,10 +145,10 @@ class Microkernel:
     def multiply_copying(
         self, a: ir.Value, b: Block, panel: ir.Value, c: Place, old: Place, rows: Index
     ) -> None:
-        """The same for a B whose rows are contiguous and of the accumulator's type.
+        """Like `multiply`, for a B whose rows are contiguous and have the accumulator's type.
 
-        The first row panel reads B where it lies, and leaves each column panel in `panel`, a
-        buffer of one, for the others: the copying hides behind the multiply-adds.
+        The first row panel reads B in place and copies each column panel to `panel`, a buffer of
+        one panel, for the other row panels: the multiply-adds hide the copy.
         """
         unit = c.column_stride == 1
 
@@ -170,7 +170,7 @@ class Microkernel:
 
 @record
 class _Panel:
-    """One tile of C: where it begins, how much of C is left from there, and its panel of B."""
+    """One tile of C: its offset, the rows and columns of C left from there, and its panel of B."""
 
     i: Index
     j: Index
@@ -183,7 +183,7 @@ class _Panel:
 
 @record
 class _Later:
-    """What a tile fetches of the next column panel: from `at` on, `step` elements a step of k."""
+    """The prefetch of the next column panel: from `at` on, `step` elements per step of k."""
 
     at: Index
     step: Index
@@ -191,7 +191,7 @@ class _Later:
 
 @record
 class _Left:
-    """Where the rows of A of a tile begin, and how far apart the steps of k are there."""
+    """The offset of a tile's rows of A, and their stride along k."""
 
     starts: list[Index]
     stride: int
@@ -204,7 +204,7 @@ class _Left:
 
 @record
 class _Body:
-    """The body of one multiplying function."""
+    """The body of one microkernel function."""
 
     kernel: Microkernel
     a: ir.Value
@@ -213,9 +213,9 @@ class _Body:
     old: Place
     unit: bool
     source: Block | None
-    """Where B is copied from, into `b`, which then is one column panel; None: B is packed."""
+    """The source from which B is copied into `b`, then one column panel; None: B is packed."""
     rows: Block | None = None
-    """Where the rows of A are; None: A is packed."""
+    """The rows of A, read in place; None: A is packed."""
     far: bool = False
 
     @property
@@ -225,7 +225,7 @@ class _Body:
     def emit(self, rows: Index, columns: Index, depth: Index, b_offset: Index) -> None:
         kernel = self.kernel
         scratch = entry_alloca(kernel.mr * kernel.nr, kernel.acc_type)
-        # The row panels together fetch at least as much as a column panel has.
+        # The row panels together prefetch at least one whole column panel.
         step = arith.ceildivui(index(kernel.mr * kernel.nr), index(rows)) if self.far else 0
         with loop(0, columns, kernel.nr) as j:
             b_at, whole = add(b_offset, mul(j, depth)), None
@@ -242,7 +242,7 @@ class _Body:
                 branch(self._is_short(panel), short, tall)
 
     def _is_short(self, p: _Panel) -> ir.Value | bool:
-        """Whether the shorter tile has all rows that are left; a first panel may have to copy B."""
+        """Whether the shorter tile covers all remaining rows; a first panel may have to copy B."""
         edge = self.kernel.edge
         if edge == self.kernel.mr:
             return False
@@ -264,7 +264,7 @@ class _Body:
         store_tile(tile, self.kernel.nv, scratch, *places, p.rows, p.columns, unit=self.unit)
 
     def _left(self, p: _Panel, mr: int) -> _Left:
-        """The rows of A of a tile; those past the last one are the last one again."""
+        """The rows of A of a tile; rows past the last one repeat the last one."""
         if self.rows is None:
             start = mul(p.i, p.depth)
             return _Left([add(start, r) for r in range(mr)], self.kernel.mr)
@@ -273,7 +273,7 @@ class _Body:
         return _Left([first, *(add(first, step) for step in steps)], 1)
 
     def _pack_edge(self, rest: Block) -> ir.Value:
-        """Whether the next panel of B is whole; one that is not is packed before it is used."""
+        """Whether the next panel of B is whole; a partial panel is packed before it is used."""
         kernel = self.kernel
         whole = compare(arith.CmpIPredicate.sge, rest.lanes, kernel.nr)
         part = compare(arith.CmpIPredicate.slt, rest.lanes, kernel.nr)
@@ -285,7 +285,7 @@ class _Body:
     def _multiply_or_copy(
         self, copies: ir.Value, left: _Left, source: Index, depth: Index
     ) -> list[ir.Value]:
-        """The product of a row panel and the column panel, which is copied first if `copies`."""
+        """Multiply a row panel by the column panel, which is copied first if `copies`."""
         kinds = [self.kind] * (self.kernel.mr * self.kernel.nv)
         op = scf.IfOp(copies, kinds, has_else=True)
         for block, at in ((op.then_block, source), (op.else_block, None)):
@@ -301,9 +301,9 @@ class _Body:
         source: Index | None = None,
         later: _Later | None = None,
     ) -> list[ir.Value]:
-        """The product of rows of A and one column panel, row by row.
+        """Multiply rows of A by one column panel, row by row.
 
-        From `source` on, the column panel is copied to where it is read otherwise.
+        If there is a `source`, the column panel is read from it and copied to the packed panel.
         """
         zero = splat(self.kind, 0.0)
         sums = [zero] * (len(left.starts) * self.kernel.nv)
@@ -354,7 +354,7 @@ class _Body:
         ]
 
     def _copy_row(self, source: Index, k: Index, into: Index) -> list[ir.Value]:
-        """The same of a B that is not packed, which goes to the panel at `into`."""
+        """One step of k of a B that is not packed, copied to the panel at `into`."""
         assert self.source is not None
         kernel, stride = self.kernel, self.source.k_stride
         start = add(source, mul(k, stride))
@@ -389,7 +389,7 @@ class _Body:
         return arith.addf(total, arith.mulf(left, right))
 
     def _prefetch(self, start: Index, mr: int) -> None:
-        """Fetch a tile of C while it is computed; its rows are too far apart for the hardware."""
+        """Prefetch a tile of C while it is computed: hardware cannot at such a row stride."""
         kernel = self.kernel
         line = 512 // BITS[kernel.acc_type]
         for i in range(mr):
@@ -398,7 +398,7 @@ class _Body:
                 self._fetch(self.c.buffer, add(row, j), write=True)
 
     def _fetch(self, buffer: ir.Value, place: Index, *, write: bool, level: int = 1) -> None:
-        """Ask for a line of memory, up to a level of the caches."""
+        """Prefetch a cache line into a level of the caches."""
         memref.prefetch(
             buffer, [index(place)], is_write=write, locality_hint=4 - level, is_data_cache=True
         )

@@ -1,16 +1,15 @@
-"""The matrix product for CPU targets: register-tiled, with both operands packed.
+"""Packed GEMM for CPU targets: the GotoBLAS/BLIS algorithm, with both operands packed.
 
-In: a `Contraction` (static sizes and strides), flat memrefs with offsets, and the row and column
-range of C to compute. Out: scf/memref/arith code at the current insertion point, which is loops
-around calls of functions that all products of the module share (packing.py, microkernel.py). The
-kernel
-lowering calls `emit_block` for each task tile, whose size it asks of `tile_shape`.
+Input: a `Contraction` (static sizes and strides), flat memrefs with offsets, and the row and column
+range of C to compute. Output: scf/memref/arith code at the insertion point: loops around calls of
+functions that all GEMMs of the module share (packing.py, microkernel.py). The kernel lowering calls
+`emit_block` for each task tile, whose size `tile_shape` returns.
 
-Inside a block, from the outside in: blocks of columns (`nc`), blocks of k (`kc`), for which B is
-packed, blocks of rows (`mc`), for which A is packed, and in the shared functions panels of columns
-(`nr`) and panels of rows (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A
-in L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. Where the rows of a
-task are packed at once, B is not packed before: the first row panel copies each column panel while
+The loops of a block, from the outside in: blocks of columns (`nc`); blocks of k (`kc`), for which B
+is packed; blocks of rows (`mc`), for which A is packed; and in the shared functions column panels
+(`nr`) and row panels (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A in
+L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. Where the rows of a task
+are packed at once, B is not packed beforehand: the first row panel copies each column panel while
 it uses it (`Tiling.copying`). An element of C is always the same sum in the same order, however the
 ranges are cut.
 """
@@ -68,16 +67,17 @@ __all__ = [
 ]
 
 _STRIP_BYTES, _MOST_PANELS, _MOST_K_BLOCKS = 128 << 10, 1 << 20, 4
-"""Of a strip of C, so that it stays in L2 beside what is done with it; of the columns of B that are
-packed for a tile; and of the blocks of k, each of which is emitted by itself."""
+"""Bytes of a row panel of C, so that it stays in L2 next to the data of its epilogue; bytes of the
+columns of B that are packed for a tile; and the number of blocks of k, each emitted separately."""
 
 _LEAST_ROWS, _LEAST_DEPTH = 192, 128
-"""Of a tile that is worth strips: for fewer rows, columns are better packed while they are used,
-and shallow products lose nothing in small tiles, which many cores share better."""
+"""The least tile that is worth row panels: with fewer rows, packing columns while they are used is
+better, and shallow matmuls lose nothing in small tiles, which balance better over many cores."""
 
 
 _LARGE_L2 = 2 << 20
-"""Bytes of the L2 cache of large servers: fetching what is there costs 2 % of the time."""
+"""Bytes of the L2 cache of large servers: prefetching data that is already there costs 2 % of the
+time."""
 
 
 def flops(spec: Contraction) -> int:
@@ -86,7 +86,7 @@ def flops(spec: Contraction) -> int:
 
 
 def is_worth_packing(target: Target, spec: Contraction) -> bool:
-    """Whether `emit_block` beats plain loops: enough work, and more than a strip of C."""
+    """Whether `emit_block` beats plain loops: enough work, and more than a thin slice of C."""
     if is_unpacked(target, with_unit_columns(spec)):
         return True
     lanes = target.lanes(BITS[spec.acc_type])
@@ -128,9 +128,9 @@ def emit_block(
 ) -> None:
     """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k, at the current insertion point.
 
-    a, b, c are one-dimensional memrefs of identity layout that do not overlap in what is read and
-    written; offsets and ranges are `index` values. The pack buffers are put at the start of the
-    enclosing function. Memory outside of the block of C is neither read nor written.
+    a, b, c are one-dimensional memrefs of identity layout; c does not overlap with a or b. Offsets
+    and ranges are `index` values. The pack buffers are allocated at the start of the enclosing
+    function. Memory outside of the block of C is neither read nor written.
     """
     inner = with_unit_columns(spec)
     if inner is not spec:
@@ -144,8 +144,7 @@ def emit_block(
 
 
 def row_panels_of(target: Target, spec: Contraction, rows: int, columns: int) -> int | None:
-    """Rows of C to finish at a time in a tile of so many; None where `emit_row_panels` is no
-    choice.
+    """Rows of C of a row panel in a tile of this size; None where `emit_row_panels` does not apply.
 
     Rows and columns are those of C after `with_unit_columns`.
     """
@@ -173,11 +172,11 @@ def emit_row_panels(
     most: tuple[int, int],
     finish: Callable[[Index, Index], None],
 ) -> None:
-    """Emit C[rows, columns] as strips of rows, of which `finish` is handed each when it is there.
+    """Emit C[rows, columns] in row panels; `finish` emits the epilogue of each when it is computed.
 
-    Buffers and offsets are those of `emit_block`, but that of C, which is asked for with the first
-    row of a strip. Rows and columns are those of C after `with_unit_columns`; `most` is how many of
-    each a strip has.
+    Buffers and offsets are those of `emit_block`, except the offset of C, which is requested with
+    the first row of a row panel. Rows and columns are those of C after `with_unit_columns`; `most`
+    bounds both for a row panel.
     """
     inner = with_unit_columns(spec)
     a, b, c = buffers
@@ -189,7 +188,7 @@ def emit_row_panels(
 
 
 def _part(number: Index, extent: int, parts: int) -> Index:
-    """Where part `number` of `extent` cut into equal parts begins."""
+    """The start of part `number` of `extent`, cut into equal parts."""
     if isinstance(number, int):
         return number * extent // parts
     if extent % parts == 0:
@@ -201,7 +200,7 @@ def _part(number: Index, extent: int, parts: int) -> Index:
 def _blocks(low: Index, high: Index, most: int, step: int) -> Iterator[tuple[Index, Index]]:
     """Starts and sizes of the blocks of a range, which has at most `most` elements.
 
-    A loop of one turn is left out: LLVM's loop passes cost by the depth of the nest.
+    A loop of one iteration is omitted: the cost of LLVM's loop passes grows with the loop depth.
     """
     if most <= step:
         yield low, sub(high, low)
@@ -212,7 +211,7 @@ def _blocks(low: Index, high: Index, most: int, step: int) -> Iterator[tuple[Ind
 
 @dataclass(frozen=True)
 class _Block:
-    """The emission of one block; the columns of C are contiguous, or neither dimension is."""
+    """Emits one block; the columns of C are contiguous, or neither dimension is."""
 
     target: Target
     spec: Contraction
@@ -234,12 +233,12 @@ class _Block:
 
     @property
     def far(self) -> bool:
-        """Whether a B that is packed beforehand is too large for L2, also of larger machines."""
+        """Whether a prepacked B is too large for L2, also on larger machines."""
         size = self.spec.n * self.spec.k * BITS[self.spec.acc_type] // 8
         return self.spec.packed and size > max(self.target.l2_bytes, _LARGE_L2)
 
     def _multiply(self, *operands: Any) -> None:
-        """C = old + A*B of packed operands, by the instruction that their form is for."""
+        """C = old + A*B of packed operands, by the instruction of their packed layout."""
         if self.tiling.form is TILES:
             multiply_tiles(*operands)
         else:
@@ -276,7 +275,7 @@ class _Block:
                 else:
                     self._multiply(packed_a, right, c, old, rows, columns, words, right_at)
 
-        # Columns that are packed already, or while they are used, have no reason to be cut.
+        # Columns that are prepacked, or packed while they are used, need no blocking.
         step = spec.n if spec.packed or t.copying else t.nc
         with _blocks(n_lo, n_hi, spec.n, step) as (n, columns):
             if t.k_blocks == 1:
@@ -320,7 +319,7 @@ class _Block:
             finish(m, add(m, strip))
 
     def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
-        """Start, depth and words of a block of k: they differ by one cut, the last has the rest."""
+        """Start, depth and words of a block of k: sizes differ by one cut, the last is shorter."""
         k, parts, form = self.spec.k, self.tiling.k_blocks, self.tiling.form
         cuts = -(-k // form.per_cut)
         first = _part(number, cuts, parts)
@@ -331,7 +330,7 @@ class _Block:
         return start, depth, mul(count, form.words_per_cut)
 
     def _zeros(self) -> ir.Value:
-        """A row of zeros: what a product that overwrites adds to."""
+        """A row of zeros: the old values of a GEMM that overwrites C."""
         zeros = entry_alloca(self.tiling.nr, self.spec.acc_type)
         kind = vector_type(self.spec.acc_type, self.tiling.vl)
         with ir.InsertionPoint.after(zeros.owner):
@@ -342,7 +341,7 @@ class _Block:
     def _places(
         self, m: Index, n: Index, zeros: ir.Value | None, number: Index
     ) -> tuple[Place, Place]:
-        """C from (m, n) on, and where its old values are: zeros before the first block of k."""
+        """C from (m, n) on, and its old values: zeros before the first block of k."""
         (ms, ns), spec = self.spec.c_strides, self.spec
         start = add(self.c_offset, add(mul(m, ms), mul(n, ns)))
         c = Place(self.c, start, ms, 1 if spec.n == 1 else ns)
@@ -368,7 +367,7 @@ class _Block:
         return Block(self.b, spec.b_type, start, ns, ks, columns, depth)
 
     def _panels_at(self, n: Index, k: Index, depth: Index) -> Index:
-        """Where the panels of a packed B begin, from column n, a multiple of nr, and step k on."""
+        """The offset of the panels of a packed B from column n, a multiple of nr, and step k on."""
         width = round_up(self.spec.n, self.tiling.nr)
         return add(self.b_offset, add(mul(k, width), mul(n, depth)))
 

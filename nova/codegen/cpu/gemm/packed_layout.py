@@ -1,16 +1,16 @@
-"""What a packed word of a matrix product is: an element, or a pair of bf16 that lie along k.
+"""Packed layouts of a GEMM: a packed word is an element, or a VNNI pair of bf16 along k.
 
-In: a target and a `Contraction`. Out: its `PackedLayout`, which says how k is cut into words and
-which
-instruction multiplies them. `blocking.py` chooses it; `packed_gemm.py` packs and multiplies by it.
+Input: a target and a `Contraction`. Output: its `PackedLayout`, which says how k is cut into words
+and which instruction multiplies them. `blocking.py` chooses the layout; `packed_gemm.py` packs and
+multiplies by it.
 
 - `ELEMENTS`: a word is one element, widened to the accumulator's type; fused multiply-adds.
-- `PAIRS`: bf16 stays bf16, and a 32-bit word has two steps of k; AVX512-BF16's dot product adds
-  both to an f32 lane.
+- `PAIRS`: bf16 stays bf16, and a 32-bit word has two steps of k (a VNNI pair); the dot product of
+  AVX512-BF16 adds both to an f32 lane.
 - `TILES`: the same words, 16 rows of 16 of them in a tile register; AMX multiplies whole tiles.
 
 The last two flush subnormal operands and results to zero, and round sums in another order, see
-docs/fast-math.md. They are for a product of two bf16 operands that accumulates in f32.
+docs/fast-math.md. They apply to a matmul of two bf16 operands that accumulates in f32.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from nova.codegen.cpu.gemm.blocking import Contraction
 
 TILE = 16
-"""Rows of a tile register, and 32-bit words of each."""
+"""Rows of an AMX tile register, and 32-bit words of each row."""
 
 
 @record
 class PackedLayout:
-    """`per_word` steps of k are a word, and `per_cut` stay together where k is cut into blocks."""
+    """A word has `per_word` steps of k; a block of k is a multiple of `per_cut` steps."""
 
     name: str
     per_word: int
@@ -49,10 +49,10 @@ TILES = PackedLayout("tiles", 2, 2 * TILE)
 
 
 def choose_packed_layout(target: Target, spec: Contraction) -> PackedLayout:
-    """The form of a product whose operands are packed.
+    """The packed layout of a GEMM whose operands are packed.
 
-    Tiles are of one size: they waste most of it on less than half a tile, and whoever chooses a
-    register tile gets one of vectors.
+    AMX tiles have one size: less than half a tile wastes most of it. A schedule override of the
+    register tile selects a layout for vectors.
     """
     types = spec.a_type, spec.b_type, spec.acc_type
     if types != ("bf16", "bf16", "f32"):

@@ -1,13 +1,14 @@
-"""Copying a block of a matrix into panels that a micro-kernel reads front to back.
+"""Packs a block of a matrix into panels that a microkernel reads sequentially (BLIS packing).
 
-In: a flat memref, an element offset, the strides and extents of a block (`Block`), at the current
-insertion point. Out: a call that fills a buffer with the block, widened to the accumulator's type.
+Input: a flat memref, an element offset, and the strides and extents of a block (`Block`). Output: a
+call at the insertion point that fills a buffer with the block, widened to the accumulator's type.
 `packed_gemm.py` calls `pack`. A panel is `width` lanes (rows of A or columns of B) by `depth` steps
-of k, stored `[k][lane]`, and panel follows panel. Lanes past the end of the block hold anything:
-the micro-kernel's lanes are independent and those are never stored to C.
+of k, stored `[k][lane]`; panels are stored one after another. The content of lanes past the end of
+the block is undefined: the lanes of the microkernel are independent, and those are never stored to
+C.
 
 There is one shared function for each pair of types, width and way of reading the source: by vectors
-of lanes, by squares that are transposed in registers, or one by one.
+of lanes, by squares that are transposed in registers, or by scalars.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _CHUNK = 16
 
 @record
 class Block:
-    """Where panels come from: element (lane, k) is at `offset + lane*lane_stride + k*k_stride`."""
+    """The source of panels: element (lane, k) is at `offset + lane*lane_stride + k*k_stride`."""
 
     source: ir.Value
     type: str
@@ -56,17 +57,17 @@ class Block:
         return index(add(self.offset, add(mul(lane, self.lane_stride), mul(k, self.k_stride))))
 
     def part(self, lane: Index, k: Index, depth: Index) -> Block:
-        """The block from (lane, k) on, with so many steps of k."""
+        """The block from (lane, k) on, `depth` steps of k deep."""
         return replace(self, offset=self.at(lane, k), lanes=sub(self.lanes, lane), depth=depth)
 
 
 def pack(
     target: Target, acc_type: str, block: Block, width: int, minimum_depth: int, buffer: ir.Value
 ) -> None:
-    """Fill `buffer` with all panels of a block whose strides are known, and are `int`s.
+    """Fill `buffer` with all panels of a block, whose strides are static `int`s.
 
-    A panel whose last vector is not full writes up to a vector past its end: the buffer has a
-    vector to spare. No block is less than `minimum_depth` deep.
+    A panel whose last vector is not full writes up to a vector past its end: the buffer has room
+    for one extra vector. Every block is at least `minimum_depth` deep.
     """
     vl = target.lanes(BITS[acc_type])
     if block.lane_stride == 1:
@@ -125,7 +126,7 @@ class _Packer:
     def _pack_lanes(self, block: Block, place: Index) -> None:
         reach = -(-self.width // self.vl) * self.vl
         full = compare(arith.CmpIPredicate.sge, block.lanes, reach)
-        # LLVM makes library calls of masked accesses to 16-bit floats on some targets.
+        # LLVM turns masked accesses to 16-bit floats into library calls on some targets.
         edge = self._pack_scalars if BITS[block.type] < 32 else self._pack_masked
         branch(full, lambda: self._pack_vectors(block, place), lambda: edge(block, place))
 
@@ -146,7 +147,7 @@ class _Packer:
         )
 
     def _pack_steps(self, block: Block, place: Index, load: Callable[..., ir.Value]) -> None:
-        """k outside, vectors of lanes inside: what one step writes past its end, the next mends."""
+        """Loop over k, then vectors of lanes: a step overwrites the overrun of the last one."""
         kind = vector_type(block.type, self.vl)
         with loop(0, block.depth, 1) as k:
             source, base = block.at(0, k), add(place, mul(k, self.width))
@@ -163,11 +164,11 @@ class _Packer:
             memref.store(value, self.buffer, [where])
 
     def _pack_squares(self, block: Block, place: Index) -> None:
-        """Transpose squares of lanes and k; the last one of k is moved back to end with it.
+        """Transpose squares of lanes and k; the last square along k is moved back to end with k.
 
-        A square of lanes at a time where the squares fit into the panel. Where the last one does
-        not, its steps write past their ends, which the next steps mend, so all squares of a step
-        are written before the next.
+        One square of lanes at a time where the squares fit into the panel. Where the last square
+        does not, its steps write past their ends and the next steps overwrite that, so all squares
+        of a step are written before the next step.
         """
         if self.width % self.vl:
             self._transpose(block, place, list(range(0, self.width, self.vl)))

@@ -1,13 +1,13 @@
-"""Constant right operands of matrix products, kept in the panels that the micro-kernel reads.
+"""Constant right operands of GEMMs, stored in the packed panels that the microkernel reads.
 
-In: the schedule of a kernel, and which of its arguments are constants. Out: which of those a
-product could read packed, and their bytes in that order. The pass `pack-constants` calls
-`find_prepacked` and `pack_array`; the lowering reads back what was packed with `read_prepacked`.
+Input: the schedule of a kernel, and which of its arguments are constants. Output: which of those a
+GEMM can read prepacked, and their bytes in that layout. The pass `pack-constants` calls
+`find_prepacked` and `pack_array`; the lowering reads the result with `read_prepacked`.
 
-The layout: blocks of k follow each other, as the product cuts k. A block has a panel for every `nr`
-columns, the last one filled up with zeros, and a panel is stored `[k][column]`. So the panel of
-column n (a multiple of nr) in the block from k on, `depth` steps deep, is at `width*k + n*depth`,
-where `width` is the number of columns rounded up to panels.
+The layout: blocks of k follow each other, as the GEMM cuts k. A block has a panel for every `nr`
+columns, the last one padded with zeros, and a panel is stored `[k][column]`. So the panel of column
+n (a multiple of nr) in the block from k on, `depth` steps deep, is at `width*k + n*depth`, where
+`width` is the number of columns rounded up to panels.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ ATTRIBUTE = "nova.packed"
 
 @record
 class PrepackedPanels:
-    """How a packed argument of a kernel lies in memory: columns of a panel, and blocks of k."""
+    """The packed layout of a kernel argument: columns per panel, and blocks of k."""
 
     nr: int
     blocks: int
 
 
 def panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
-    """The panels in which a product reads B where they are packed; None where it never does.
+    """The panels in which a GEMM reads a prepacked B; None where it never packs B.
 
-    A product that is computed transposed reads B as its rows.
+    A GEMM that is computed transposed reads B as its rows.
     """
     if with_unit_columns(spec) is not spec or spec.b_type != spec.acc_type or spec.k == 0:
         return None
@@ -55,10 +55,10 @@ def panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
 def find_prepacked(
     schedule: KernelSchedule, kernel: Any
 ) -> dict[int, tuple[Contraction, PrepackedPanels]]:
-    """The arguments of a kernel that are nothing but the right operand of one product.
+    """The arguments of a kernel that are only the right operand of one GEMM.
 
-    All of the argument is read, in the same order by every point of the loops around, and tiles
-    begin where panels do.
+    The GEMM reads the whole argument, in the same order at every point of the enclosing loops, and
+    tiles begin at panel boundaries.
     """
     arguments = list(kernel.entry_block.arguments)
     found = {}
@@ -85,7 +85,7 @@ def packed_size(spec: Contraction, panels: PrepackedPanels) -> int:
 
 
 def pack_array(flat: np.ndarray, spec: Contraction, panels: PrepackedPanels) -> np.ndarray:
-    """The elements of B, given as they lie in memory, as the product reads them."""
+    """Reorder the elements of B, `flat` in memory order, as the GEMM reads them."""
     ks, ns = (stride * flat.itemsize for stride in spec.b_strides)
     matrix = np.lib.stride_tricks.as_strided(flat, (spec.k, spec.n), (ks, ns))
     width = round_up(spec.n, panels.nr)
@@ -100,13 +100,13 @@ def pack_array(flat: np.ndarray, spec: Contraction, panels: PrepackedPanels) -> 
 
 
 def write_prepacked(kernel: Any, packed: Mapping[int, PrepackedPanels]) -> None:
-    """Say on a kernel which of its arguments are packed: `[argument, nr, blocks]` of each."""
+    """Record on a kernel which of its arguments are prepacked: `[argument, nr, blocks]` of each."""
     rows = [ir.DenseI64ArrayAttr.get([i, p.nr, p.blocks]) for i, p in sorted(packed.items())]
     kernel.attributes[ATTRIBUTE] = ir.ArrayAttr.get(rows)
 
 
 def read_prepacked(kernel: Any) -> dict[Any, PrepackedPanels]:
-    """The packed arguments of a kernel."""
+    """The prepacked arguments of a kernel."""
     if ATTRIBUTE not in kernel.attributes:
         return {}
     arguments = list(kernel.entry_block.arguments)

@@ -1,11 +1,9 @@
-"""Strips: the rows of a product's tile that are finished before the next ones are begun.
+"""Row panels: rows of a GEMM tile whose epilogue runs before the next rows are computed.
 
-In: the nests of a kernel, its product and its tile. Out: `RowPanels`, where what is done with the
-results of a product is worth doing while they are in the cache. `schedule.py` asks
-`find_row_panels`, and
-emits a tile by `emit_row_panels` of packed_gemm.py then: the columns of B are packed once for a
-tile,
-and for every strip its rows of A are packed, multiplied, and the ops behind the product run.
+Input: the loop nests of a kernel, its GEMM and its tile. Output: `RowPanels`, where it pays to run
+the epilogue while the results of the GEMM are in the cache. `schedule.py` calls `find_row_panels`,
+and then emits a tile by `emit_row_panels` of packed_gemm.py: the columns of B are packed once per
+tile; for every row panel, its rows of A are packed and multiplied, and then the epilogue runs.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
 
 _TOGETHER = 16 << 10
-"""Bytes of rows that all ops behind a product see before they go on: less than the L1 cache."""
+"""Bytes of rows that all ops of an epilogue process before the next rows: less than L1."""
 
 
 @record
 class RowPanels:
-    """How a tile is cut: `tile` is a strip's part of the grid, `loop` the one that it cuts.
+    """How a tile is cut: `tile` is the part of the grid of one row panel, `loop` the loop it cuts.
 
-    `rest` are the ops behind the product, which go through `together` rows at a time.
+    `rest` are the ops of the epilogue, which process `together` rows at a time.
     """
 
     op: Any
@@ -49,9 +47,9 @@ def find_row_panels(
     grid: Sequence[int],
     tile: Sequence[int],
 ) -> RowPanels | None:
-    """The strips of a kernel that is one product and what is done with its results; None if not.
+    """The row panels of a kernel that consists of one GEMM and its epilogue; None for others.
 
-    Also None where a tile has but one strip, or where the product has a schedule of another kind.
+    Also None where a tile has a single row panel, or where the GEMM has another schedule.
     """
     active = [op for op in nests if op not in skipped]
     if len(products) != 1 or len(active) < 2 or active[0] not in products:
@@ -74,7 +72,7 @@ def find_row_panels(
 
 
 def _streams(ops: Sequence[Any]) -> int:
-    """How many buffers the ops read and write."""
+    """The number of buffers that the ops read and write."""
     roots = {
         buffer_root(value)
         for op in ops

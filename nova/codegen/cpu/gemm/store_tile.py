@@ -1,7 +1,8 @@
-"""Writing a register tile to C: whole, or as much of it as exists.
+"""Stores a register tile to C: the whole tile, or the part that lies inside C.
 
-In: the vectors of a tile, row by row, and where C and its old values are (`Place`). Out: code at
-the insertion point that adds the tile to the old values. `microkernel.py` calls `store_tile`.
+Input: the vectors of a tile, row by row, and the addresses of C and its old values (`Place`).
+Output: code at the insertion point that adds the tile to the old values. `microkernel.py` calls
+`store_tile`.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def store_tile(
     *,
     unit: bool,
 ) -> None:
-    """C = old + tile, of which only `rows` and `columns` (maybe more than it has) exist.
+    """C = old + tile, for the first `rows` and `columns`, which may exceed the tile.
 
-    A row has `nv` vectors. `into` and `before` are C and its old values, each with the element at
-    which the tile begins; with `unit`, both have contiguous columns. `scratch` holds a tile.
+    A row has `nv` vectors. `into` and `before` are C and its old values, each with the offset of
+    the tile; with `unit`, both have contiguous columns. `scratch` has room for a tile.
     """
     kind = tile[0].type
     vl, mr = kind.shape[0], len(tile) // nv

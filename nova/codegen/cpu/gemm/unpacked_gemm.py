@@ -1,16 +1,14 @@
-"""Matrix products that read their operands where they lie: small ones, and those with few rows.
+"""Unpacked GEMM: small matmuls, and those with few rows, read their operands in place.
 
-In: a `Contraction` for which `is_unpacked` holds (unit columns of B and C, or few rows and unit
-steps
-of k, which gemv.py emits), flat memrefs with offsets, and the range of C. Out: a call of a shared
-function with sizes and strides built in. `packed_gemm.py` calls `emit_unpacked` where copying
-operands into panels would not pay.
+Input: a `Contraction` for which `is_unpacked` holds (unit columns of B and C, or few rows and unit
+stride along k, which gemv.py emits), flat memrefs with offsets, and the range of C. Output: a call
+of a shared function with static sizes and strides. `packed_gemm.py` calls `emit_unpacked` where
+packing the operands would not pay.
 
-C is computed by register tiles of `mr` rows and `nv` vectors, each for `chunk` steps of k at a
-time (unpacked_tiling.py). A long k is cut into blocks: those of a small product are added up in
-registers (cascade_sum.py), those of few rows in a buffer. An element of C is always the same sum
-in the
-same order, however the ranges are cut.
+C is computed by register tiles of `mr` rows and `nv` vectors, each for `chunk` steps of k at a time
+(unpacked_tiling.py). A long k is cut into blocks: those of a small matmul are added up in registers
+(cascade_sum.py), those of few rows in a buffer. An element of C is always the same sum in the same
+order, however the ranges are cut.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 
 _UNROLLED = 4
-"""Steps of k in one turn of the loop of a small product."""
+"""Steps of k in one iteration of the loop of a small matmul."""
 
 
 def emit_unpacked(
@@ -81,7 +79,7 @@ def emit_unpacked(
 
 
 def _known(value: ir.Value) -> Index:
-    """A constant as the number that it is."""
+    """The `int` of a constant; other values unchanged."""
     op = value.owner.operation if isinstance(value, ir.OpResult) else None
     return int(op.attributes["value"].value) if op and op.name == "arith.constant" else value
 
@@ -112,7 +110,7 @@ class _Body:
             self._chunk(rows, columns, last, spec.k - last, fresh=False)
 
     def _chunks(self, rows: Index, columns: Index, k: tuple[Index, Index], *, fresh: bool) -> None:
-        """Whole chunks from the first step of k to the second, or one that is all of k."""
+        """Whole chunks from the first step of k to the second, or a single chunk for all of k."""
         (first, end), chunk = k, min(self.tile.chunk, self.spec.k)
         self._chunk(rows, columns, first, chunk, fresh=fresh)
         start = add(first, chunk)
@@ -121,7 +119,7 @@ class _Body:
                 self._chunk(rows, columns, at, chunk, fresh=False)
 
     def _pieces(self, rows: Index, columns: Index) -> None:
-        """Blocks of k, for as many columns at a time as their sums have room for."""
+        """Blocks of k, for as many columns at a time as the buffer of their sums has room for."""
         width = round_up(self.tile.columns, self.tile.nr)
         if isinstance(columns, int) and columns <= width:
             self._blocks(rows, columns, width)
@@ -156,7 +154,7 @@ class _Body:
     def _each_vector(
         self, rows: Index, columns: Index, body: Callable[[Index, Index, ir.Value | None], None]
     ) -> None:
-        """`body` for every vector of C, with what exists of it."""
+        """Emit `body` for every vector of C, with the mask of its valid elements."""
 
         def some(j: Index, nv: int, mask: ir.Value | None) -> None:
             def row(i: Index, _: int) -> None:
@@ -168,7 +166,7 @@ class _Body:
         self._columns(columns, some, lambda j, nv, left: some(j, nv, self._mask(nv, left)))
 
     def _mask(self, nv: int, left: Index) -> ir.Value:
-        """What exists of the last of `nv` vectors that have `left` columns."""
+        """The mask of the last of `nv` vectors that have `left` columns."""
         flags = ir.VectorType.get([self.tile.vl], ir.IntegerType.get_signless(1))
         return vector.create_mask(flags, [index(sub(left, (nv - 1) * self.tile.vl))])
 
@@ -204,7 +202,7 @@ class _Body:
         whole: Callable[[Index, int, ir.Value | None], None],
         part: Callable[[Index, int, Index], None],
     ) -> None:
-        """Whole panels of columns, and what is left in vectors, the last one under a mask."""
+        """Whole column panels, then the remaining columns in vectors, the last one masked."""
         tile = self.tile
         if isinstance(columns, int):
             end, left = columns - columns % tile.nr, columns % tile.nr
@@ -230,7 +228,7 @@ class _Body:
         *,
         fresh: bool,
     ) -> None:
-        """One tile of C, of which `mask` says what exists of its last vector."""
+        """One tile of C; `mask` is the mask of its last vector."""
         (mr, nv), vl, spec = shape, self.tile.vl, self.spec
         a_at = add(self.a[1], add(mul(i, spec.a_strides[0]), mul(k, spec.a_strides[1])))
         b_at = add(self.b[1], add(mul(k, spec.b_strides[0]), j))
@@ -297,7 +295,7 @@ class _Body:
         return result
 
     def _fetch(self, start: Index, nv: int) -> None:
-        """Ask for `nv` vectors of B that the next chunk reads."""
+        """Prefetch `nv` vectors of B that the next chunk reads."""
         buffer = self.b[0]
         for lane in range(0, nv * self.tile.vl, 512 // BITS[self.spec.acc_type]):
             place = [index(add(start, lane))]

@@ -1,8 +1,7 @@
-"""Loops over the rows and columns of products that read their operands where they lie.
+"""Loops over the rows and columns of unpacked GEMMs, which read their operands in place.
 
-In: extents that are known now or when the kernel runs, and what to do for a step of them. Out:
-loops at the insertion point, and what is left behind the last whole step. `unpacked_gemm.py` and
-`gemv.py` call.
+Input: static or dynamic extents, and the body of a step. Output: loops at the insertion point, and
+the remainder after the last whole step. `unpacked_gemm.py` and `gemv.py` call these.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from nova.codegen.common.builder import Index, index, loop, sub
 from nova.ir.bindings import arith, ir
 
 Matrix = tuple[ir.Value, Index]
-"""A buffer, and where in it a matrix begins."""
+"""A buffer, and the offset of a matrix in it."""
 
 
 def turns(low: Index, high: Index, step: int, body: Callable[[Index], None]) -> None:
-    """A loop; one turn that is known is none."""
+    """A loop; a loop of a single static iteration is omitted."""
     if isinstance(low, int) and isinstance(high, int) and high - low <= step:
         if low < high:
             body(low)
@@ -27,7 +26,7 @@ def turns(low: Index, high: Index, step: int, body: Callable[[Index], None]) -> 
 
 
 def rows_in_steps(extent: Index, step: int, body: Callable[[Index, int], None]) -> None:
-    """Rows, or columns, in steps; what is left as one step if it is known, else one by one."""
+    """Rows, or columns, in steps; a static remainder is one step, a dynamic one single steps."""
     if isinstance(extent, int):
         end: Index = extent - extent % step
         turns(0, end, step, lambda i: body(i, step))

@@ -1,11 +1,11 @@
-"""Which matrix products read their operands where they lie, and the tiles of those.
+"""Which matmuls use the unpacked GEMM, which reads its operands in place, and their tiles.
 
-In: a target and a `Contraction` whose C has unit columns. Out: whether it is direct, and its
-`UnpackedTile`. `packed_gemm.py` asks, and `unpacked_gemm.py` emits by it.
+Input: a target and a `Contraction` whose C has unit columns. Output: whether it is unpacked, and
+its `UnpackedTile`. `packed_gemm.py` asks, and `unpacked_gemm.py` emits the tile.
 
-A right operand that lies along k makes dot products. Else a small product has one chunk of k; one
-with few rows goes through all columns before the next chunk, so that B, which is read once, is
-read as a few long streams.
+A right operand that is contiguous along k makes a GEMV of dot products. Otherwise a small matmul
+has one chunk of k. A matmul with few rows visits all columns before the next chunk, so that B,
+which is read once, is read as a few long streams.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from nova.core.records import record
 from nova.core.targets import Target
 
 _LEAST_WORK, _MOST_WORK = 256, 1 << 21
-"""Multiply-adds of a small product: plain loops do what is less, panels pay for what is more."""
+"""Multiply-adds of a small matmul: plain loops handle less, packed panels pay for more."""
 
 _MOST_RIGHT = 256 << 10
-"""Bytes of B of a small product: it is read again for every few rows, and has to stay in L2."""
+"""Bytes of B of a small matmul: B is read again for every few rows and must stay in L2."""
 
 _MOST_IN_PLACE = 1 << 19
-"""Multiply-adds of a small product that does without panels also where they cost nothing."""
+"""Multiply-adds of a small matmul that is unpacked even where packed panels are free."""
 
 _NARROW = 1 << 16
-"""Multiply-adds up to which also a product with few rows has the tiles of a small one."""
+"""Multiply-adds up to which a matmul with few rows has the tiles of a small matmul."""
 
 _FEW_ROWS = 4
-"""A right operand of any size is not copied for so many rows."""
+"""A right operand of any size is not packed for this many rows."""
 
 _STREAMS, _STREAMS_OF_ONE = 8, 4
-"""Steps of k, and rows of B that are read side by side, of a product with few rows, or with one."""
+"""Steps of k, thus concurrent streams of rows of B, of a matmul with few rows, or with one."""
 
 _LARGE_RIGHT = 1 << 20
-"""Bytes of B from which on a product with few rows is cut in two: memory is slow for one core."""
+"""Bytes of B from which a matmul with few rows is cut in two: one core does not saturate memory."""
 
 _MOST_DOT_ROWS = 16
-"""Rows of a product along k up to which its right operand is not transposed."""
+"""Rows of a matmul along k up to which its right operand is not transposed."""
 
 _TWO_TASKS = 2_000_000
-"""Multiply-adds that are two tasks."""
+"""Multiply-adds that are worth two tasks."""
 
 _MOST_SUMS = 256 << 10
-"""Bytes of the sums of a block of k, next to C: they lie on the stack."""
+"""Bytes of the partial sums of a block of k, next to C: they are on the stack."""
 
 _MOST_AHEAD = 16 << 10
-"""Bytes of B that may be fetched ahead: they wait in L1, next to a row of C."""
+"""Bytes of B that may be prefetched: they wait in L1, next to a row of C."""
 
 
 @record
 class UnpackedTile:
-    """`mr` rows of `nv` vectors of `vl` elements, for `chunk` steps of k; columns of a task."""
+    """`mr` rows of `nv` vectors of `vl` elements, for `chunk` steps of k; the columns of a task."""
 
     mr: int
     nv: int
@@ -65,9 +65,9 @@ class UnpackedTile:
     chunk: int
     columns: int
     ahead: bool = False
-    """Whether the rows of B of the next chunk are fetched while those of one are used."""
+    """Whether the rows of B of the next chunk are prefetched during the current chunk."""
     block: int = 0
-    """Steps of k that are summed by themselves, whole chunks; 0 where all of them are."""
+    """Steps of k that are summed separately, in whole chunks; 0 for a single sum over k."""
 
     @property
     def nr(self) -> int:
@@ -78,7 +78,8 @@ class UnpackedTile:
 class GemvTile:
     """`mr` rows and `nr` columns of dot products in vectors of `vl` steps of k; columns of a task.
 
-    A turn of the loop over k takes `vectors`, which go to the `parts` sums of an element in turn.
+    An iteration of the k loop takes `vectors`, which go round-robin to the `parts` sums of an
+    element.
     """
 
     mr: int
@@ -88,11 +89,11 @@ class GemvTile:
     vectors: int
     columns: int
     ahead: bool
-    """Whether what the next columns have at the same steps of k is fetched while one is used."""
+    """Whether the next columns at the same steps of k are prefetched during the current ones."""
 
 
 def is_unpacked(target: Target, spec: Contraction) -> bool:
-    """Whether a contraction, whose C has unit columns, is computed without copies of operands."""
+    """Whether a contraction, whose C has unit columns, is computed without packing its operands."""
     bits = BITS[spec.acc_type]
     if not spec.a_type == spec.b_type == spec.acc_type or spec.packed:
         return False
@@ -112,24 +113,24 @@ def is_unpacked(target: Target, spec: Contraction) -> bool:
 
 
 def is_best_in_place(target: Target, spec: Contraction) -> bool:
-    """Whether a product is direct even where its right operand could be packed beforehand."""
+    """Whether a matmul is unpacked even where its right operand could be prepacked."""
     few = spec.m <= _FEW_ROWS or spec.m * spec.n * spec.k <= _MOST_IN_PLACE
     return few and is_unpacked(target, spec)
 
 
 def _is_along_k(spec: Contraction) -> bool:
-    """Whether both operands have unit steps of k, and B none of columns."""
+    """Whether both operands have unit stride along k, and B not along its columns."""
     return spec.a_strides[1] == 1 and spec.b_strides[0] == 1 and spec.b_strides[1] != 1
 
 
 @functools.cache
 def unpacked_tile(target: Target, spec: Contraction) -> UnpackedTile | GemvTile:
-    """The tiles of a product that is direct."""
+    """The tile of an unpacked GEMM."""
     return _gemv_tile(target, spec) if _is_along_k(spec) else _column_tile(target, spec)
 
 
 def _gemv_tile(target: Target, spec: Contraction) -> GemvTile:
-    """A tile whose sums, and what is loaded for them, fit the registers."""
+    """A tile whose accumulators and loaded operands fit the registers."""
     bits = BITS[spec.acc_type]
     vl, mr, nr = target.lanes(bits), min(spec.m, 4), 4
     if mr * nr + mr + nr > target.vector_registers:
@@ -138,7 +139,7 @@ def _gemv_tile(target: Target, spec: Contraction) -> GemvTile:
     columns = spec.n
     if size >= _LARGE_RIGHT or spec.m * spec.n * spec.k >= _TWO_TASKS:
         columns = round_up(-(-spec.n // 2), nr)
-    # One row has few sums, and would wait for each: it has two in turn.
+    # One row has few accumulators and would wait for each: it alternates between two.
     parts = 2 if spec.m == 1 else 1
     vectors = max(parts, 512 // bits // vl)
     ahead = nr * spec.k * bits // 8 <= _MOST_AHEAD
@@ -146,7 +147,7 @@ def _gemv_tile(target: Target, spec: Contraction) -> GemvTile:
 
 
 def _column_tile(target: Target, spec: Contraction) -> UnpackedTile:
-    """A tile of a product whose B has unit columns."""
+    """A tile of a matmul whose B has unit columns."""
     bits = BITS[spec.acc_type]
     vl = target.lanes(bits)
     while vl // 2 >= spec.n:
@@ -170,13 +171,13 @@ def _column_tile(target: Target, spec: Contraction) -> UnpackedTile:
 
 
 def _k_block(k: int, chunk: int) -> int:
-    """Steps of a block of k: about as many as there are blocks, where those are many."""
+    """Steps of a block of k: about the number of blocks, where there are many."""
     block = round_up(max(LONG, isqrt(k)), chunk)
     return block if k >= 2 * block else 0
 
 
 def _exact_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
-    """About the cycles of a step of k for the whole of C, whose edges have tiles of their sizes."""
+    """Estimated cycles of a step of k for the whole of C, with edge tiles at their exact sizes."""
     mr, nv = tile
     rows, (panels, left) = divmod(m, mr), divmod(n, nv * vl)
     total = panels * _strip(rows, mr, nv)
@@ -184,6 +185,6 @@ def _exact_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
 
 
 def _strip(rows: tuple[int, int], mr: int, nv: int) -> float:
-    """One panel of columns: whole tiles, and what is left of the rows."""
+    """The cost of one column panel: whole tiles, and the remaining rows."""
     whole, left = rows
     return whole * step_cost(mr, nv) + (step_cost(left, nv) if left else 0.0)

@@ -1,14 +1,13 @@
-"""Copying a block of a bf16 matrix into panels of words, each two steps of k of one lane.
+"""Packs a block of a bf16 matrix into panels of VNNI pairs: words of two steps of k of one lane.
 
-In: a `Block` of bf16 and the words of k that its panels have. Out: a call that fills a buffer of
-32-bit words. `packed_gemm.py` calls `pack_vnni_pairs`. Panel follows panel, and a panel of `width`
-lanes
-is stored `[word][lane]`, which vectors of lanes read, or, for the rows of tile registers, in
-squares of `[lane][16 words]`. Steps of k past the end of the block are zeros, so a dot product may
-take them; lanes past the end hold anything.
+Input: a `Block` of bf16 and the depth of its panels in words. Output: a call that fills a buffer of
+32-bit words. `packed_gemm.py` calls `pack_vnni_pairs`. Panels are stored one after another. A panel
+of `width` lanes is stored `[word][lane]`, for vector loads of lanes, or, for the rows of AMX tile
+registers, in squares of `[lane][16 words]`. Steps of k past the end of the block are zeros, so a
+dot product may include them; the content of lanes past the end is undefined.
 
-There is one shared function for each width, order and way of reading the source. Reads are masked:
-where there are dot products, masks of 16-bit elements are instructions.
+There is one shared function for each width, order and way of reading the source. Loads are masked:
+targets with bf16 dot products have mask instructions for 16-bit elements.
 """
 
 from __future__ import annotations
@@ -40,10 +39,11 @@ from nova.ir.bindings import arith, ir, memref, vector
 def pack_vnni_pairs(
     block: Block, width: int, words: Index, buffer: ir.Value, *, tiles: bool
 ) -> None:
-    """Fill `buffer` with all panels of a bf16 block, whose strides are known, and are `int`s.
+    """Fill `buffer` with all panels of a bf16 block, whose strides are static `int`s.
 
-    A panel has `words` words of k. They are written in squares of 16 words by 16 lanes, front to
-    back: what one writes past its end, the next mends, and the buffer has such a square to spare.
+    A panel is `words` words of k deep. It is written in squares of 16 words by 16 lanes, in memory
+    order: a square overwrites what the previous one wrote past its end, and the buffer has room for
+    one extra square.
     """
     way = "lanes" if block.lane_stride == 1 else "steps" if block.k_stride == 1 else "scalars"
 
@@ -89,14 +89,14 @@ class _Packer:
                 self._pack_scalars(lane, word, place)
 
     def _store(self, square: list[ir.Value], place: Index, by_lane: bool) -> None:
-        """Write a square, given as the words of each lane or as the lanes of each word."""
+        """Store a square, passed as the words of each lane or as the lanes of each word."""
         vectors = square if by_lane == self.tiles else transpose(square, 32)
         pitch = TILE if self.tiles else self.width
         for number, value in enumerate(vectors):
             vector.store(value, self.buffer, [index(add(place, number * pitch))])
 
     def _pack_lanes(self, lane: Index, word: Index, place: Index) -> None:
-        """Rows of lanes: two of them, interleaved, are the lanes of a word."""
+        """The source is contiguous along lanes: two interleaved rows are the lanes of a word."""
         block, left = self.block, sub(self.block.lanes, lane)
         narrow = vector_type("bf16", TILE)
         flags = ir.VectorType.get([TILE], ir.IntegerType.get_signless(1))
@@ -132,7 +132,7 @@ class _Packer:
         branch(compare(arith.CmpIPredicate.sge, rest, 2 * TILE), whole, part)
 
     def _pack_steps(self, lane: Index, word: Index, place: Index) -> None:
-        """Lanes whose steps of k are contiguous: a vector of those is words already."""
+        """The source is contiguous along k: a vector of it consists of words already."""
         block, last = self.block, sub(self.block.lanes, 1)
         narrow, wide = vector_type("bf16", 2 * TILE), vector_type("i32", TILE)
         flags = ir.VectorType.get([2 * TILE], ir.IntegerType.get_signless(1))
@@ -157,7 +157,7 @@ class _Packer:
             there = compare(arith.CmpIPredicate.slt, k, block.depth)
             return arith.select(there, arith.extui(whole, bits), splat(whole, 0))
 
-        # Front to back in memory, as the squares are: the panel of a narrow tile has no 16 lanes.
+        # In memory order, as the squares are: the panel of a narrow tile has fewer than 16 lanes.
         with loop(0, TILE, 1) as outer, loop(0, TILE, 1) as inner:
             row, number = (outer, inner) if self.tiles else (inner, outer)
             k = mul(add(word, number), 2)

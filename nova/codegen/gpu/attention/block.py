@@ -1,8 +1,7 @@
-"""What the blocks of attention on a GPU are made of: tiles that pass by, products, and weights.
+"""Building blocks of attention on a GPU: pipelined tiles, matmuls, and weights.
 
-In: an `Attention` with its plan and buffers, at one point of the batch; out: code.
-`flash_forward.py`
-and `flash_backward.py` write their blocks with it.
+Input: an `Attention` with its plan and buffers, at one point of the batch. Output: code.
+`flash_forward.py` and `flash_backward.py` emit their blocks with it.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class AttentionBlock(AttentionScores):
         return self.plan.tile(*AXES[name])
 
     def stager(self, name: str) -> PipelinedCopies:
-        """Who copies rows of an operand into its tile."""
+        """The copier of rows of an operand into its tile."""
         matrix, plan = self.matrices[name], self.plan
         rows, features = (self.attention.size(role) for role in AXES[name])
         strides = matrix.row, matrix.column if features > 1 else 1
@@ -73,7 +72,7 @@ class AttentionBlock(AttentionScores):
         return PipelinedCopies(operand, plan.threads, self.thread, index(base), plan.element)
 
     def core(self, left: SharedTile, right: SharedTile) -> Core:
-        """This thread's part of a product of tiles, with what it needs computed."""
+        """This thread's part of a matmul of tiles, with its addresses computed."""
         plan, tiles = self.plan, self.plan.product(left, right)
         lane, warp = modulo(self.thread, 32), divide(self.thread, 32)
         at_rows = mul(divide(warp, plan.warps[1]), tiles.warp[0])
@@ -93,12 +92,13 @@ class AttentionBlock(AttentionScores):
         body: Callable[[Index, Index, list[ir.Value]], list[ir.Value]],
         begin: Callable[[], None] = lambda: None,
     ) -> list[ir.Value]:
-        """A loop over blocks of `size` rows of some operands, which are in tiles there.
+        """A loop over blocks of `size` rows of some operands, which are copied into tiles.
 
-        `places` are offsets of the tiles in a buffer of the ring, which begins at the first.
-        `body` gets the number of the first row, where the ring's buffer is from the first one on,
-        and the carried values, and gives those of the next turn. What was copied before is there
-        in the first turn, too; `begin` is called when the first copies are on their way.
+        `places` are offsets of the tiles in a buffer of the ring, relative to its first tile.
+        `body` takes the number of the first row, the offset of the ring buffer from the first one,
+        and the carried values, and returns those of the next iteration. Copies issued before the
+        loop have arrived in the first iteration, too; `begin` is called when the first copies are
+        in flight.
         """
         stagers = [self.stager(name) for name in names]
         length = sum(self.tile(name).nbytes for name in names)
@@ -142,7 +142,7 @@ class AttentionBlock(AttentionScores):
         return list(loop.results)[1:]
 
     def keep(self, core: Core, values: list[ir.Value], place: Index) -> None:
-        """Write what a thread has of a block of weights into their tile at an offset."""
+        """Write this thread's part of a block of weights into their tile at an offset."""
         plan, tile = self.plan, self.plan.tile("i", "j")
         for row, column, some in parts(core, values):
             chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
@@ -163,7 +163,7 @@ class AttentionBlock(AttentionScores):
         first: Index,
         factor: Callable[[int], ir.Value] | None = None,
     ) -> None:
-        """Store what a thread has of a result, its rows from `first` on, times a factor a row."""
+        """Store this thread's part of a result, rows from `first` on, scaled per row."""
         matrix = self.matrices[f"to_{name}"]
         rows, features = (self.attention.size(role) for role in AXES[name])
         width = self._width(f"to_{name}", features, core.together)
@@ -189,7 +189,7 @@ class AttentionBlock(AttentionScores):
                 scf.YieldOp([])
 
     def _stored(self, values: Sequence[ir.Value], type_: str) -> ir.Value:
-        """Neighbours as they are stored, rounded to a type."""
+        """Adjacent elements rounded to the stored type."""
         if type_ != self.attention.type:
             if len(values) == 2 and type_ in ("bf16", "f16"):
                 return narrow_pair(values[0], values[1], type_)
@@ -197,20 +197,20 @@ class AttentionBlock(AttentionScores):
         return vector.from_elements(vector_type(type_, len(values)), values)
 
     def _width(self, name: str, features: int, together: int) -> int:
-        """Neighbours that can be stored at once."""
+        """Adjacent elements that one store can write."""
         matrix = self.matrices[name]
         apart = features, matrix.row, *self._starts(name)
         return gcd(together, *apart) if matrix.column == 1 else 1
 
     def _starts(self, name: str) -> list[int]:
-        """Where an operand begins in its buffer: a number, and steps of the loops of the batch."""
+        """The start of an operand in its buffer: an offset, and strides of the batch loops."""
         number, nest = self.attention.names.index(name), self.attention.nest
         steps = (nest.loops[i].strides[number] for i in self.attention.batch)
         return [nest.offsets[number], *steps]
 
 
 def read_number(matrix: Matrix, row: Index, type_: str) -> ir.Value:
-    """A number that a tensor has for a row."""
+    """Load the element that a tensor has for a row."""
     size = BITS[type_] // 8
     address = add(global_base(matrix.buffer), mul(matrix.at(row), size))
     return load(element_type(type_), address, GLOBAL, size)

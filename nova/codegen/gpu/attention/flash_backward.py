@@ -1,10 +1,10 @@
-"""The gradients of attention on a GPU: the code of a block of rows of q, or of k and v.
+"""FlashAttention-2 backward on a GPU: the code of a block of rows of q, or of k and v.
 
-In: an `AttentionBlock`; out: code. `kernel.py` calls `emit_gradient`.
+Input: an `AttentionBlock`. Output: code. `kernel.py` calls `emit_gradient`.
 
-Weights p and d = p (g v^T - delta) are computed anew from what the forward pass left, the logsumexp
-of each row: dv = p^T g, dk = d^T q, dq = d k. Blocks with rows of k and v see rows of q and g pass
-by, and the other way round, so that no two blocks add to the same numbers.
+Weights p and d = p (g v^T - delta) are recomputed from the logsumexp of each row, which the forward
+pass stored: dv = p^T g, dk = d^T q, dq = d k. Blocks with rows of k and v iterate over rows of q
+and g, and vice versa, so that no two blocks add to the same elements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nova.ir.bindings import arith, ir
 
 
 def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
-    """The code of a block with rows `role`, by its number among those of a point of the batch."""
+    """Emit a block with rows `role`, by its number among those of a point of the batch."""
     plan, kind = block.plan, block.attention.kind
     first = mul(number, plan.extent(role))
     fixed, passing = ("kv", "qg") if role == "j" else ("qg", "kv")
@@ -39,7 +39,7 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
     for name in fixed:
         block.stager(name).copy(at(block.shared, offsets[name]), first, 0)
     scores, towards = block.core(tiles["q"], tiles["k"]), block.core(tiles["g"], tiles["v"])
-    # Result -> which weights, and which rows they are multiplied with.
+    # Result -> its weights, and the rows they are multiplied by.
     uses = {"q": ("d", "k")} if role == "i" else {"k": ("d", "q"), "v": ("p", "g")}
     wanted = {name: pair for name, pair in uses.items() if name in kind.results}
     left = weights if role == "i" else weights.turned
@@ -55,7 +55,7 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
         products = scores.stage(place("q"), place("k"), scores.zeros())
         slopes = towards.stage(place("g"), place("v"), towards.zeros())
         p, d = _weights(block, scores, products, slopes, row, key)
-        # All warps have begun this turn: none reads the weights of the one before.
+        # All warps have begun this iteration: none reads the weights of the previous one.
         block.keep(scores, d, kept["d"])
         if "v" in wanted:
             block.keep(scores, p, kept["p"])
@@ -99,7 +99,7 @@ def _weights(
     p, d = list(scores), list(slopes)
     for i, place in enumerate(core.rows()):
         row = add(first, place)
-        # A row that only fills up the tile has the statistics of the last one.
+        # A row that only pads the tile uses the statistics of the last row.
         known = minimum(row, sizes.i - 1) if sizes.i % block.plan.rows else row
         shift, delta = (
             read_number(block.matrices[name], known, type_) for name in ("logsumexp", "delta")
@@ -109,7 +109,7 @@ def _weights(
             n = core.number(i, j)
             p[n] = block.weight(scores[n], shift)
             change = arith.mulf(p[n], arith.subf(slopes[n], delta))
-            # Towards a value that the row does not see, it may be NaN.
+            # The gradient of a masked value may be NaN.
             hidden = arith.cmpf(arith.CmpFPredicate.OEQ, scores[n], block.number(-inf))
             d[n] = arith.select(hidden, block.number(0.0), change)
     return p, d

@@ -1,11 +1,11 @@
-"""Attention on a GPU, without the matrix of scores: the code of a block of rows of q.
+"""FlashAttention-2 forward on a GPU, without the matrix of scores: code of a block of rows of q.
 
-In: an `AttentionBlock`; out: code. `kernel.py` calls `emit_forward`.
+Input: an `AttentionBlock`. Output: code. `kernel.py` calls `emit_forward`.
 
-Keys and values pass by in blocks. A warp has whole rows of scores in its registers: their maxima
-and sums need no other warp. Both are corrected from block to block (online softmax), and so is the
-result, which stays in registers until the end. With `causal`, a block looks no further than its
-last row may see.
+The loop visits keys and values in blocks. A warp has whole rows of scores in its registers: their
+maxima and sums need no other warp. Both are rescaled from block to block (online softmax, Milakov &
+Gimelshein), and so is the result, which stays in registers until the end. With `causal`, a block
+stops at the last key that its last row may see.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_HELD = 32
 
 
 def emit_forward(block: AttentionBlock, number: Index) -> None:
-    """The code of the block with this number among those of one point of the batch."""
+    """Emit the block with this number among those of one point of the batch."""
     plan, attention = block.plan, block.attention
     first = mul(number, plan.rows)
     q, k, v = (block.tile(name) for name in "qkv")
@@ -54,7 +54,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
     held: list[Fragments] = []
 
     def begin() -> None:
-        """What tensor cores need of q in every turn stays in registers, where that is not much."""
+        """Keep the fragments of q in registers over all iterations, if they are few."""
         if isinstance(scores, TensorCore) and plan.held <= _MOST_HELD:
             wait_for_copies(1)
             barrier()
@@ -123,7 +123,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
         ]
         block.write("out", values, out, first, lambda i: factors[i])
     if "logsumexp" in attention.kind.results:
-        # All lanes of a row know it, and the first one writes it.
+        # All lanes of a row have it, and the first one writes it.
         lane = modulo(block.thread, scores.row_lanes)
         for i, place in enumerate(scores.rows()):
             row = add(first, place)
@@ -141,12 +141,12 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
 
 
 def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
-    """The larger one; NaN where one is, and then all weights of the row are."""
+    """The larger one; NaN if either is, and then all weights of the row are NaN."""
     return arith.maximumf(a, b)
 
 
 def _summed(value: ir.Value, lanes: int) -> ir.Value:
-    """The sum over the lanes of a row, in all of them."""
+    """The sum over the lanes of a row, in each of them."""
     distance = lanes // 2
     while distance:
         value = arith.addf(value, shuffle_xor(value, distance))

@@ -1,12 +1,11 @@
-"""Values that `causal` hides from a row, on a GPU: those that are not finite stay out of its sums.
+"""Non-finite values that `causal` masks, on a GPU: they must not enter the sums of a row.
 
-In: an `AttentionBlock`, and where a tile of values is; out: code. `flash_forward.py` adds values
-with
-`multiply_seen`.
+Input: an `AttentionBlock`, and the address of a tile of values. Output: code. `flash_forward.py`
+accumulates values with `multiply_seen`.
 
-A product of tiles multiplies a hidden value by a weight of 0, which NaN and infinity survive. So
-each warp looks through the values of the few blocks that hide some. Where one is not finite, the
-product takes zeros for such values, and the rows that see them get them added afterwards.
+A matmul of tiles multiplies a masked value by a weight of 0, and 0 times NaN or infinity is NaN. So
+each warp scans the values of the few blocks that mask some. Where one is not finite, the matmul
+reads zeros for such values, and the rows that see them add them afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from nova.ir.bindings import arith, ir, math, scf, vector
 
 @dataclass(frozen=True)
 class _Format:
-    """A word of one or two elements; an exponent of all ones plus `one` reaches the sign."""
+    """A word of one or two elements; an exponent of all ones plus `one` carries into the sign."""
 
     bits: int
     exponent: int
@@ -39,7 +38,7 @@ class _Format:
         return splat(ir.IntegerType.get_signless(self.bits), signed)
 
     def signs(self, word: ir.Value) -> ir.Value:
-        """The word with the signs of those elements set that are not finite, and other bits."""
+        """The word with the sign bits of its non-finite elements set, and other bits."""
         exponents = arith.andi(word, self.constant(self.exponent))
         return arith.addi(exponents, self.constant(self.one))
 
@@ -60,7 +59,7 @@ def multiply_seen(
     key: Index,
     product: Callable[[Clean | None], list[ir.Value]],
 ) -> list[ir.Value]:
-    """Sums with the product of a block of weights and the values from `key` on added.
+    """The sums plus the matmul of a block of weights and the values from `key` on.
 
     `product` multiplies by the tile at the address `values`, whose elements are cleaned first.
     """
@@ -85,7 +84,7 @@ def multiply_seen(
 
 
 def _some_not_finite(block: AttentionBlock, values: Index) -> ir.Value:
-    """Whether a value of the tile is not finite, for all lanes of a warp."""
+    """Whether any value of the tile is not finite, uniform over a warp."""
     tile, form = block.tile("v"), _FORMATS[block.plan.element]
     per_row, words = tile.row_bytes // CHUNK, CHUNK * 8 // form.bits
     kind = ir.VectorType.get([words], ir.IntegerType.get_signless(form.bits))
@@ -104,7 +103,7 @@ def _some_not_finite(block: AttentionBlock, values: Index) -> ir.Value:
 
 
 def _zeros_for_others(element: str, pairs: bool) -> Clean:
-    """What makes zeros of elements that are not finite: of pairs in words, or of numbers."""
+    """Replace non-finite elements with zeros: of pairs in words, or of scalars."""
     if not pairs:
         return lambda value: arith.select(_is_finite(value), value, splat(value.type, 0.0))
     form = _FORMATS[element]
@@ -125,7 +124,7 @@ def _add_not_finite(
     corner: tuple[Index, Index],
     sums: list[ir.Value],
 ) -> list[ir.Value]:
-    """Add values of the tile that are not finite to the sums of the rows that see their key."""
+    """Add non-finite values of the tile to the sums of the rows that see their key."""
     first, key = corner
     rows = [add(first, place) for place in core.rows()]
     loop = scf.ForOp(index(0), index(block.plan.keys), index(1), sums)
@@ -145,12 +144,12 @@ def _add_not_finite(
 
 
 def _value(block: AttentionBlock, values: Index, row: Index, column: Index) -> ir.Value:
-    """An element of the tile of values, in the type of sums."""
+    """An element of the tile of values, in the accumulator type."""
     tile, element = block.tile("v"), block.plan.element
     chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
     place = at(values, tile.at(row, chunk), mul(rest, tile.element))
     if element == "bf16":
-        # The upper half of an f32.
+        # bf16 is the upper half of an f32.
         half, whole = (ir.IntegerType.get_signless(bits) for bits in (16, 32))
         wide = arith.extui(whole, load(half, place, SHARED, tile.element))
         return arith.bitcast(ir.F32Type.get(), arith.shli(wide, splat(whole, 16)))

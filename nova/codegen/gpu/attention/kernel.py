@@ -1,7 +1,7 @@
-"""A kernel that is an attention, or the gradients of one.
+"""Kernels that are an attention, or its gradients.
 
-In: the ops of a kernel with their nests. Out: whether the kernel is such a one, and the code of its
-launch. `schedule.py` asks before it takes any other way.
+Input: the ops of a kernel with their loop nests. Output: whether the kernel matches, and the code
+of its launch. `schedule.py` tries this before any other strategy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AttentionKernel:
     plan: AttentionPlan
 
     def emit(self, flat: Callable[[Any], Any], place: Place) -> None:
-        """The code of a block; `flat` gives the buffers behind operands."""
+        """Emit the code of a block; `flat` maps operands to flat buffers."""
         buffers = [flat(value) for value in self.op.operands]
         shared = shared_base()
 
@@ -64,10 +64,10 @@ class AttentionKernel:
                 scf.YieldOp([])
 
     def _order(self, role: str, number: Index) -> tuple[Index, Index]:
-        """The point of the batch of a block, and its number among those of the point.
+        """The point of the batch of a block, and its number among the blocks of the point.
 
-        Blocks of a causal attention have different amounts to do. Those with the most begin first,
-        at all points whose keys and values fit into a cache together, so that none is left alone.
+        Blocks of a causal attention have different amounts of work. The largest begin first, at all
+        points whose keys and values fit into the cache together, so that no large block runs last.
         """
         plan = self.plan
         count = plan.blocks_of(role) // plan.sizes.batch
@@ -103,7 +103,7 @@ class AttentionKernel:
 def find_attention_kernel(
     kernel: Any, ops: Sequence[Any], nests: Mapping[Any, LoopNest], arch: str
 ) -> AttentionKernel | None:
-    """The attention that the kernel is; None where there is none in it."""
+    """Match the kernel as an attention; None if it is not one."""
     found = {op: a for op in nests if (a := find_attention(nests[op])) is not None}
     if not found:
         return None

@@ -1,12 +1,12 @@
-"""How attention runs on a GPU: pure arithmetic, no code.
+"""The plan of attention on a GPU: pure arithmetic, no code.
 
-In: the sizes and types of an attention and the name of an architecture; out: an `AttentionPlan`.
-`kernel.py` makes one for each kernel that is an attention.
+Input: the sizes and types of an attention and the name of an architecture. Output: an
+`AttentionPlan`. `kernel.py` makes one for each attention kernel.
 
-A block of threads has some rows of q (for the gradients of k and v: some rows of those), and blocks
-of the other rows pass by, through shared memory. All tiles there have the rows of the tensors as
-their rows. Weights of a block of rows and keys are written to shared memory once, as factors of
-the next products; scores exist in registers only.
+A block of threads has some rows of q (for the gradients of k and v: some rows of those), and
+iterates over blocks of the other rows in shared memory. All tiles there have the rows of the
+tensors as their rows. Weights of a block of rows and keys are written to shared memory once, as
+operands of the next matmuls; scores exist in registers only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
 
 _TENSOR_TYPES = ("bf16", "f16")
 _MOST_SUMS, _MOST_SUMS_64 = 144, 96
-"""Of the registers of a thread, so many may hold sums; with f64, all else takes two each, too."""
+"""Registers of a thread for accumulators; with f64, all other values take two each, too."""
 
 _CACHE = 16 << 20
-"""Bytes of the second cache that blocks which run at a time should need."""
+"""Bytes of the L2 cache that concurrent blocks should use."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class AttentionSizes:
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """Tiles of `rows` rows of q and `keys` rows of k and v, with features filled up."""
+    """Tiles of `rows` rows of q and `keys` rows of k and v, with padded features."""
 
     sizes: AttentionSizes
     kind: str
     element: str
-    """Type of the factors in shared memory."""
+    """Type of the matmul operands in shared memory."""
     rows: int
     keys: int
     warps: tuple[int, int]
@@ -63,8 +63,8 @@ class AttentionPlan:
         if role in "ij":
             return self.rows if role == "i" else self.keys
         size = self.sizes.of(role)
-        # A power of two, as threads share out the rows of a tile evenly then; a warp has 32 columns
-        # of plain sums, or 16 of a tensor core's.
+        # A power of two, so that threads divide the rows of a tile evenly; a warp has 32 columns of
+        # FMA accumulators, or 16 of a tensor core.
         least = (32 if self.kind == "plain" else 16) * self.warps[1]
         return least << (-(-size // least) - 1).bit_length()
 
@@ -78,11 +78,11 @@ class AttentionPlan:
     def product(self, left: SharedTile, right: SharedTile) -> TileMatmul:
         return TileMatmul(left, right, self.element, self.warps)
 
-    # --- blocks of a launch, and what they keep -------------------------------------------------
+    # --- blocks of a launch, and their memory ---------------------------------------------------
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Which rows blocks have: those of the results; a launch may have both kinds."""
+        """The rows of each block, which are those of the results; a launch may have both roles."""
         if self.is_forward:
             return ("i",)
         both = ("j" if {"k", "v"} & set(self.results) else "", "i" if "q" in self.results else "")
@@ -97,7 +97,7 @@ class AttentionPlan:
 
     @property
     def points_together(self) -> int:
-        """Points of the batch whose keys and values stay in the second cache together."""
+        """Points of the batch whose keys and values fit in the L2 cache together."""
         sizes = self.sizes
         each = max(1, sizes.j * (sizes.e + sizes.f) * BITS[self.element] // 8)
         most = max(1, _CACHE // each)
@@ -119,7 +119,7 @@ class AttentionPlan:
 
     @property
     def held(self) -> int:
-        """Registers of a thread for its rows of q as factors of tensor cores."""
+        """Registers of a thread for its fragments of q as tensor-core operands."""
         return self.rows // self.warps[0] * self.extent("e") * BITS[self.element] // 32 // 32
 
     def shared_of(self, role: str) -> int:
@@ -131,7 +131,7 @@ class AttentionPlan:
 
     @property
     def sums(self) -> int:
-        """The most numbers of 32 bits that a thread has in registers from one turn to the next."""
+        """Maximum of 32-bit values that a thread carries in registers over iterations."""
         counts = []
         for role in self.roles:
             columns = {"q": "e", "k": "e", "v": "f"}
@@ -149,7 +149,7 @@ class AttentionPlan:
 def plan_attention(
     sizes: AttentionSizes, types: tuple[str, ...], sums: str, results: tuple[str, ...], arch: str
 ) -> AttentionPlan | None:
-    """The plan for operands of `types` and sums of a type; None where no tiles fit."""
+    """The plan for operands of `types` and an accumulator type; None where no tiles fit."""
     processors, shared = limits(arch)
     same = len(set(types)) == 1 and sums == "f32"
     element = types[0] if same and types[0] in _TENSOR_TYPES else sums
@@ -168,15 +168,15 @@ def plan_attention(
     light = [plan for plan in found if plan.sums <= most] or found[-1:]
     full = [plan for plan in light if plan.blocks >= processors]
     if not full:
-        # Half as many rows where all blocks would not give every multiprocessor one; but in plain
-        # products not with half as many threads, which would have twice as much to copy.
+        # Half as many rows if the blocks would not fill every multiprocessor; but with FMA not with
+        # half as many threads, which would have twice as much to copy.
         smaller = [p for p in light[1:2] if kind == "tensor" or p.threads == light[0].threads]
         full = smaller or light
     return full[0] if full else None
 
 
 def _warps(kind: str, rows: int, keys: int, forward: bool, wide: bool) -> tuple[int, int]:
-    """Warps along rows and columns of all products: a row's maximum is found within a warp."""
+    """Warps along rows and columns of all matmuls: the maximum of a row is found within a warp."""
     least = 16 if kind == "tensor" else 8
     along = max(1, min(4, min(rows, keys if not forward else rows) // least))
     across = 2 if wide and keys >= 32 and min(rows, keys) >= 32 else 1

@@ -1,6 +1,6 @@
-"""Scores of attention on a GPU and the weights made of them: scaled, masked, and hidden.
+"""Attention scores on a GPU and their softmax weights: scaled and masked.
 
-In: what a thread has of a product of q and k; out: code. `AttentionBlock` is one of these.
+Input: this thread's part of the matmul of q and k. Output: code. `AttentionBlock` derives from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nova.ir.bindings import arith, ir, math, scf
 
 @dataclass(frozen=True)
 class AttentionScores:
-    """Those at one point of the batch; `matrices` are the operands and results there."""
+    """The scores at one point of the batch; `matrices` are the operands and results there."""
 
     plan: AttentionPlan
     attention: Attention
@@ -28,7 +28,7 @@ class AttentionScores:
 
     @property
     def unit(self) -> float:
-        """What scores are multiplied with so that `power` makes weights of them."""
+        """The factor that converts scores to the base of `power`."""
         return log2(e) if self.attention.type == "f32" else 1.0
 
     def power(self, value: ir.Value) -> ir.Value:
@@ -39,9 +39,9 @@ class AttentionScores:
 
     @cached_property
     def factor(self) -> float:
-        """What scores are still to be multiplied with: by nothing where there is a mask to add.
+        """The factor still to be applied to scores: 1 where there is a mask to add.
 
-        Scores are compared before that, so the order has to stay.
+        Scores are compared before that, so it must keep their order.
         """
         factor = self.attention.kind.scale * self.unit
         return 1.0 if "mask" in self.matrices or factor <= 0 else factor
@@ -51,7 +51,7 @@ class AttentionScores:
     ) -> list[ir.Value]:
         """Scores of a block of rows and keys; -inf for a key that the row does not see.
 
-        In units of `power`, with the mask, or to be multiplied with `factor`.
+        In units of `power`, with the mask, or still to be multiplied by `factor`.
         """
         scores = list(products)
         if self.factor == 1.0:
@@ -63,7 +63,7 @@ class AttentionScores:
         edge = self._edge(first, key)
         if edge is None:
             return scores
-        # Few blocks have something to hide; the others are not asked for every score.
+        # Few blocks contain masked scores; the others skip the test of each score.
         hiding = scf.IfOp(edge, [score.type for score in scores], has_else=True)
         with ir.InsertionPoint(hiding.then_block):
             seen = list(scores)
@@ -76,13 +76,13 @@ class AttentionScores:
         return list(hiding.results)
 
     def weight(self, score: ir.Value, shift: ir.Value) -> ir.Value:
-        """The power of a score less `shift`, which is multiplied already."""
+        """The power of a score minus `shift`, which is scaled already."""
         if self.factor == 1.0:
             return self.power(arith.subf(score, shift))
         return self.power(fused(score, self.number(self.factor), arith.negf(shift)))
 
     def _places(self, core: Core, first: Index, key: Index) -> Iterator[tuple[int, Index, Index]]:
-        """Each number of a thread: which it is, its row and its key."""
+        """Each element of a thread: its number, its row and its key."""
         columns = [add(key, column) for column in core.columns()]
         for i, place in enumerate(core.rows()):
             row = add(first, place)
@@ -90,7 +90,7 @@ class AttentionScores:
                 yield core.number(i, j), row, column
 
     def _edge(self, first: Index, key: Index) -> ir.Value | None:
-        """Whether a block of rows and keys has some that are hidden; None where none has."""
+        """Whether a block of rows and keys contains masked scores; None if no block does."""
         sizes, plan = self.plan.sizes, self.plan
         found = []
         if sizes.j % plan.keys:

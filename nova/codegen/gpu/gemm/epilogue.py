@@ -1,8 +1,8 @@
-"""What happens to the sums of a block's matrix product on a GPU.
+"""The epilogue of a GEMM on a GPU: from the accumulators of a block to its results.
 
-In: the sums of each thread; out: code that brings them to those who finish them. They go through
-shared memory: neighbours in memory to neighbouring threads, some columns (a `Fragment`) at a time.
-`mainloop.py` calls it; whoever wants a product says what a `Finish` does.
+Input: the accumulators of each thread. Output: code that redistributes them through shared memory:
+elements that are adjacent in memory go to adjacent threads, some columns (a `Fragment`) at a time.
+`mainloop.py` calls it; the user of a GEMM supplies the `Finish`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _LESS = arith.CmpIPredicate.slt
 
 @dataclass(frozen=True)
 class Fragment:
-    """Some results: `value` is a vector of the plan's width, or a number where that is one.
+    """A group of results: `value` is a vector of the plan's width, or a scalar where that is one.
 
     `row` and `column` are those of its first element in C; the others are in the same row, or with
-    `along_rows` in the same column. `around` are positions of the loops around, 0 in those of k.
+    `along_rows` in the same column. `around` are positions of the enclosing loops, 0 in those of k.
     """
 
     around: tuple[Index, ...]
@@ -55,11 +55,11 @@ class Fragment:
 
 
 Finish = Callable[[Fragment], None]
-"""What to do with results, such as to add a bias and store them; called once, in a loop."""
+"""Consumes results, for example adds a bias and stores them; called once, in a loop."""
 
 
 class Core(Protocol):
-    """What a warp multiplies with: `TensorCore` or `PlainCore`."""
+    """The matmul implementation of a warp: `TensorCore` or `PlainCore`."""
 
     @property
     def part(self) -> Index: ...
@@ -76,7 +76,7 @@ class Core(Protocol):
 
 
 def parts(core: Core, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list[ir.Value]]]:
-    """Row and column in the tile, and the sums of neighbours in a row from there on."""
+    """Row and column in the tile, and the accumulators of adjacent columns from there on."""
     columns = core.columns()
     for row, place in enumerate(core.rows()):
         for first in range(0, len(columns), core.together):
@@ -85,7 +85,7 @@ def parts(core: Core, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list
 
 
 def storing(plan: GemmPlan, c: ir.Value) -> Finish:
-    """A `Finish` that writes C, a flat buffer of the sums' type, or adds to it."""
+    """A `Finish` that writes C, a flat buffer of the accumulator type, or adds to it."""
     spec, offset = plan.product.contraction, plan.product.offsets[2]
     size = BITS[spec.acc_type] // 8
     strides = spec.c_strides[::-1] if plan.swapped else spec.c_strides
@@ -107,14 +107,14 @@ def storing(plan: GemmPlan, c: ir.Value) -> Finish:
 
 @dataclass(frozen=True)
 class Results:
-    """The sums of a block, in shared memory from `shared` on."""
+    """The accumulators of a block, in shared memory from `shared` on."""
 
     plan: GemmPlan
     shared: ir.Value
     thread: ir.Value
 
     def collect(self, core: Core, sums: list[ir.Value]) -> None:
-        """Write the sums of all warps as tiles, one for each part of the steps."""
+        """Write the accumulators of all warps as tiles, one per part of the steps."""
         plan = self.plan
         type_ = plan.product.contraction.acc_type
         size = BITS[type_] // 8
@@ -132,7 +132,7 @@ class Results:
         first: Sequence[Index],
         around: tuple[Index, ...],
     ) -> None:
-        """Hand the results to those who finish them, as many threads as there are fragments."""
+        """Distribute the results to the threads that finish them, one fragment per thread."""
         plan, shape, spec = self.plan, self.plan.shape, self.plan.product.contraction
         size, per_row = BITS[spec.acc_type] // 8, shape.columns // plan.width
         kind = element_type(spec.acc_type)
@@ -160,7 +160,7 @@ class Results:
                 scf.YieldOp([])
 
     def _is_own(self, operand: Operand, place: Index, tile: Index) -> ir.Value | None:
-        """Whether a row (or column) exists, and belongs to this tile rather than the one before."""
+        """Whether a row (or column) exists, and belongs to this tile, not the previous one."""
         if not operand.ragged:
             return None
         if operand.shifted:

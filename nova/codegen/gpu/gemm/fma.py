@@ -1,12 +1,12 @@
-"""Products of a thread's part of a stage with ordinary multiply-adds, exact to the type.
+"""FMA matmul of a thread's part of a stage: ordinary multiply-adds, exact to the type.
 
-In: a product of tiles, and which warp and lane this thread is; out: code that reads tiles from
-shared memory and adds to accumulators. `mainloop.py` and `block.py` make a `PlainCore`
-and call it in their loops.
+Input: a matmul of tiles, and the warp and lane of this thread. Output: code that reads tiles from
+shared memory and adds to accumulators. `mainloop.py` and `block.py` make a `PlainCore` and call it
+in their loops.
 
-A warp is 4 x 8 threads. What a thread has of the rows (or columns) depends on how the tile lies:
-where it runs along k, every fourth row (eighth column), and several steps of k are read at once;
-else groups of 16 bytes of neighbours. Both let a warp read without waiting for banks.
+A warp is 4 x 8 threads. The rows (or columns) of a thread depend on the layout of the tile: where
+it runs along k, every fourth row (eighth column), and several steps of k are read at once; else
+groups of 16 bytes of adjacent elements. Both let a warp read without bank conflicts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LANES = (4, 8)
 """Threads of a warp along rows and along columns."""
 
 _AT_ONCE = 64
-"""Bytes of k whose steps are written out: of more, the assembler would hold too many factors."""
+"""Bytes of k whose steps are unrolled: with more, the assembler would hold too many operands."""
 
 
 @dataclass(frozen=True)
 class Strip:
-    """What a thread has of one operand: `count` rows (or columns), the warp's from `first` on."""
+    """A thread's part of one operand: `count` rows (or columns), the warp's from `first` on."""
 
     tile: SharedTile
     element: str
@@ -48,16 +48,16 @@ class Strip:
 
     @property
     def together(self) -> int:
-        """Neighbours that are read at once, or lie at once."""
+        """Adjacent rows (or columns) that one access reads."""
         return 1 if self.tile.along_k else min(self.count, self.tile.per_chunk)
 
     def offset(self, number: int) -> int:
-        """How far from the thread's first row the one with this number is."""
+        """The distance of row `number` from the thread's first row."""
         group, rest = divmod(number, self.together)
         return group * self.lanes * self.together + rest
 
     def places(self) -> list[Index]:
-        """The rows (or columns) of the tile that the thread has."""
+        """The rows (or columns) of the tile of this thread."""
         first = add(self.first, mul(self.lane, self.together))
         return [add(first, self.offset(i)) for i in range(self.count)]
 
@@ -87,7 +87,7 @@ class Strip:
             yield values
 
     def by_step(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
-        """The elements of all rows, for one step after the other."""
+        """The elements of all rows, one step after the other."""
         if not self.tile.along_k:
             return self.read(shared, step)
         return map(list, zip(*self.read(shared, step), strict=True))
@@ -134,9 +134,9 @@ class PlainCore:
         sums: list[ir.Value],
         clean: Clean | None = None,
     ) -> list[ir.Value]:
-        """Add the products of a stage whose tiles are at these addresses.
+        """Multiply-accumulate a stage whose tiles are at these addresses.
 
-        `clean` changes the elements of the right one.
+        `clean` transforms the elements of the right tile.
         """
         steps, some = self.tiles.steps, _AT_ONCE // self.tiles.left.element
         if steps <= some:
@@ -157,7 +157,7 @@ class PlainCore:
         steps: int,
         clean: Clean | None,
     ) -> list[ir.Value]:
-        """Add the products of the first steps of two tiles."""
+        """Multiply-accumulate the first steps of two tiles."""
         sums = list(sums)
         of_rows, of_columns = self.strips
 
@@ -167,7 +167,8 @@ class PlainCore:
 
         for step in range(0, steps, of_rows.steps):
             if of_rows.tile.along_k and of_columns.tile.along_k:
-                # All rows are held, and columns pass by: both would be too many registers.
+                # All rows are kept in registers, and columns are streamed: both would need too
+                # many.
                 rows = list(of_rows.read(left, step))
                 for j, column in enumerate(of_columns.read(right, step)):
                     for k, b in enumerate(map(clean, column) if clean else column):
@@ -183,21 +184,21 @@ class PlainCore:
         return sums
 
     row_lanes = LANES[1]
-    """Lanes that share a row: a group of neighbours."""
+    """Lanes that share a row: a group of adjacent lanes."""
 
     @property
     def together(self) -> int:
-        """Neighbouring columns that a thread has."""
+        """Adjacent columns per thread."""
         return self.strips[1].together
 
     def rows(self) -> list[Index]:
-        """The rows of the tile that this thread has sums of."""
+        """The rows of the tile for which this thread has accumulators."""
         return self.strips[0].places()
 
     def columns(self) -> list[Index]:
-        """The columns of the tile that this thread has sums of."""
+        """The columns of the tile for which this thread has accumulators."""
         return self.strips[1].places()
 
     def number(self, row: int, column: int) -> int:
-        """Which sum is that of the thread's row and column with these numbers."""
+        """The number of the accumulator at these indices of the thread's rows and columns."""
         return row * self.strips[1].count + column

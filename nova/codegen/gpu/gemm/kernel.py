@@ -1,7 +1,7 @@
-"""A kernel around one matrix product: the product, and what is done with each of its results.
+"""Kernels that are one GEMM and its epilogue.
 
-In: the ops of a kernel with their nests, all over one grid. Out: whether the kernel is such a one,
-and the code of its launch. `schedule.py` asks before it takes any other way.
+Input: the ops of a kernel with their loop nests, all over one grid. Output: whether the kernel
+matches, and the code of its launch. `schedule.py` tries this before the other strategies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nova.ir.bindings import vector
 
 @dataclass(frozen=True)
 class GemmKernel:
-    """The product of a kernel: its op, roles of loops, plan, and the fill that it makes useless."""
+    """The GEMM of a kernel: its op, roles of loops, plan, and the fill that it makes redundant."""
 
     op: Any
     product: Product
@@ -40,7 +40,7 @@ class GemmKernel:
         flat: Callable[[Any], Any],
         place: Place,
     ) -> None:
-        """The code of a block; `flat` gives the buffers behind operands."""
+        """Emit the code of a block; `flat` maps operands to flat buffers."""
         buffers = {op: [flat(v) for v in op.operands] for op in ops}
         left, right, _ = buffers[self.op]
 
@@ -77,7 +77,7 @@ def _elements(value: Any, count: int) -> list[Any]:
 def match_gemm_kernel(
     ops: Sequence[Any], nests: Mapping[Any, LoopNest], grid: Sequence[int], arch: str, tf32: bool
 ) -> GemmKernel | None:
-    """The product that the kernel is made of, if all else happens at the points of its result."""
+    """Match the GEMM of the kernel, if all other ops run at the points of its result."""
     if not grid or any(op not in nests for op in ops):
         return None
     found: list[tuple[Any, Product, Any]] = []
@@ -98,13 +98,13 @@ def match_gemm_kernel(
     if any(len(nests[other].loops) != rank or _reads_memory(other) for other in others):
         return None
     plan = plan_gemm(_gpu_gemm(nests[op], product), arch, tf32=tf32)
-    # Several steps of k around are summed by the product itself: only what was there is added.
+    # The GEMM itself sums over the enclosing loops of k: only the old value of C is added.
     summed = replace(product, spec=replace(product.spec, accumulate=fill is None))
     return GemmKernel(op, summed, plan, frozenset([fill] if fill is not None else []))
 
 
 def _reads_memory(op: Any) -> bool:
-    """Whether the body reads at places that it computes."""
+    """Whether the body reads memory at computed positions."""
     block = op.regions[0].blocks[0]
     return any(inner.operation.name == "memref.load" for inner in block.operations)
 

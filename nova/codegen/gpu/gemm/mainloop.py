@@ -1,11 +1,11 @@
-"""The matrix product on a GPU: the code of one block.
+"""The GEMM main loop on a GPU: the code of one block.
 
-In: a `GemmPlan`, the buffers of A and B, and what to do with the results; out: code at the
-insertion point, inside of a `gpu.launch` with the plan's grid, block and shared memory. The device
-schedule of kernels calls `emit_gemm`.
+Input: a `GemmPlan`, the buffers of A and B, and the epilogue. Output: code at the insertion point,
+inside a `gpu.launch` with the plan's grid, block and shared memory. The device schedule of kernels
+calls `emit_gemm`.
 
 Stages of both operands are copied into a ring of buffers in shared memory, some stages ahead of the
-one that is multiplied. `epilogue.py` has what happens to the sums.
+one that is multiplied (a multistage software pipeline). `epilogue.py` handles the accumulators.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def emit_gemm(
     block: ir.Value,
     thread: ir.Value,
 ) -> None:
-    """The code of block number `block`; a and b are flat buffers, `thread` counts in the block."""
+    """Emit block number `block`; a and b are flat buffers, `thread` is the number in the block."""
     if not plan.blocks:
         return
     if plan.swapped:
@@ -91,7 +91,7 @@ class _Block:
             left = self._stager(plan.left, self.a, 0, around)
             right = self._stager(plan.right, self.b, 1, around)
             sums = self._multiply(core, (left, right), first, shared, stages)
-            # Who is still multiplying reads what the sums will overwrite.
+            # Other warps may still read the stage that the accumulators will overwrite.
             wait_for_copies(0)
             barrier()
         results = Results(plan, shared, self.thread)
@@ -100,10 +100,10 @@ class _Block:
         results.finish(self.finish, tile, first, around)
 
     def _position(self) -> tuple[tuple[Index, Index], tuple[Index, ...]]:
-        """The tile of this block, and the positions of the loops around.
+        """The tile of this block, and the positions of the enclosing loops.
 
-        Tiles are walked in groups of rows, each column by column, so that the blocks that run at a
-        time share rows of A and columns of B.
+        Tiles are visited in groups of rows, each column by column (grouped tile order), so that
+        concurrent blocks share rows of A and columns of B in the L2 cache.
         """
         plan = self.plan
         (rows, columns), group = plan.tiles, plan.group
@@ -189,13 +189,13 @@ class _Block:
         return list(op.results)[2:]
 
     def _next(self, place: ir.Value, ring: int) -> ir.Value:
-        """The buffer behind one of the ring."""
+        """The next buffer of the ring."""
         moved = index(add(place, self.plan.stage_bytes))
         around = compare(arith.CmpIPredicate.eq, moved, ring)
         return arith.select(around, index(0), moved)
 
     def _step(self, number: Index) -> tuple[Index, list[Index]]:
-        """First step of k of a stage, and how many bytes outer loops of k have moved on."""
+        """The first step of k of a stage, and the byte offset of the outer loops of k."""
         plan = self.plan
         inner = modulo(number, plan.stages_of_k) if plan.product.outer_steps > 1 else number
         extra: list[Index] = [0, 0]

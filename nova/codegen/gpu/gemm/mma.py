@@ -1,11 +1,11 @@
-"""Products of a warp's part of a stage with tensor cores.
+"""Tensor-core matmul (mma.sync) of a warp's part of a stage.
 
-In: a product of tiles, and which warp and lane this thread is; out: code that reads swizzled tiles
-from shared memory and adds to accumulators. `mainloop.py` and `block.py` make a
-`TensorCore` and call it in their loops.
+Input: a matmul of tiles, and the warp and lane of this thread. Output: code that reads swizzled
+tiles from shared memory and adds to accumulators. `mainloop.py` and `block.py` make a `TensorCore`
+and call it in their loops.
 
 A step is 32 bytes of k: 16 elements of two bytes, or 8 of tf32. An accumulator of 16 x 8 elements
-is four numbers a lane: rows lane / 4 and that + 8, columns 2 (lane % 4) and that + 1.
+is four numbers per lane: rows lane / 4 and that + 8, columns 2 (lane % 4) and that + 1.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Fragments = list[list[ir.Value]]
 
 @dataclass(frozen=True)
 class Reader:
-    """Fragments of one operand: 16 rows (or columns) by a step of k, as four matrices.
+    """Fragments of one operand: 16 rows (or columns) by a step of k, as four 8 x 8 matrices.
 
-    The matrices of A are in the order of columns of a matrix of matrices (`rows_first`), those of B
-    in the order of rows. The warp's part of the tile begins at `first` and step `k_first`.
+    The matrices of A are in column-major order of a matrix of matrices (`rows_first`), those of B
+    in row-major order. The warp's part of the tile begins at `first` and step `k_first`.
     """
 
     tile: SharedTile
@@ -52,7 +52,7 @@ class Reader:
     known: dict[int, Index] = field(default_factory=dict)
 
     def read(self, shared: Index, number: int, step: int) -> list[ir.Value]:
-        """The registers of the fragment with this number, at this step of the stage."""
+        """The registers of fragment `number` at this step of the stage."""
         tile = self.tile
         if self.tf32 and not tile.along_k:
             places = [self._place_of_word(number, step, matrix) for matrix in range(4)]
@@ -65,7 +65,7 @@ class Reader:
         return values
 
     def prepare(self, fragments: int, steps: range) -> None:
-        """Compute what the places depend on besides constants, before the loop over k."""
+        """Compute the dynamic address terms before the loop over k."""
         for step in steps:
             for number in range(fragments):
                 if self.tf32 and not self.tile.along_k:
@@ -80,10 +80,10 @@ class Reader:
         return (fast, slow) if self.rows_first else (slow, fast)
 
     def _place(self, number: int, step: int) -> tuple[Index, int]:
-        """Where this lane's row of a matrix is: lane 8 i + j is asked for row j of matrix i.
+        """The address of this lane's row of a matrix: lane 8 i + j addresses row j of matrix i.
 
-        Chunks are mixed with the number of their row modulo eight, to which only the lane
-        contributes. Of the chunk's number, so much has to be mixed, and what is above is added.
+        Chunk numbers are XORed with their row number modulo eight (swizzle), to which only the lane
+        contributes. The low bits of the chunk number take part in the XOR; the rest is added.
         """
         tile = self.tile
         within, (outer_half, k_half) = modulo(self.lane, 8), self._halves(divide(self.lane, 8))
@@ -103,7 +103,7 @@ class Reader:
         return self.known[mixed], rows * tile.pitch + (chunks - mixed) * CHUNK
 
     def _place_of_word(self, number: int, step: int, matrix: int) -> tuple[Index, int]:
-        """Where an element of tf32 is, in a tile whose rows do not run along k."""
+        """The address of an element of tf32, in a tile whose rows do not run along k."""
         tile = self.tile
         outer_half, k_half = self._halves(matrix)
         assert isinstance(outer_half, int) and isinstance(k_half, int)
@@ -144,7 +144,7 @@ class TensorCore:
 
     @property
     def _steps(self) -> int:
-        """Steps of a stage that this warp does."""
+        """Steps of a stage that this warp computes."""
         return self.tiles.steps * self.tiles.left.element // _STEP
 
     def zeros(self) -> list[ir.Value]:
@@ -152,7 +152,7 @@ class TensorCore:
         return [splat(ir.F32Type.get(), 0.0)] * (rows * columns * 8)
 
     def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
-        """Add the products of a stage whose tiles are at these addresses."""
+        """Multiply-accumulate a stage whose tiles are at these addresses."""
         return self._multiply(lambda step: self._left(left, step), right, sums)
 
     def stage_held(
@@ -162,20 +162,20 @@ class TensorCore:
         sums: list[ir.Value],
         clean: Clean | None = None,
     ) -> list[ir.Value]:
-        """The same where the left tile is in registers: its fragments of every step.
+        """Like `stage`, with the fragments of the left tile in registers for every step.
 
-        `clean` changes what is read of the right one.
+        `clean` transforms the elements read from the right tile.
         """
         return self._multiply(lambda step: left[step], right, sums, clean)
 
     def hold(self, left: Index) -> list[Fragments]:
-        """A left tile in registers, for `stage_held`."""
+        """Load the fragments of a left tile into registers, for `stage_held`."""
         return [self._left(left, step) for step in range(self._steps)]
 
     def as_left(self, sums: list[ir.Value]) -> list[Fragments]:
-        """Sums of this product as the left tile of another, rounded to the type of the factors.
+        """The accumulators as the left operand of another matmul, rounded to the operand type.
 
-        A lane has the same places of two neighbouring accumulators as of a fragment.
+        A lane has the same positions in two adjacent accumulators as in a fragment.
         """
         rows, columns = self._fragments
         pairs = [
@@ -218,23 +218,23 @@ class TensorCore:
         return sums
 
     row_lanes = 4
-    """Lanes that share a row: a group of neighbours."""
+    """Lanes that share a row: a group of adjacent lanes."""
 
     together = 2
-    """Neighbouring columns that a thread has."""
+    """Adjacent columns per thread."""
 
     def rows(self) -> list[Index]:
-        """The rows of the tile that this thread has sums of."""
+        """The rows of the tile for which this thread has accumulators."""
         group = divide(self.lane, 4)
         return [at(self.at_rows, group, 8 * i) for i in range(2 * self._fragments[0])]
 
     def columns(self) -> list[Index]:
-        """The columns of the tile that this thread has sums of."""
+        """The columns of the tile for which this thread has accumulators."""
         place = mul(modulo(self.lane, 4), 2)
         count = 2 * self._fragments[1]
         return [at(self.at_columns, place, 8 * i + k) for i in range(count) for k in range(2)]
 
     def number(self, row: int, column: int) -> int:
-        """Which sum is that of the thread's row and column with these numbers."""
+        """The number of the accumulator at these indices of the thread's rows and columns."""
         accumulator = row // 2 * 2 * self._fragments[1] + column // 2
         return 4 * accumulator + 2 * (row % 2) + column % 2

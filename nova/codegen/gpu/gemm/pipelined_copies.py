@@ -1,12 +1,11 @@
-"""Copies of operand tiles from global to shared memory, by all threads of a block.
+"""Pipelined copies of operand tiles from global to shared memory, by all threads of a block.
 
-In: an `Operand` of a plan and where its block's rows (or columns) begin; out: code. `mainloop.py`
-makes a `PipelinedCopies` for each operand before its loop over k, so that what does not depend on
-k is
-computed once, and calls `copy` for each stage.
+Input: an `Operand` of a plan and the first row (or column) of its block. Output: code.
+`mainloop.py` makes a `PipelinedCopies` for each operand before its loop over k, so that terms that
+do not depend on k are computed once, and calls `copy` for each stage.
 
-Elements that do not exist become zeros in shared memory: what is computed from them is not stored,
-or adds nothing.
+Elements out of bounds become zeros in shared memory: results computed from them are not stored, or
+add nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _LESS = arith.CmpIPredicate.slt
 
 @dataclass(frozen=True)
 class _Unit:
-    """One of the copies of a thread: how far it is from the thread's first one."""
+    """One of the copies of a thread, relative to the thread's first one."""
 
     row: int
     column: int
@@ -74,15 +73,15 @@ class PipelinedCopies:
         self.unit = operand.copied or CHUNK
         """Bytes in shared memory that a copy fills."""
         self.per_row = operand.tile.row_bytes // self.unit
-        # The place of this thread's first copy.
+        # The tile position of this thread's first copy.
         self.row = divide(thread, self.per_row)
         self.column = mul(modulo(thread, self.per_row), self.unit)
         self.units = tuple(self._units())
         self.to = tuple(self._shared(unit) for unit in self.units)
 
     def _units(self) -> Iterator[_Unit]:
-        """Rows, and parts of rows that are longer than all threads' copies."""
-        # Otherwise two threads would copy to one place, and some of them behind the tile.
+        """Rows, and segments of rows that are longer than one copy by all threads."""
+        # Otherwise two threads would copy to the same address, and some past the end of the tile.
         assert self.threads % self.per_row == 0 or self.per_row % self.threads == 0
         apart = max(1, self.threads // self.per_row)
         for row in range(0, self.operand.tile.rows, apart):
@@ -90,17 +89,17 @@ class PipelinedCopies:
                 yield _Unit(row, column * self.unit)
 
     def _shared(self, unit: _Unit) -> tuple[Index, int]:
-        """Where a unit goes: a number of this thread, and one that is known."""
+        """The shared-memory address of a unit: a dynamic term of this thread, and a static one."""
         tile = self.operand.tile
         column = add(self.column, unit.column)
         chunk, within = divide(column, CHUNK), modulo(column, CHUNK)
         if unit.row % 8 == 0:
-            # The order of chunks repeats every eight rows.
+            # The swizzle repeats every eight rows.
             return add(tile.at(self.row, chunk), within), unit.row * tile.pitch
         return add(tile.at(add(self.row, unit.row), chunk), within), 0
 
     def copy(self, shared: Index, first: Index, k: Index, extra: Index = 0) -> None:
-        """Start the copy of the tile that begins at row `first` and step `k`, `extra` bytes on."""
+        """Start the copy of the tile at row `first` and step `k`, offset by `extra` bytes."""
         rows = self.operand.tile.rows
         if self.threads // self.per_row > rows:
             only = scf.IfOp(compare(_LESS, self.row, rows))
@@ -117,11 +116,11 @@ class PipelinedCopies:
             else:
                 self._pass_through(at(shared, *to), unit, first, k, extra)
 
-    # --- without passing registers --------------------------------------------------------------
+    # --- asynchronous copies, without registers -------------------------------------------------
 
     def _copy_unit(self, to: Index, unit: _Unit, first: Index, k: Index, extra: Index) -> None:
         o, size = self.operand, BITS[self.operand.type] // 8
-        # Addresses: what depends on the thread, on the stage, and on the unit, in this order.
+        # Address terms: those of the thread, of the stage, and of the unit, in this order.
         elements = divide(self.column, size)
         outer, step = (self.row, elements) if o.tile.along_k else (elements, self.row)
         mine = add(mul(add(outer, first), o.stride), mul(step, o.step))
@@ -132,7 +131,7 @@ class PipelinedCopies:
         copy_async(to, source, self.unit, self._valid(unit, first, k))
 
     def _valid(self, unit: _Unit, first: Index, k: Index) -> ir.Value | None:
-        """How many bytes of a unit exist; None for all."""
+        """The number of valid bytes of a unit; None for all."""
         o, size = self.operand, BITS[self.operand.type] // 8
         outer_limit, k_limit = self._limits(first, k)
         across, along = (outer_limit, k_limit) if o.tile.along_k else (k_limit, outer_limit)
@@ -147,13 +146,13 @@ class PipelinedCopies:
         return valid
 
     def _limits(self, first: Index, k: Index) -> tuple[Index | None, Index | None]:
-        """Rows (or columns) and steps that the tile has; None for no fewer than it has room for."""
+        """Valid rows (or columns) and steps of the tile; None where the tile is full."""
         o = self.operand
         rows = sub(o.size, first) if o.ragged and not o.shifted else None
         steps = sub(o.steps, k) if o.steps % o.tile.depth else None
         return rows, steps
 
-    # --- through registers: elements that are apart, unaligned, or of another type --------------
+    # --- through registers: elements that are strided, unaligned, or of another type ------------
 
     def _pass_through(self, to: Index, unit: _Unit, first: Index, k: Index, extra: Index) -> None:
         o = self.operand

@@ -1,13 +1,13 @@
-"""How a matrix product runs on a GPU, as records: pure arithmetic, no code.
+"""GEMM plans for a GPU, as records: pure arithmetic, no code.
 
-In: a `GpuGemm` and the shape of a tile; out: a `GemmPlan`, from which `mainloop.py` emits
-the code of one block, and which says the grid, the threads of a block and its shared memory.
-`select_plan.py` makes plans, with the shape that it takes for the best.
+Input: a `GpuGemm` and the shape of a tile. Output: a `GemmPlan`, from which `mainloop.py` emits the
+code of one block, and which has the grid, the threads of a block and its shared memory.
+`select_plan.py` makes plans, with the shape that it estimates to be the fastest.
 
-C is cut into tiles, one a block. Both operands pass by in stages of `depth` steps of k, through a
-ring of buffers in shared memory. Warps share the tile, and where there are few tiles also the steps
-of a stage (`split`), so that their sums are added at the end, in order: results do not depend on
-how the blocks run. Another road to the same result, such as Hopper's, is another `kind` of plan.
+C is cut into tiles, one per block. Both operands are copied in stages of `depth` steps of k through
+a ring of buffers in shared memory. Warps share the tile, and where there are few tiles also the
+steps of a stage (`split`); their sums are then added at the end, in order: results do not depend on
+the scheduling of blocks. Another algorithm, such as Hopper's, is another `kind` of plan.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
 TENSOR_TYPES = ("bf16", "f16", "tf32")
 
 _GROUP = 8
-"""Rows of tiles that are walked together, so that what they read stays in the L2 cache."""
+"""Rows of tiles that are visited together, so that their operands stay in the L2 cache."""
 
 
 @dataclass(frozen=True)
 class Around:
-    """A loop around the product: strides in elements of A, B and C; `parallel`, or a part of k."""
+    """A loop around the GEMM: strides in elements of A, B and C; `parallel`, or a part of k."""
 
     size: int
     strides: tuple[int, int, int]
@@ -37,7 +37,7 @@ class Around:
 
 @dataclass(frozen=True)
 class GpuGemm:
-    """A contraction with the loops around it, and where its operands begin in their buffers."""
+    """A contraction with its enclosing loops, and the offsets of its operands in their buffers."""
 
     contraction: Contraction
     around: tuple[Around, ...] = ()
@@ -49,7 +49,7 @@ class GpuGemm:
 
     @property
     def outer_steps(self) -> int:
-        """Points of the loops around that are summed over."""
+        """The iteration count of the enclosing loops of k."""
         return prod(loop.size for loop in self.around if not loop.parallel)
 
 
@@ -66,7 +66,7 @@ class Operand:
     copied: int
     """Bytes of an asynchronous copy; 0 where elements pass through registers."""
     may_shift: bool = True
-    """Whether tiles may begin anywhere."""
+    """Whether tiles may begin at any offset."""
 
     @property
     def ragged(self) -> bool:
@@ -75,9 +75,9 @@ class Operand:
 
     @property
     def shifted(self) -> bool:
-        """Whether the last tile begins early enough to be full, and overlaps the one before.
+        """Whether the last tile begins early enough to be full, and overlaps the previous one.
 
-        Nothing then has to be asked when its rows are copied.
+        Its copies then need no bounds checks.
         """
         odd = (
             not self.tile.along_k and self.copied and self.size * BITS[self.type] // 8 % self.copied
@@ -88,10 +88,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Shape:
-    """A tile of C and who computes it.
+    """A tile of C and its distribution over warps.
 
-    `warps` along rows and along columns; each has `warp` rows and columns. The steps of a stage
-    are divided among `split` groups of so many warps.
+    `warps` along rows and along columns; each has `warp` rows and columns. The steps of a stage are
+    divided among `split` groups of that many warps.
     """
 
     rows: int
@@ -101,11 +101,11 @@ class Shape:
     split: int
     stages: int
     blocks: int
-    """Blocks that a multiprocessor should have room for."""
+    """Blocks that should fit on a multiprocessor concurrently (occupancy)."""
     speed: float
-    """Multiply-adds of a multiprocessor in a cycle when it has as many blocks as it wants."""
+    """Multiply-adds per cycle of a multiprocessor with that many blocks."""
     reach: int = 16
-    """Bytes of k that plain products read together."""
+    """Bytes of k that FMA matmuls read together."""
 
     @property
     def threads(self) -> int:
@@ -118,13 +118,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """A product and how it runs; with `swapped`, that of the transposed matrices."""
+    """A GEMM and its plan; with `swapped`, that of the transposed matrices."""
 
     kind: str
     product: GpuGemm
     swapped: bool
     element: str
-    """Type of the factors in shared memory."""
+    """Type of the operands in shared memory."""
     shape: Shape
     left: Operand
     right: Operand
@@ -139,12 +139,12 @@ class GemmPlan:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Blocks; one that does nothing where C is empty."""
+        """The number of blocks; one empty block where C is empty."""
         return max(1, self.blocks), 1, 1
 
     @property
     def blocks(self) -> int:
-        """Tiles of all products of the batch."""
+        """Tiles of all matmuls of the batch."""
         return prod(self.tiles) * self.product.batch
 
     @property
@@ -153,10 +153,10 @@ class GemmPlan:
 
     @property
     def resident(self) -> int:
-        """Blocks that a multiprocessor shall hold: what the registers of a thread are limited by.
+        """Blocks per multiprocessor of the launch bounds, which limit the registers of a thread.
 
-        There are none to spare where copies are narrow or have to ask what exists, and in plain
-        products where both operands run along k, which are read in larger pieces.
+        One fewer where copies are narrow or need bounds checks, and in FMA matmuls where both
+        operands run along k, which are read in larger pieces: those have no registers to spare.
         """
         sides = self.left, self.right
         narrow = any(side.copied != 16 or side.steps % side.tile.depth for side in sides)
@@ -166,18 +166,18 @@ class GemmPlan:
 
     @property
     def of_tiles(self) -> TileMatmul:
-        """What is multiplied in a stage."""
+        """The matmul of a stage."""
         shape = self.shape
         tiles = self.left.tile, self.right.tile
         return TileMatmul(*tiles, self.element, shape.warps, shape.split, shape.reach)
 
     def steps_around(self, which: int) -> list[int]:
-        """How far the loops around move in A, B or C."""
+        """The strides of the enclosing loops in A, B or C."""
         return [loop.strides[which] for loop in self.product.around]
 
     @property
     def stages_of_k(self) -> int:
-        """Stages of one point of the outer loops of k."""
+        """Stages per iteration of the outer loops of k."""
         return -(-self.product.contraction.k // self.shape.depth)
 
     @property
@@ -186,7 +186,7 @@ class GemmPlan:
 
     @property
     def pitch(self) -> int:
-        """Bytes from one row of the tile of sums to the next: its writers hit different banks."""
+        """Bytes from one row of the accumulator tile to the next; avoids bank conflicts."""
         return self.shape.columns * BITS[self.product.contraction.acc_type] // 8 + 32
 
     @property
@@ -198,14 +198,14 @@ class GemmPlan:
 def make_plan(
     product: GpuGemm, kind: str, element: str, shape: Shape, swapped: bool = False
 ) -> GemmPlan:
-    """The plan with a given shape; benchmarks try others than `plan_gemm` takes."""
+    """The plan with this shape; benchmarks try other shapes than `plan_gemm` does."""
     spec = product.contraction
     outer = [loop.strides for loop in product.around]
     size = BITS.get(element, 32) // 8
 
     def operand(which: int, extent: int, rows: int, stride: int, step: int, type_: str) -> Operand:
         along_k = step == 1 or stride != 1
-        # Single elements of tf32 are read where those of two bytes are transposed on the way.
+        # tf32 elements are loaded one by one where two-byte elements are transposed by ldmatrix.
         swizzled = 0 if kind == "plain" else 2 if element == "tf32" and not along_k else 1
         padded = kind == "plain" and along_k
         tile = SharedTile(rows, shape.depth, size, along_k, swizzled, padded)
@@ -226,9 +226,9 @@ def make_plan(
 def copy_bytes(
     along_k: bool, stride: int, step: int, type_: str, element: str, others: Iterable[int]
 ) -> int:
-    """How wide an operand of `type_` can be copied as `element`; 0 for not without registers.
+    """Bytes per asynchronous copy of an operand of `type_` as `element`; 0 if it needs registers.
 
-    `others` are distances from the start of its buffer that its rows may be at, besides `stride`.
+    `others` are further offsets of its rows from the start of its buffer, besides `stride`.
     """
     inner, across = (step, stride) if along_k else (stride, step)
     unit = gcd(16, *(value * BITS[type_] // 8 for value in (across, *others)))
@@ -237,7 +237,7 @@ def copy_bytes(
 
 
 def transposed(product: GpuGemm) -> GpuGemm:
-    """The product of the transposed operands, which is the transposed result."""
+    """The matmul of the transposed operands, which computes the transposed result."""
     c = product.contraction
     flipped = replace(
         c,
@@ -258,7 +258,7 @@ def transposed(product: GpuGemm) -> GpuGemm:
 
 
 def _strides(size: int, steps: int, stride: int, step: int) -> tuple[int, int]:
-    """Strides where loops of one turn do not matter."""
+    """Strides, ignoring loops of one iteration."""
     if steps == 1 and stride != 1:
         step = 1
     if size == 1 and step != 1:

@@ -1,7 +1,7 @@
-"""Which plan a matrix product gets on a GPU.
+"""Selects the plan of a GEMM on a GPU by estimated cycles.
 
-In: a `GpuGemm` and the name of an architecture; out: the `GemmPlan` that should take the
-least time. Called by the device schedule of kernels.
+Input: a `GpuGemm` and the name of an architecture. Output: the `GemmPlan` with the least estimated
+time. Called by the device schedule of kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _LIMITS = {
 }
 """Capability -> multiprocessors, and KiB of shared memory that a block may have."""
 
-# Largest first; all are tried, and the cheapest taken. A warp of the plain kind has 4 x 8 threads.
+# Largest first; all are tried, and the cheapest is used. A warp of the plain kind has 4 x 8
+# threads.
 TENSOR: tuple[Shape, ...] = (
     Shape(128, 256, 64, (2, 4), 1, 4, 1, 1300),
     Shape(128, 128, 64, (2, 2), 1, 3, 2, 1250),
@@ -54,7 +55,7 @@ PLAIN: tuple[Shape, ...] = (
 
 
 def plan_gemm(product: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
-    """The plan of a product for an architecture such as `sm_90a`; f32 is exact unless `tf32`."""
+    """The plan of a GEMM for an architecture such as `sm_90a`; f32 is exact unless `tf32`."""
     processors, shared = limits(arch)
     swapped = product.contraction.c_strides[1] != 1 and product.contraction.c_strides[0] == 1
     if swapped:
@@ -64,7 +65,7 @@ def plan_gemm(product: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
     kind = "tensor" if element in TENSOR_TYPES else "plain"
     shapes = TENSOR if kind == "tensor" else PLAIN
     if element == "tf32":
-        # As many bytes of k in a stage as others have.
+        # The same number of bytes of k per stage as for other types.
         shapes = tuple(replace(shape, depth=shape.depth // 2) for shape in shapes)
     plans = [
         plan
@@ -91,12 +92,12 @@ def _element(spec: Contraction, tf32: bool) -> str:
 
 
 def _cycles(plan: GemmPlan, processors: int) -> float:
-    """About what a product takes; what a block does besides, and how full the last wave is."""
+    """Estimated cycles of a GEMM: multiply-adds, the overhead of a block, and wave quantization."""
     shape = plan.shape
     blocks = plan.blocks
     work = shape.rows * shape.columns * plan.stages_of_k * shape.depth * plan.product.outer_steps
     slots = processors * shape.blocks
-    # A wave that is not full leaves each of its blocks a larger part of the multiprocessor.
+    # A wave that is not full leaves each of its blocks a larger share of the multiprocessor.
     whole, rest = divmod(blocks, slots)
     share = -(-rest // processors) / shape.blocks
     alone = 0.5 + 0.5 * share if rest else 0.0

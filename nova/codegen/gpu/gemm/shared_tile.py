@@ -1,7 +1,7 @@
-"""A tile of an operand in shared memory: where each 16 bytes of it lie.
+"""A tile of an operand in shared memory: the offset of each 16-byte chunk (swizzle or padding).
 
-`plan.py` chooses tiles; those who write and read them (`pipelined_copies.py`,
-`mma.py`, `fma.py`) ask for offsets.
+`plan.py` chooses tiles; their writers and readers (`pipelined_copies.py`, `mma.py`, `fma.py`) ask
+for offsets.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from nova.codegen.gpu.ptx_ops import divide, exclusive_or, modulo
 from nova.ir.bindings import ir
 
 CHUNK = 16
-"""Bytes that are moved at once."""
+"""Bytes that one access moves."""
 
 Clean = Callable[[ir.Value], ir.Value]
-"""What changes a factor on its way from a tile: an element, or a word of some for tensor cores."""
+"""Transforms an operand read from a tile: an element, or a word of elements for tensor cores."""
 
 
 @dataclass(frozen=True)
 class SharedTile:
     """`outer` rows of A or columns of B, `depth` steps of k.
 
-    Its rows run along k or along the outer direction, as the operand in global memory does. Chunks
-    of swizzled tiles change places within a row by the number of the row (in steps of `swizzled`
-    chunks), so that eight rows' chunks of the same number lie in different banks. Rows of `padded`
-    tiles are a chunk longer, to the same end.
+    Its rows run along k or along the outer dimension, as the operand in global memory does. Chunks
+    of swizzled tiles are permuted within a row by the row number (in steps of `swizzled` chunks),
+    so that the chunks of the same number in eight rows are in different banks. Rows of `padded`
+    tiles are a chunk longer, for the same purpose.
     """
 
     outer: int
@@ -56,7 +56,7 @@ class SharedTile:
 
     @property
     def turned(self) -> SharedTile:
-        """The same memory for a product along the other direction."""
+        """The same memory for a matmul along the other dimension."""
         return replace(self, outer=self.depth, depth=self.outer, along_k=not self.along_k)
 
     @property
@@ -65,11 +65,11 @@ class SharedTile:
         return CHUNK // self.element
 
     def key(self, row: Index) -> Index:
-        """What the chunk numbers of a row are mixed with."""
+        """The swizzle key that is XORed with the chunk numbers of a row."""
         chunks = min(8, self.row_bytes // CHUNK)
         if not self.swizzled or chunks <= 1:
             return 0
-        # Rows shorter than all banks lie side by side in them.
+        # Several rows that are shorter than all banks share one pass over the banks.
         number = modulo(divide(row, 8 // chunks), max(1, chunks // self.swizzled))
         return mul(number, self.swizzled)
 
@@ -81,11 +81,11 @@ class SharedTile:
 
 @dataclass(frozen=True)
 class TileMatmul:
-    """The product of two tiles, and how warps share it.
+    """A matmul of two tiles, and its distribution over warps.
 
-    `warps` are those along rows and along columns; `split` groups of so many warps have a part of
-    the steps each. `element` is the type of the factors, and `reach` how many bytes of k plain
-    products read together.
+    `warps` are those along rows and along columns; each of `split` groups of warps computes a part
+    of the steps. `element` is the operand type, and `reach` the bytes of k that an FMA matmul reads
+    together.
     """
 
     left: SharedTile
