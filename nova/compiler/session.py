@@ -54,7 +54,7 @@ def beside(workers: int) -> Iterator[Start]:
 
 @record
 class CompileSession:
-    """Records stages: shared stages are suffixed by `mark` if there are `several` targets.
+    """Records stages. `mark` is the suffix of stages that targets share, if there are `several`.
 
     `start` is for work that does not need MLIR and may run while other targets are lowered. `host`
     is the architecture of the CPU that runs the file.

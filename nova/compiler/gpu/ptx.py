@@ -82,9 +82,9 @@ def _is_wide(value: Any) -> bool:
 def _clone_variable(op: Any, known: set[str]) -> None:
     """Copy a variable of a device module; its name may also be used in other modules.
 
-    The conversion to NVVM represents dynamic shared memory, whose size is set at the launch, as an
-    internal variable without a size, which LLVM would allocate statically. It is the same memory in
-    all modules.
+    The conversion to NVVM represents dynamic shared memory, whose size is set at the launch, as a
+    variable without a size and with internal linkage: LLVM would treat it as private. It is the
+    same memory in all modules.
     """
     name = op.attributes["sym_name"].value
     if not name.startswith(_SHARED):

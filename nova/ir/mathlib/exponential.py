@@ -10,7 +10,7 @@ from __future__ import annotations
 from nova.ir.mathlib.builder import Builder, Float, Int
 
 INV_LN2 = 1.4426950408889634
-# The rounding error of the f32 constant.
+# The low part that an f32 of it loses.
 _INV_LN2_LO = 1.9259629911266175e-08
 # ln 2 in two parts (Cody-Waite); the first is short enough that n times it is exact.
 LN2_HI = {32: float.fromhex("0x1.62e4p-1"), 64: float.fromhex("0x1.62e42fefa3p-1")}
