@@ -5,7 +5,7 @@ tensors with an indexing map for every operand and result, as in linalg, over th
 
     batch ..., i (rows of q), j (rows of k and v), e (features of q and k), f (features of v).
 
-`wrap-attention` turns each into a `linalg.generic` over these loops. Its accesses are exact, so
+`wrap-attention` makes each a `linalg.generic` over these loops. Its accesses are exact, so
 tiling, bufferization and ordering of kernels need no special case. A scalar body cannot express the
 computation: a `nova.attend_point` (`nova.attend_gradient_point`) in the body stands for it, which
 only the FlashAttention schedules can lower (nova/codegen/cpu/attention/flash_forward.py). Any other

@@ -52,7 +52,7 @@ def entry_text(arguments: int, ranks: tuple[int, ...]) -> str:
     Without results there is no first parameter. The result descriptors are zeroed before the
     runtime gets them, so a failed call leaves nothing that looks like an array. If there is no room
     for descriptors, the runtime reports it. The stores are volatile, because LLVM would otherwise
-    turn them into a call of `memset`.
+    combine them into a call of `memset`.
     """
     parameters = ["ptr %result"] * bool(ranks) + [f"ptr %a{i}" for i in range(arguments)]
     stores = [
