@@ -70,7 +70,7 @@ def function_ops(module: ir.Module, prefix: str = "") -> list[Any]:
 
 
 def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
-    """All ops at any depth of a module or function, and itself; in post-order.
+    """All ops at any depth of a module or function, and itself; by default in post-order.
 
     MLIR's own walk is not used: it replaces exceptions of its callback, also Ctrl-C, by a
     RuntimeError.

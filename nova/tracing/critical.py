@@ -19,14 +19,14 @@ from nova.tracing.timeline import Timeline
 
 @dataclass(frozen=True)
 class Step:
-    """A task on the critical path, and what it waited for last.
+    """A task on the critical path, and the last cause that it waited for.
 
     cause     `start` of the run; `data` or `reuse` of memory (`edges.py`), or a `join` of them, for
-              a task before it; `core` for the task that held its core.
-    wait      nanoseconds between the end of that and its own start.
+              a task before it; `core` for the task that occupied its core.
+    wait      nanoseconds between the end of the cause and its own start.
     duration  nanoseconds that it ran.
-    held      from when to when it could have run but for that: only where memory or a core was in
-              the way, else empty.
+    held      the interval in which only the cause delayed it: only if memory or a core was the
+              cause, else empty.
     """
 
     task: int
