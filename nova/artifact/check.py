@@ -1,4 +1,4 @@
-"""What all of `nova/artifact` shares: the message of a failed check, and texts that fit a file."""
+"""Shared by all of `nova/artifact`: the error of a failed check, and storable strings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def fail(check: str, detail: str) -> NoReturn:
 
 
 def storable(text: str) -> str:
-    """`text` as C and UTF-8 can hold it: a NUL or half of a character becomes U+FFFD.
+    """`text` as C and UTF-8 can represent it: a NUL or a lone surrogate becomes U+FFFD.
 
-    Names of tensors and of the user's files may hold either.
+    Names of tensors and of the user's files may contain either.
     """
     if text.isprintable():
         return text

@@ -1,7 +1,7 @@
-"""Which code of a file runs on this machine, and why.
+"""Selects the code of a file that runs on this machine, and explains the selection.
 
-An opened artifact comes in; the index of a variant, or one line for a person, goes out. Called by
-the executor, by `nova.load` when nothing fits, and by `nova inspect`. Maps no code.
+In: an opened artifact. Out: the index of a variant, or one line for a person. Called by the
+executor, by `nova.load` if no variant fits, and by `nova inspect`. Maps no code.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from nova.errors import ArtifactError, DeviceArchitectureError
 
 @record
 class DeviceChoice:
-    """The variant and the image, by their indices, that a device runs."""
+    """The indices of the variant and the image that a device runs."""
 
     variant: int
     image: int
 
 
 def choose_variant(artifact: Artifact) -> int:
-    """The best variant that this CPU runs; ArtifactError names what each of them lacks."""
+    """The best variant that this CPU can run; ArtifactError lists what each variant needs."""
     try:
         return artifact.file.choose()
     except _native.FileError as error:
@@ -33,13 +33,13 @@ def choose_variant(artifact: Artifact) -> int:
 
 
 def find_variant(artifact: Artifact) -> int | None:
-    """The best variant that this CPU runs, or None."""
+    """The best variant that this CPU can run, or None."""
     every = range(len(artifact.manifest.variants))
     return next((number for number in every if not artifact.file.missing(number)), None)
 
 
 def explain_variant(artifact: Artifact, number: int | None) -> str:
-    """Which variant is taken, and why those before it are not; all of them for None."""
+    """The selected variant, and why better ones are not used; all of them for None."""
     variants = artifact.manifest.variants
     lacks = [
         f"{variant.target} needs {artifact.file.missing(n)}"
@@ -52,7 +52,7 @@ def explain_variant(artifact: Artifact, number: int | None) -> str:
 
 
 def find_device(artifact: Artifact, major: int, minor: int) -> DeviceChoice | None:
-    """What a device of compute capability major.minor runs of a file, or None."""
+    """The choice for a device of compute capability major.minor, or None."""
     manifest = artifact.manifest
     variants = {spec.cpu: n for n, spec in enumerate(manifest.variants) if spec.is_device}
     usable = [n for n, image in enumerate(manifest.devices) if image.arch in variants]
@@ -64,7 +64,7 @@ def find_device(artifact: Artifact, major: int, minor: int) -> DeviceChoice | No
 
 
 def choose_device(artifact: Artifact, major: int, minor: int) -> DeviceChoice:
-    """The same; DeviceArchitectureError says what the file has instead."""
+    """The same; DeviceArchitectureError lists the code in the file."""
     choice = find_device(artifact, major, minor)
     if choice is not None:
         return choice
@@ -75,7 +75,7 @@ def choose_device(artifact: Artifact, major: int, minor: int) -> DeviceChoice:
 
 
 def explain_device(artifact: Artifact, choice: DeviceChoice) -> str:
-    """Which code of a file a device runs: one line."""
+    """The code of a file that a device runs: one line."""
     image = artifact.manifest.devices[choice.image]
     target = artifact.manifest.variants[choice.variant].target
     return f"{target} by {image.kind} for {image.arch}, of {_images(artifact)}"

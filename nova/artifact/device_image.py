@@ -1,7 +1,7 @@
-"""Code for devices, as files hold it: images of PTX or cubin for one architecture each.
+"""Device code in files: images of PTX or cubin for one architecture each.
 
-The compile driver makes `DeviceImage`s; `write_artifact` has each checked before it is embedded,
-and `choose_image` says which of those in a file a device takes. Needs no GPU and no CUDA.
+The compile driver creates `DeviceImage`s; `write_artifact` checks each before it is embedded, and
+`choose_image` selects one for a device. Needs no GPU and no CUDA.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DeviceImage:
 
 
 class Image(Protocol):
-    """What a choice looks at: a `DeviceImage`, or the row of a manifest."""
+    """The fields that a selection reads: of a `DeviceImage`, or a row of a manifest."""
 
     @property
     def kind(self) -> str: ...
@@ -41,7 +41,7 @@ class Image(Protocol):
 
 
 def arch_number(arch: str) -> int:
-    """90 for "sm_90a"; CodegenError for what names no architecture."""
+    """90 for "sm_90a"; CodegenError if it is not an architecture."""
     found = _ARCH.fullmatch(arch)
     if found is None:
         raise CodegenError(
@@ -51,17 +51,17 @@ def arch_number(arch: str) -> int:
 
 
 def choose_image(images: Sequence[Image], major: int, minor: int) -> int | None:
-    """Which image a device of compute capability major.minor runs; None when it runs none.
+    """The image that a device of compute capability major.minor runs; None if there is none.
 
     A cubin for exactly this device, else the PTX of the newest architecture that it can translate:
-    code for `sm_90a` runs on 9.0 alone, that for `sm_80` on 8.0 and everything newer.
+    code for `sm_90a` runs on 9.0 alone, code for `sm_80` on 8.0 and everything newer.
     """
     rows = [(image.kind, image.arch) for image in images]
     return _native.choose_image(rows, major, minor)
 
 
 def check_calls(ptx: str, arch: str) -> None:
-    """Refuse PTX that calls what is not in it.
+    """Refuse PTX with undefined calls.
 
     A function that LLVM does not know becomes `.extern .func`, which no driver can resolve.
     """

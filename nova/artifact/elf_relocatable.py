@@ -1,12 +1,12 @@
-"""A program as one relocatable object, for whoever links it into a library of their own.
+"""A program as one relocatable object, to be linked into another library.
 
 In: the bytes of a linked file without a runtime, the objects of its entry point and of the C
-runtime. Out: an object that `gcc -shared program.o` makes a library of, which exports what the file
-would: `_mlir_ciface_main`, the C API and the kernels. Called by `nova.api.translate`.
+runtime. Out: an object that `gcc -shared program.o` links into a library, with the same exports as
+the file: `_mlir_ciface_main`, the C API and the kernels. Called by `nova.api.translate`.
 
-The file is one section of the object, as it is: the runtime adopts it where it lies, like one that
-the dynamic linker has mapped (native/src/self.c), as its code needs no relocation. The symbols
-that Nova's linker defines in a file are defined here, at the places of that section.
+The file is one section of the object, unchanged: the runtime adopts it in place, like one that the
+dynamic linker has mapped (native/src/self.c), because its code needs no relocation. The symbols
+that Nova's linker defines in a file are defined here, at offsets of that section.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STV_HIDDEN, _STV_PROTECTED = 2, 3
 _SHF_INFO_LINK = 0x40
 
 _Key = int | str | None
-"""A symbol of an object: the number of a local one here, the name of a global one, or none."""
+"""A symbol of an object: the index of a local one, the name of a global one, or none."""
 
 
 def write_relocatable(image: bytes, objects: Sequence[bytes], arch: str) -> bytes:
@@ -51,20 +51,20 @@ class _Section:
     data: bytes
     size: int
     entry: int = 0
-    info: int = 0  # of relocations: the section that they change
+    info: int = 0  # of relocations: the section that they patch
 
 
 @dataclass
 class _Writer:
-    """Sections one after the other; symbols of one name become one."""
+    """Sections in sequence; symbols with the same name are merged."""
 
-    sections: list[_Section] = field(default_factory=list)  # the null section is not among them
+    sections: list[_Section] = field(default_factory=list)  # without the null section
     relocations: list[tuple[int, Any]] = field(default_factory=list)
     locals: list[tuple[str, Any]] = field(default_factory=list)
     globals: dict[str, Any] = field(default_factory=dict)
 
     def add(self, data: bytes, label: str) -> None:
-        """Copy what is loaded of an object, with its symbols and relocations."""
+        """Copy the loaded parts of an object, with its symbols and relocations."""
         start, count, names_at = _header(data, label)
         headers = list(elf.SHDR.iter_unpack(data[start : start + count * elf.SHDR.size]))
         names = _body(data, headers[names_at])
@@ -84,7 +84,7 @@ class _Writer:
                 self.relocations.append((homes[header[7]], (rows, numbers)))
 
     def add_image(self, image: bytes) -> None:
-        """The file, and the symbols of its sections and kernels."""
+        """Add the file, and the symbols of its sections and kernels."""
         artifact = read_artifact(image)
         self.sections.append(
             _Section(
@@ -141,7 +141,7 @@ class _Writer:
     def _add_symbols(
         self, data: bytes, headers: list[tuple[int, ...]], homes: Mapping[int, int]
     ) -> list[_Key]:
-        """What each symbol of an object is here: a local by its number, or a global by its name."""
+        """Map each symbol of an object: a local to its index, a global to its name."""
         found: list[_Key] = []
         for header in headers:
             if header[1] != elf.SHT_SYMTAB:
@@ -164,7 +164,7 @@ class _Writer:
         return found
 
     def _merge(self, name: str, row: Any) -> None:
-        """One global symbol for a definition and its uses, as hidden as the most hidden of them."""
+        """One global symbol for a definition and its uses, with the most restrictive visibility."""
         known = self.globals.get(name)
         if known is None:
             self.globals[name] = row
@@ -185,7 +185,7 @@ class _Writer:
         self._merge(name, row)
 
     def _symbol_table(self) -> tuple[bytes, dict[_Key, int], bytes]:
-        """The records, their numbers, and the strings."""
+        """The records, their indices, and the strings."""
         strings = bytearray(b"\0")
         records = [np.zeros((), elf.SYM)]
         numbers: dict[_Key, int] = {None: 0}
@@ -193,7 +193,7 @@ class _Writer:
         rows += [(name, name, row) for name, row in self.globals.items()]
         for key, name, row in rows:
             if key == name and row["section"] != elf.SHN_UNDEF and not row["other"] & 3:
-                # Exported, and still this library's own: two of them can be in one process.
+                # Exported but protected: two such libraries can be in one process.
                 row["other"] |= _STV_PROTECTED
             row["name"] = len(strings) if name else 0
             strings += name.encode() + b"\0" if name else b""
@@ -203,7 +203,7 @@ class _Writer:
 
 
 def _assemble(sections: list[_Section], machine: int, symtab: int) -> bytes:
-    """Header, bodies and the table of sections; `symtab` is the number of the symbol table."""
+    """Header, contents and the section header table; `symtab` is the index of the symbol table."""
     names = bytearray(b"\0")
     out = bytearray(elf.EHDR.size)
     rows = [elf.SHDR.pack(*(0,) * 10)]
@@ -231,7 +231,7 @@ def _assemble(sections: list[_Section], machine: int, symtab: int) -> bytes:
 
 
 def _header(data: bytes, label: str) -> tuple[int, int, int]:
-    """Where the table of sections is, how many they are, and which one has their names."""
+    """Offset, count and name index of the section header table."""
     fields = elf.EHDR.unpack_from(data)
     if fields[0][:6] != elf.IDENT[:6] or fields[1] != elf.ET_REL or fields[11] != elf.SHDR.size:
         raise CodegenError(f"{label} is not a relocatable object")

@@ -1,9 +1,9 @@
-"""Writes files so that nobody ever sees half of one.
+"""Writes files atomically.
 
-Bytes come in; a file appears under its name, whole. Called by the cache, by `Compiled.save` and by
-the writers of other formats. The temporary file is in the same folder and locked by its writer for
-as long as it lives, so that what a killed writer left behind is told from what is being written,
-and is removed by the next writer.
+In: bytes. Out: a whole file under its name. Called by the cache, by `Compiled.save` and by the
+writers of other formats. The temporary file is in the same folder and locked by its writer while it
+lives. So the file of a killed writer can be distinguished from one that is being written, and the
+next writer removes it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def write_atomically(
     like: Path | None = None,
     sync: bool = True,
 ) -> None:
-    """Put `data` at `path`: a temporary file in the same folder, `fsync`, and a rename.
+    """Write `data` to `path`: a temporary file in the same folder, `fsync`, and a rename.
 
-    A kill at any moment leaves the old file or the new one. Large data come in pieces, so that
-    nobody has to join them in memory. `sync=False` leaves out the flush to the disk, for files
-    that a power cut may take. The permission bits are `mode`, less the umask; without `mode` they
-    are those of the file `like`, by default the one that was at `path`. A pipe or a device such as
-    /dev/null is written to: a rename would put a file in its place.
+    A kill at any moment leaves the old file or the new one. Large data comes in pieces, so that it
+    need not be joined in memory. `sync=False` omits the flush to the disk, for files that may be
+    lost in a power cut. The permission bits are `mode`, less the umask; without `mode` they are
+    those of the file `like`, by default the old file at `path`. A pipe or a device such as
+    /dev/null is written directly: a rename would replace it by a file.
     """
     pieces = [data] if isinstance(data, Piece) else data
     if _is_special(path):
@@ -49,11 +49,11 @@ def write_atomically(
     remove_abandoned(path.parent)
     kept = _permissions(like or path) if mode is None else None
     try:
-        # Never with more bits than the file has in the end: the data must not be seen on the way.
+        # Never with more bits than the final file: the data must not be visible in between.
         created = mode if mode is not None else 0o666 if kept is None else kept & 0o666
         temporary, descriptor = _create(path.parent, created)
     except OSError as error:
-        error.filename = os.fspath(path)  # the name that was asked for
+        error.filename = os.fspath(path)  # the requested name
         raise
     try:
         with open(descriptor, "wb") as file:
@@ -63,7 +63,7 @@ def write_atomically(
             file.flush()
             if sync:
                 os.fsync(descriptor)
-            # Before the file is closed, which gives up its lock.
+            # Before the file is closed, which releases its lock.
             os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
@@ -78,7 +78,7 @@ def write_atomically(
 
 
 def check_path(path: str | os.PathLike[str]) -> Path:
-    """The path that a caller gave, if the system can have a file of that name."""
+    """The path of a caller, if it is a valid file name on this system."""
     text = os.fspath(path)
     if not text:
         raise ArtifactError("the path of the file is empty", hint="give it a name: 'model.nova'")
@@ -88,9 +88,9 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a file to read it. OSError at once for a pipe, a device or a folder.
+    """Open a file for reading. OSError at once for a pipe, a device or a folder.
 
-    To open a pipe would wait for its writer, perhaps for ever, and a device may have no end. Links
+    Opening a pipe would wait for its writer, perhaps forever, and a device may have no end. Links
     are followed: mounted volumes and model hubs are full of them.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -108,12 +108,12 @@ def _kind(mode: int) -> str:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name is one that `write_atomically` has not finished."""
+    """Whether the name is that of an unfinished file of `write_atomically`."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 def remove_abandoned(folder: Path) -> int:
-    """Remove the temporary files of writers that were killed; gives how many went."""
+    """Remove the temporary files of killed writers; returns their number."""
     removed = 0
     with suppress(OSError), os.scandir(folder) as items:
         for item in items:
@@ -124,7 +124,7 @@ def remove_abandoned(folder: Path) -> int:
 
 
 def _permissions(path: Path) -> int | None:
-    """The permission bits of a file, None where there is none."""
+    """The permission bits of a file, None if it does not exist."""
     try:
         return stat.S_IMODE(path.stat().st_mode) & 0o777
     except OSError:
@@ -147,9 +147,9 @@ def _create(folder: Path, mode: int) -> tuple[Path, int]:
     while True:
         path = folder / f".nova-tmp-{os.urandom(8).hex()}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with suppress(OSError):  # a file system without locks: nothing is ever called abandoned
+        with suppress(OSError):  # a file system without locks: no file counts as abandoned
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Another writer may have seen the file in the moment before it was locked.
+        # Another writer may have seen the file just before it was locked.
         if os.fstat(descriptor).st_nlink:
             return path, descriptor
         os.close(descriptor)

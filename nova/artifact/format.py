@@ -1,8 +1,8 @@
-"""Opening a `.nova` file: the native reader checks it, this module says what is in it.
+"""Opens a `.nova` file: the native reader checks it, this module describes its contents.
 
-`load_artifact` and `read_artifact` are called by the loader, the cache and the tools; `write.py`
-makes the files. Every failed check is an `ArtifactError` that names it. Imports neither MLIR nor
-LLVM, and maps no code: `Artifact.file.load` does that, when the executor asks for it.
+The loader, the cache and the tools call `load_artifact` and `read_artifact`; `write.py` creates the
+files. Every failed check is an `ArtifactError` that names it. Imports neither MLIR nor LLVM, and
+maps no code: `Artifact.file.load` does that for the executor.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Artifact:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What the file says about itself."""
+        """The file's description of itself."""
         return from_json(self.file.manifest)
 
     @property
@@ -54,7 +54,7 @@ class Artifact:
         return self.file.data
 
     def tables(self, variant: int) -> Tables:
-        """The tables of a variant, read at each call; programs run from the block itself."""
+        """The tables of a variant, parsed at each call; programs run from the block itself."""
         return unpack_tables(self.file.tables(variant))
 
     def stages(self) -> PackedTexts:
@@ -70,12 +70,12 @@ class Artifact:
         return {w.arg: section[w.offset : w.offset + w.nbytes] for w in spec.tensors}
 
     def section(self, name: str) -> memoryview:
-        """A section's bytes; empty when the file has none of that name."""
+        """A section's bytes; empty if the file has no such section."""
         return self.file.section(name) if name in self.file.sections else memoryview(b"")
 
 
 def read_artifact(data: Buffer) -> Artifact:
-    """Check and open a file that is in memory; `data` must not change as long as it is used."""
+    """Check and open a file in memory; `data` must not change while it is used."""
     try:
         return Artifact(_native.File.from_bytes(data))
     except _native.FileError as error:
@@ -83,7 +83,7 @@ def read_artifact(data: Buffer) -> Artifact:
 
 
 def load_artifact(path: str | Path) -> Artifact:
-    """Check and open a file, of which a private copy is made first; the error names it."""
+    """Check and open a private copy of a file; errors name it."""
     path = check_path(path)
     try:
         return Artifact(_native.File(os.fspath(path)))
@@ -100,12 +100,12 @@ def _artifact_error(error: _native.FileError, where: str | None) -> ArtifactErro
 
 
 def save_artifact(path: str | os.PathLike[str], data: Buffer) -> None:
-    """Write an artifact to a file, which appears whole or not at all."""
+    """Write an artifact to a file, atomically."""
     path = check_path(path)
     try:
         write_atomically(path, data)
     except BrokenPipeError:
-        raise  # the reader of a pipe left, which is no fault of the path
+        raise  # the reader of a pipe closed it, which is not an error of the path
     except OSError as error:
         why = error.strerror or error
         raise ArtifactError(f"cannot write the file: {why}", where=str(path)) from error

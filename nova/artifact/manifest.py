@@ -1,8 +1,8 @@
-"""The manifest: what a file says about its program besides the tables, as canonical JSON.
+"""The manifest: the description of a program in a file besides the tables, as canonical JSON.
 
 `write_artifact` builds a `Manifest`, `to_json` gives the bytes of section `.nova.manifest`, and
-`from_json` reads them back. The native reader has checked every field before Python sees the
-bytes, so reading here is short; docs/nova-format.md says what the fields mean.
+`from_json` reads them back. The native reader has checked every field before Python sees the bytes,
+so reading here is short; docs/nova-format.md documents the fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nova.core.records import record
 
 FORMAT_VERSION = 4
 DEVICE_PREFIX = "cuda:"
-"""What the targets of device variants begin with."""
+"""The prefix of the targets of device variants."""
 
 
 @record
@@ -36,8 +36,8 @@ class TensorSpec:
 class VariantSpec:
     """The code for one kind of CPU; `tables` and `constants` are (offset, size) in their section.
 
-    All of `features` (LLVM's names, sorted) must be there for the code to run. A target `cuda:...`
-    is for a device: its code is in the images whose `arch` is the variant's `cpu`.
+    The code needs all of `features` (LLVM's names, sorted). A target `cuda:...` is for a device:
+    its code is in the images whose `arch` is the variant's `cpu`.
     """
 
     target: str
@@ -63,7 +63,7 @@ class WeightSpec:
 
 @record
 class WeightsSpec:
-    """Where the values of params are; `sha256` is that of the external file."""
+    """The location of the values of params; `sha256` is that of the external file."""
 
     kind: str = "none"  # or "embedded", "external"
     sha256: str = ""
@@ -117,7 +117,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_json(data: bytes) -> Manifest:
-    """Read a manifest that the native reader has accepted; ArtifactError when it is none."""
+    """Parse a manifest that the native reader has accepted; ArtifactError if it is invalid."""
     try:
         found = json.loads(data)
         weights = found.pop("weights")

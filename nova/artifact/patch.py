@@ -1,7 +1,7 @@
-"""Changing bytes of a finished file without linking it again: other weights in the same place.
+"""Patches bytes of a finished file without a link: other weights at the same offsets.
 
-`Model.save` calls it for programs that were loaded, so that a training step which was loaded
-without a compiler can be saved with the weights it has now.
+`Model.save` calls it for loaded programs, so that a training step that was loaded without a
+compiler can be saved with its current weights.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from nova.artifact.write import MANIFEST, WEIGHTS
 
 def replace_embedded(artifact: Artifact, values: Sequence[Buffer]) -> bytearray:
     """The file with other values of its weights, in the order of the manifest; unsigned."""
-    _, start, _ = artifact.file.sections.get(WEIGHTS, (0, 0, 0))  # none when all are empty
+    _, start, _ = artifact.file.sections.get(WEIGHTS, (0, 0, 0))  # missing if all are empty
     patches = {}
     for weight, value in zip(artifact.manifest.weights.tensors, values, strict=True):
         view = memoryview(value)
         if view.nbytes != weight.nbytes:
             fail("weights-size", f"{view.nbytes} bytes for a weight of {weight.nbytes}")
-        if view.nbytes:  # zeros in a shape do not cast
+        if view.nbytes:  # memoryview.cast refuses zeros in a shape
             patches[start + weight.offset] = view.cast("B")
     return _patch(artifact, patches)
 
 
 def replace_external(artifact: Artifact, spec: WeightsSpec) -> bytearray | None:
-    """The file with the hash of another weights file; None when its arrays lie elsewhere."""
+    """The file with the hash of another weights file; None if its arrays have other offsets."""
     old = artifact.manifest
     if replace(old.weights, sha256=spec.sha256) != spec:
         return None

@@ -1,7 +1,7 @@
 """The seal at the end of a file: a SHA-256 for every region, and the optional signature.
 
 `write_artifact` appends it with `add_seal`; `add_signature` puts a signature into a sealed file.
-The native reader checks it. ELF tools ignore what follows the section headers.
+The native reader checks it. ELF tools ignore data after the section headers.
 
     record of each region: offset, size, SHA-256    regions cover the file without gaps
     public key, Ed25519 signature                   of a signed file
@@ -54,7 +54,7 @@ def add_seal(data: Buffer, starts: Iterable[int]) -> bytes:
 
 
 def add_signature(data: Buffer, private_key: PrivateKey) -> bytes:
-    """A sealed file with the signature of `private_key`, in place of one that it may have."""
+    """A sealed file with the signature of `private_key`, which replaces an existing one."""
     view = memoryview(data)
     digest, records, signed, magic = _end(view)
     signature = private_key.public_key().public_bytes_raw() + private_key.sign(digest)
@@ -65,14 +65,14 @@ def add_signature(data: Buffer, private_key: PrivateKey) -> bytes:
 
 
 def sealed_size(data: Buffer) -> int:
-    """How many bytes at the start of a sealed file are the shared object itself."""
+    """The size of the shared object itself, at the start of a sealed file."""
     view = memoryview(data)
     _, records, signed, _ = _end(view)
     return len(view) - END.size - signed - records
 
 
 def region_starts(data: Buffer) -> list[int]:
-    """Where the regions of a sealed file begin."""
+    """The offsets of the regions of a sealed file."""
     view = memoryview(data)
     _, records, _, _ = _end(view)
     end = sealed_size(data)

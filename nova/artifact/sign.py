@@ -1,12 +1,12 @@
-"""Signatures: who made a file. Ed25519 keys in PEM files, by way of the package `cryptography`.
+"""Ed25519 signatures of files, with keys in PEM files, through the package `cryptography`.
 
-`sign_artifact` gives a file a signature (`Compiled.save(key=...)`, `nova-translate --sign`,
-`nova sign`), `make_key_pair` makes keys, and `check_trust` refuses files that no key of the knob
-`trusted_keys` has signed. Loading asks it before any code is mapped. The disk cache does not: its
-folder is private to the user, who compiled what is in it.
+`sign_artifact` signs a file (`Compiled.save(key=...)`, `nova-translate --sign`, `nova sign`),
+`make_key_pair` generates keys, and `check_trust` refuses files that are not signed by a key of the
+knob `trusted_keys`. Loading calls it before any code is mapped. The disk cache does not: its folder
+is private to the user, who compiled its contents.
 
-A signature is over the digest of the seal, and so over every byte of the file. The package is
-imported when a key is used and never otherwise.
+A signature covers the digest of the seal, and so every byte of the file. The package is imported
+only when a key is used.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _WEAK_KEYS = {
         "ee" + "ff" * 30 + "7f",
     )
 }
-# No key is longer; a path that names something else is not read to its end.
+# No key is longer; a path to another file is not read to its end.
 _MOST_BYTES = 1 << 16
 
 
 def sign_artifact(data: Buffer, key: str | Path) -> bytes:
-    """The bytes of a file, signed with the private key in file `key`; an old signature goes."""
+    """The bytes of a file, signed with the private key in file `key`; replaces an old signature."""
     return add_signature(data, read_private_key(key))
 
 
 def make_key_pair(prefix: str | Path) -> tuple[Path, Path]:
-    """Write `<prefix>.private.pem` and `<prefix>.public.pem`; TrustError when one is there."""
+    """Write `<prefix>.private.pem` and `<prefix>.public.pem`; TrustError if one exists."""
     ed25519, serialization = _library()
     private, public = (Path(f"{prefix}.{kind}{_SUFFIX}") for kind in ("private", "public"))
     for path in (private, public):
@@ -92,7 +92,7 @@ def read_public_keys(paths: Iterable[str | Path]) -> tuple[bytes, ...]:
 def check_trust(digest: bytes, signature: bytes | None) -> None:
     """ArtifactError unless a trusted key has signed the digest of a file's seal.
 
-    Does nothing while the knob `trusted_keys` is empty.
+    Does nothing if the knob `trusted_keys` is empty.
     """
     trusted = knobs.get("trusted_keys")
     if trusted:
@@ -125,7 +125,7 @@ def is_signed(digest: bytes, signature: bytes) -> bool:
     return True
 
 
-# --- inside ---------------------------------------------------------------------------------------
+# --- internals ------------------------------------------------------------------------------------
 
 
 def _library() -> tuple[Any, Any]:

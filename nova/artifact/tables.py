@@ -1,9 +1,9 @@
-"""The tables of one code variant: which kernels run, in which order, on which buffers.
+"""The tables of one code variant: its kernels, their launch order, and their buffers.
 
-The compiler makes `Tables`, `pack_tables` gives the block that lies in section `.nova.tables`
-(the structs of native/include/nova/tables.h), `patch_code` fills in the kernels' addresses after
-the link, and `unpack_tables` reads a block back, for people and for tests: programs run from the
-block itself. docs/nova-format.md says what the fields mean.
+The compiler creates `Tables`, `pack_tables` encodes the block of section `.nova.tables` (the
+structs of native/include/nova/tables.h), `patch_code` fills in the kernels' addresses after the
+link, and `unpack_tables` decodes a block, for people and for tests: programs run from the block
+itself. docs/nova-format.md documents the fields.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from nova.core.records import record
 
 MAGIC = b"NOVATBL3"
 DEVICE_MAGIC = b"NOVATBL4"
-"""Of a block with kernels for a device: the shapes of their launches are one more array."""
+"""Magic of a block with device kernels: the shapes of their launches are an extra array."""
 OLD_MAGIC = b"NOVATBL1"
 OLD_DEVICE_MAGIC = b"NOVATBL2"
-"""Of blocks that an older Nova wrote, without the interfaces of kernels."""
+"""Magic of blocks from an older Nova, without the interfaces of kernels."""
 ALIGN = 64
-"""Blocks, and the buffers inside of workspace and constants, start at multiples of this."""
+"""The alignment of blocks, and of the buffers in workspace and constants."""
 
 HEADER = Struct("<8sQQQ8I")
 BUFFER = Struct("<IIQQ")
@@ -36,22 +36,22 @@ SUCCESSOR = Struct("<I")
 DEVICE = Struct("<7I4x")
 INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
-# In the order of the block; those of device launches, where there are any, the interfaces of
-# kernels and the strings follow.
+# In the order of the block; device launches, if any, the interfaces of kernels and the strings
+# follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
 CORES = ("matrix", "vector", "host", "device", "to_host", "to_device", "while")
-"""What a kernel runs on. The last three are no code: a launch of a copy moves its one buffer from
-the memory of the device to that of the host, or back; and the `grid` launches after one of `while`
-run as long as its one buffer, a byte on the device, is not 0."""
+"""The core kinds of kernels. The last three are not code: a launch of a copy moves its one buffer
+from device memory to host memory, or back; and the `grid` launches after one of `while` repeat as
+long as its one buffer, a byte on the device, is not 0."""
 COPIES = ("to_host", "to_device")
 UNLINKED = ("device", *COPIES, "while")
-"""Cores of kernels that are not in the code that is linked into the file."""
+"""Core kinds of kernels that are not in the linked code of the file."""
 REPORTS = 0x100
-"""Added to the number of the core: the kernel returns an error number."""
+"""Flag in the core number: the kernel returns an error number."""
 TAKES_SCRATCH = 0x200
-"""Added to the number of the core: the kernel's fourth argument is scratch memory."""
+"""Flag in the core number: the kernel's fourth argument is scratch memory."""
 _CORE = 0xFF
 
 
@@ -66,7 +66,7 @@ class BufferSpec:
 
 @record
 class DeviceLaunch:
-    """How a kernel of core `device` is launched; `shared` is dynamic shared memory, in bytes."""
+    """The launch of a kernel of core `device`; `shared` is dynamic shared memory, in bytes."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -75,7 +75,7 @@ class DeviceLaunch:
 
 @record
 class KernelSpec:
-    """One function of the code: `grid` counts its tiles; `flops` and `bytes` are of the whole.
+    """One function of the code: `grid` is its number of tiles; `flops` and `bytes` are totals.
 
     Kernels of core `device`, and only they, have a `device`; their `symbol` is the entry's name in
     the device images.
@@ -102,7 +102,7 @@ class KernelSpec:
 class LaunchSpec:
     """One call of a kernel, in program order; `kernel` and `buffers` index the tables.
 
-    The kernel only reads the first `reads` buffers. 0 when nobody knows: only tools ask.
+    The kernel only reads the first `reads` buffers. 0 if unknown: only tools use it.
     """
 
     kernel: int
@@ -123,9 +123,9 @@ class TaskSpec:
 
 @record
 class Tables:
-    """All of a block. `work` is the scalar operations of a run; no tasks: launches in order.
+    """A whole block. `work` is the scalar operations of a run; no tasks: launches in order.
 
-    `scratch_size` is the memory that each thread has for itself while it runs a kernel.
+    `scratch_size` is the private memory of each thread while it runs a kernel.
     """
 
     buffers: tuple[BufferSpec, ...]
@@ -137,7 +137,7 @@ class Tables:
     scratch_size: int = 0
 
     def renamed(self, suffix: str) -> Tables:
-        """The same tables with `suffix` behind the symbol of every kernel of the linked code."""
+        """The same tables with `suffix` appended to the symbol of every linked kernel."""
         kernels = tuple(
             replace(k, symbol=k.symbol + suffix) if k.is_linked else k for k in self.kernels
         )
@@ -150,7 +150,7 @@ class Tables:
 
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
-    """The block; the addresses of the kernels are those of `code` by symbol, or 0 for now."""
+    """Encode the block; `code` has the kernel addresses by symbol, which are 0 until the link."""
     strings = _Strings()
     operand_at = _starts([len(launch.buffers) for launch in tables.launches])
     successor_at = _starts([len(task.successors) for task in tables.tasks])
@@ -184,7 +184,7 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     for row_format, table in zip(ARRAYS, rows, strict=True):
         try:
             body += b"".join([row_format.pack(*row) for row in table])
-        except struct.error:  # the text of a stage says it, which anybody may have written
+        except struct.error:  # the values are from the text of a stage, which may be hand-written
             fail("tables-number", "a size, a grid or an amount of work is negative or too large")
         body += bytes(-len(body) % 8)
     if tables.has_device:
@@ -210,7 +210,7 @@ def _pack_device(device: DeviceLaunch | None) -> bytes:
 
 
 def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
-    """What the code of each kernel was compiled for: the reader compares every launch with it."""
+    """The interface that each kernel was compiled for; the reader checks launches against it."""
     launched: dict[int, LaunchSpec] = {}
     for launch in tables.launches:
         launched.setdefault(launch.kernel, launch)
@@ -228,7 +228,7 @@ def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
 
 
 def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> None:
-    """Write the address of every kernel that was linked, by its symbol, into a block in place."""
+    """Write the address of every linked kernel, by its symbol, into a block in place."""
     view = _View(block)
     for number, row in enumerate(view.rows(1)):
         if _is_linked(row):
@@ -237,7 +237,7 @@ def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> N
 
 
 def kernel_addresses(block: Buffer) -> dict[str, int]:
-    """Virtual address of every kernel of a block that was linked, by symbol."""
+    """Virtual address of every linked kernel of a block, by symbol."""
     view = _View(block)
     return {view.string(row[6]): row[0] for row in view.rows(1) if _is_linked(row)}
 
@@ -251,15 +251,15 @@ def _is_linked(kernel: tuple[int, ...]) -> bool:
 
 
 def read_header(block: Buffer) -> tuple[int, int]:
-    """Bytes of workspace that a run needs, and its scalar operations."""
+    """The workspace size of a run in bytes, and its scalar operations."""
     _, _, workspace_size, work, *_ = HEADER.unpack_from(block)
     return workspace_size, work
 
 
 def unpack_tables(block: Buffer) -> Tables:
-    """What `pack_tables` was given; ArtifactError for a block that is none.
+    """Decode a block of `pack_tables`; ArtifactError for an invalid block.
 
-    The native reader checks that all indices stay inside of their tables; this does not.
+    The native reader checks that all indices are within their tables; this does not.
     """
     view = _View(block)
     operands = [value for (value,) in view.rows(3)]
@@ -301,7 +301,7 @@ def unpack_tables(block: Buffer) -> Tables:
 
 
 class _Strings:
-    """The string table: each text once, in the order of its first use."""
+    """The string table: each string once, in the order of its first use."""
 
     def __init__(self) -> None:
         self.data = bytearray(1)
@@ -315,7 +315,7 @@ class _Strings:
 
 
 class _View:
-    """Where the arrays of a block are."""
+    """The offsets of the arrays of a block."""
 
     def __init__(self, block: Buffer):
         if len(block) < HEADER.size:
@@ -343,7 +343,7 @@ class _View:
         if position + counts[-1] != size:
             fail("tables-size", f"the arrays end at {position + counts[-1]} of {size}")
         self.strings = bytes(memoryview(block)[position:])
-        # A text that many records name is decoded once, and kept once.
+        # A string that many records name is decoded once, and kept once.
         self._texts: dict[int, str] = {}
 
     def _after_interfaces(self, position: int) -> int:
@@ -359,7 +359,7 @@ class _View:
         return list(record.iter_unpack(memoryview(self.block)[start:end]))
 
     def devices(self) -> list[DeviceLaunch | None]:
-        """How each kernel is launched on a device; None for those of a CPU."""
+        """The device launch of each kernel; None for those of a CPU."""
         every: list[DeviceLaunch | None] = []
         for number, kernel in enumerate(self.rows(1)):
             if self._devices_at is None or not _is_device(kernel):
@@ -383,7 +383,7 @@ class _View:
 
 
 def _starts(lengths: list[int]) -> list[int]:
-    """Where the part of each entry begins in one list that holds them all."""
+    """The start offset of each entry's part in one concatenated list."""
     return list(accumulate(lengths, initial=0))[:-1]
 
 

@@ -1,8 +1,8 @@
-"""Stage texts as they stand in an artifact: compressed, and without the program's constants.
+"""Stage texts in an artifact: compressed, and without the program's constants.
 
 `write_artifact` packs, `Artifact.stages` unpacks. A large constant is in hexadecimal in the text of
-every stage; the file holds its bytes anyway, so that such a run of digits is kept as a reference
-into them: `NUL offset,length,case NUL`. A NUL of the text itself is doubled.
+every stage; the file contains its bytes anyway, so such a run of digits is replaced by a reference
+to them: `NUL offset,length,case NUL`. A NUL in the text itself is doubled.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from nova.artifact.check import Buffer, fail
 from nova.core.constants import StageTexts, expand_text
 
 _MOST_BYTES = 1 << 30
-# What texts unpack to stays in proportion to the file: a small one cannot ask for gigabytes. Real
-# texts shrink to a tenth, and name each constant about once a stage; for others the writer takes
-# fewer references, and adds padding that the reader steps over.
+# The unpacked size is bounded by the file size: a small file cannot request gigabytes. Real texts
+# compress to a tenth, and name each constant about once per stage; for others the writer uses fewer
+# references, and adds padding that the reader skips.
 _ROOM, _MOST_GROWTH = 4 << 20, 32
-# Below this a reference saves nothing worth the search.
+# Below this size a reference does not pay for the search.
 _LEAST = 1024
 _DIGITS = re.compile(rf"[0-9a-fA-F]{{{_LEAST},}}")
-# The search for digits is slow. Of a run of that many, at least 64 stand at a multiple of _STEP,
-# and what stands between two constants has, as a rule, something else there.
+# The search for digits is slow. A run of this length has at least 64 digits at multiples of _STEP,
+# and the text between two constants usually has other characters there.
 _STEP = 16
 _SAMPLED = re.compile(r"[0-9a-fA-F]{64,}")
-# Beyond this level the texts take three times as long and become a fifth smaller.
+# Beyond this level compression takes three times as long for a fifth less.
 _LEVEL = 3
 _PREFIX, _MOST_TRIES = 256, 64
 _REFERENCE = re.compile("\0\0|\0([0-9]{1,19}),([0-9]{1,19}),([lu])\0")
 
 
 def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
-    """The texts, in their order, as one compressed piece."""
+    """The texts, in their order, as one compressed block."""
     references = _References(constants)
     if isinstance(texts, StageTexts):
         known = texts.constants
@@ -65,7 +65,7 @@ def _shorten(text: str, refer: Callable[[str], str | None]) -> str:
 
 
 def _shorten_piece(text: str, refer: Callable[[str], str | None]) -> str:
-    """A piece of text that is likely to be one run of digits and a little before and behind."""
+    """Shorten a piece of text that is probably one run of digits with a short prefix and suffix."""
     # Neither end is long enough for another run.
     low = len(text[: _LEAST - 1].rstrip(hexdigits))
     high = len(text) - len(text[1 - _LEAST :].lstrip(hexdigits))
@@ -76,7 +76,7 @@ def _shorten_piece(text: str, refer: Callable[[str], str | None]) -> str:
 
 
 class PackedTexts(Mapping[str, str]):
-    """The texts of an artifact; the constants of one are written out when it is read."""
+    """The texts of an artifact; the constants of a text are expanded when it is read."""
 
     def __init__(self, texts: Mapping[str, str], constants: memoryview):
         self._texts, self._constants = texts, constants
@@ -112,7 +112,7 @@ def _check_reference(offset: int, size: int, available: int, left: int) -> None:
 
 
 def unpack_texts(packed: Buffer, constants: memoryview) -> PackedTexts:
-    """What `pack_texts` was given; ArtifactError for anything else."""
+    """Unpack the result of `pack_texts`; ArtifactError for anything else."""
     if not packed:
         return PackedTexts({}, constants)
     try:
@@ -134,7 +134,7 @@ def _decompress(packed: Buffer) -> str:
 
 
 class _References:
-    """What is to stand for the values of constants; they are the same in most texts."""
+    """The references that replace constants; they are the same in most texts."""
 
     def __init__(self, constants: bytes):
         self._constants = constants
@@ -143,7 +143,7 @@ class _References:
         self._offsets: dict[int, int] = {}
 
     def digits(self, digits: str) -> str | None:
-        """What stands for a run of digits; None for what is not one run, or not of bytes."""
+        """The reference for a run of digits; None if it is not one run, or not of bytes."""
         if digits not in self._known:
             reference = _reference(self._constants, digits)
             if reference is None:
@@ -153,7 +153,7 @@ class _References:
         return text if self._take(size) else digits
 
     def data(self, data: memoryview | None) -> str | None:
-        """What stands for the digits of bytes: those of one table, which stays as it is."""
+        """The reference for the digits of bytes: those of one table, which is immutable."""
         if data is None:
             return None
         if id(data) not in self._offsets:
@@ -171,7 +171,7 @@ class _References:
 
 
 def _reference(constants: bytes, digits: str) -> tuple[str, int] | None:
-    """What stands for a run of digits, and how many bytes of the constants it names."""
+    """The reference for a run of digits, and the number of constant bytes that it names."""
     try:
         data = bytes.fromhex(digits)
     except ValueError:
@@ -185,12 +185,12 @@ def _reference(constants: bytes, digits: str) -> tuple[str, int] | None:
 
 
 def _most_referred(size: int) -> int:
-    """How many bytes the references to `size` bytes of constants may name in all."""
+    """The limit on the total bytes of references to `size` bytes of constants."""
     return _ROOM + _MOST_GROWTH * size
 
 
 def _find(constants: bytes, data: Buffer) -> int:
-    """Where `data` is in the constants, or -1; by its beginning, as Python's own search is slow."""
+    """The offset of `data` in the constants, or -1; searches a prefix: Python's search is slow."""
     view = memoryview(constants)
     offset = -1
     for _ in range(_MOST_TRIES):

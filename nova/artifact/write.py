@@ -1,4 +1,4 @@
-"""Writing a `.nova` file: objects, tables, constants, weights and texts become one sealed file.
+"""Writes a `.nova` file: objects, tables, constants, weights and texts become one sealed file.
 
 The compile driver describes a file as `FileSpec`; `write_artifact` lays out the sections, links,
 fills the kernels' addresses into the tables and adds the seal. The bytes depend on the contents
@@ -41,11 +41,11 @@ ENTRY = "_mlir_ciface_main"
 class Variant:
     """The program compiled for one target; `cpu` is LLVM's name, `options` are for people.
 
-    The code of one for a device is in the images whose `arch` is its `cpu`; it has objects where
-    kernels are pinned to the host.
+    The code of a device variant is in the images whose `arch` is its `cpu`; it has objects if
+    kernels are host-pinned.
 
-    `unpacked` are values of which the constants have copies in another order: the program does not
-    read them, but its texts have them, and texts keep large values as references to the file.
+    `unpacked` are values that the constants contain in another order: the program does not read
+    them, but its texts contain them, and texts store large values as references to the file.
     """
 
     target: Target
@@ -63,13 +63,13 @@ class Variant:
 
 @record
 class FileSpec:
-    """All that a file is made of.
+    """The contents of a file.
 
-    `weights` are values by the index of their param, to be embedded; or what an external file
-    holds. `entry` is the object that defines `_mlir_ciface_main`, and `runtime` the object of the
-    C runtime it calls; a file without them has no C entry points. `source` names the stage
-    that a re-compile starts from. `host` is the architecture of a file without code for any CPU,
-    that of this machine where it is empty: the others have that of their code.
+    `weights` are values by the index of their param, to be embedded; or the contents of an external
+    file. `entry` is the object that defines `_mlir_ciface_main`, and `runtime` the object of the C
+    runtime it calls; a file without them has no C entry points. `source` names the stage that a
+    re-compile starts from. `host` is the architecture of a file without CPU code; if empty, that of
+    this machine. Other files have the architecture of their code.
     """
 
     variants: tuple[Variant, ...]
@@ -139,9 +139,9 @@ def write_artifact(contents: FileSpec) -> bytes:
 
 
 def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
-    """Those of CPUs, best first: the widest vectors, then the most features; then those of devices.
+    """CPU variants, best first: the widest vectors, then the most features; then device variants.
 
-    Where there are several, the symbols of their kernels say whose they are.
+    If there are several, their kernel symbols have a suffix for the variant.
     """
     names = [variant.target.name for variant in variants]
     if not names or len(set(names)) < len(names):
@@ -166,7 +166,7 @@ def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
 
 
 def _architecture(contents: FileSpec, variants: list[Variant]) -> str:
-    """Of the ELF file: that of its code, or of the host of a file without any."""
+    """The ELF architecture: that of the code, or of the host if there is no code."""
     first = variants[0]
     return first.target.arch if not first.is_device else contents.host or os.uname().machine
 
@@ -218,12 +218,12 @@ def _weights(given: Mapping[int, Buffer] | WeightsSpec) -> tuple[WeightsSpec, _P
 
 
 def _regions(places: Iterable[tuple[int, int]]) -> list[int]:
-    """Where the regions of the seal begin: at both ends of each section."""
+    """The region bounds of the seal: both ends of each section."""
     return [bound for offset, size in places for bound in (offset, offset + size)]
 
 
 class _Pieces:
-    """The bytes of a section that holds several things, each at a multiple of 64."""
+    """The contents of a section in several pieces, each aligned to 64 bytes."""
 
     def __init__(self) -> None:
         self.pieces: list[Buffer] = []
@@ -231,7 +231,7 @@ class _Pieces:
         self._known: dict[bytes | memoryview, tuple[int, int]] = {}
 
     def add(self, data: bytes | memoryview) -> tuple[int, int]:
-        """Offset and size of `data`; the same bytes are kept once, and nothing is at (0, 0)."""
+        """Offset and size of `data`; equal bytes are stored once, and empty data is at (0, 0)."""
         if not data:
             return 0, 0
         if data not in self._known:
@@ -241,7 +241,7 @@ class _Pieces:
     def append(self, data: Buffer) -> tuple[int, int]:
         """Offset and size of `data`, which is not copied."""
         view = memoryview(data)
-        view = view.cast("B") if view.nbytes else memoryview(b"")  # zeros in a shape do not cast
+        view = view.cast("B") if view.nbytes else memoryview(b"")  # cast refuses zeros in a shape
         padding = -self._size % ALIGN
         if padding:
             self.pieces.append(bytes(padding))

@@ -1,4 +1,4 @@
-"""Whether there is address space for a compile: LLVM ends the process when it gets no memory.
+"""Checks that there is address space for a compile: LLVM aborts when an allocation fails.
 
 `require_room` is called before the compiler is loaded (`nova.api.compile`) and before a module is
 compiled (`driver.py`).
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from nova.errors import CompileMemoryError
 
-# What a small compile needs on top, and what the libraries of MLIR and LLVM take once.
+# Memory of a small compile, and the one-time cost of the MLIR and LLVM libraries.
 _ROOM = 96 << 20
 _LIBRARIES = 340 << 20
 
 
 def require_room() -> None:
-    """CompileMemoryError where the limit on address space (`ulimit -v`) leaves too little."""
+    """CompileMemoryError if the limit on address space (`ulimit -v`) leaves too little."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
         return

@@ -1,8 +1,8 @@
-"""Plan or module to code: runs the stages and generates objects; a plan's go into one file.
+"""Compiles a plan or a module to code: runs the stages and generates objects.
 
-`build` is called by `nova.api.compile`, `build_module` by it and by `nova.api.translate`, for one
-or
-several targets. Knows nothing of caches, arguments or running.
+The objects of a plan go into one file. `nova.api.compile` calls `build`; it and
+`nova.api.translate` call `build_module`, for one or several targets. The driver knows nothing of
+caches, arguments or execution.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nova.core.settings import Settings
 from nova.core.targets import host_arch, parse_target
 from nova.plan import Plan, print_plan
 
-# The compiler, MLIR and LLVM: collecting while they load would find nothing.
+# The compiler, MLIR and LLVM: garbage collection while they load would free nothing.
 with paused_gc():
     from nova.compiler.address_space import require_room
     from nova.compiler.cpu.backend import build_host
@@ -48,7 +48,7 @@ _KINDS = ("cuda", "cpu")
 
 @record
 class CompileResult:
-    """A finished compile: the file's bytes, what every stage took, and what the file is made of.
+    """A finished compile: the bytes of the file, statistics of the stages, and the file's contents.
 
     `contents` is kept for `Compiled.save`, which may put weights into the file.
     """
@@ -59,7 +59,7 @@ class CompileResult:
 
 
 def share_bytes(built: CompileResult, artifact: Artifact) -> CompileResult:
-    """The same with the constants that the file has, instead of copies of them."""
+    """The same result, with constants that are views of the file instead of copies."""
     section = artifact.section(".nova.const")
     built.recorder.constants.move_into(section)
     specs = {spec.target: spec for spec in artifact.manifest.variants}
@@ -77,7 +77,7 @@ def share_bytes(built: CompileResult, artifact: Artifact) -> CompileResult:
 def build(
     plan: Plan, settings: Settings, key: Mapping[str, str], recorder: Recorder | None = None
 ) -> CompileResult:
-    """Compile a plan to an artifact. `key` is stored in it, for the cache to explain misses."""
+    """Compile a plan to an artifact. `key` is stored in it, so the cache can explain misses."""
     require_room()
     recorder = recorder or Recorder(cache_key(key)[:12])
     started = time.perf_counter()
@@ -88,7 +88,7 @@ def build(
         beside(knobs.get("threads")) as start,
     ):
         bar.advance("nova", 0)
-        # First of all: LLVM, whose first steps in a process are slow, begins beside the stages.
+        # LLVM first: its slow first calls in a process run concurrently with the stages.
         entry = start(partial(_prepare_entry, plan, settings))
         module = start_from_plan(plan, recorder)
         program = build_module(module, [settings], recorder, bar=bar)
@@ -111,8 +111,8 @@ def build_module(
 ) -> Program:
     """Compile a module at the stage `after` for every target of `settings`, which differ in that.
 
-    The stages that all targets of a kind share run once; with several targets those behind are
-    recorded as `stage@target`. `module` is used up.
+    Stages that all targets of a kind share run once. With several targets the later stages are
+    recorded as `stage@target`. `module` is consumed.
     """
     require_room()
     steps = bar or Progress("compiling", None)
@@ -120,7 +120,7 @@ def build_module(
     host = host_arch(parse_target(one.target) for one in settings)
     waiting: dict[str, list[Callable[[], TargetCode]]] = {}
     with beside(knobs.get("threads")) as start:
-        # Devices first: LLVM makes their code while that for CPUs is lowered and compiled.
+        # Devices first: LLVM generates their code while CPU code is lowered and compiled.
         for number, kind in enumerate(sorted(groups, key=_KINDS.index)):
             own = module if number == len(groups) - 1 else copy_module(module)
             mark = f"@{kind}" if len(groups) > 1 and kind == "cuda" else ""
@@ -134,7 +134,7 @@ def build_module(
 
 
 def _by_kind(settings: Sequence[Settings]) -> dict[str, list[Settings]]:
-    """Settings for CPUs and settings for devices, which take different roads."""
+    """Settings for CPUs and settings for devices, which have different pipelines."""
     groups: dict[str, list[Settings]] = {}
     for own in settings:
         kind = "cuda" if parse_target(own.target).is_device else "cpu"
@@ -145,7 +145,7 @@ def _by_kind(settings: Sequence[Settings]) -> dict[str, list[Settings]]:
 def _begin_group(
     module: ir.Module, settings: Sequence[Settings], session: CompileSession, after: str
 ) -> list[Callable[[], TargetCode]]:
-    """Compile for targets of one kind; each result waits for what still goes on."""
+    """Compile for targets of one kind; each result waits for its outstanding work."""
     if after in SHARED_STAGES:
         last = SHARED_STAGES[-1]
         session.run(module, settings[0], after, until=last, suffix=session.mark)
@@ -154,7 +154,7 @@ def _begin_group(
     for number, own in enumerate(settings):
         copy = module if number == len(settings) - 1 else copy_module(module)
         if parse_target(own.target).is_device:
-            from nova.compiler.gpu.backend import begin_device  # loads what only devices need
+            from nova.compiler.gpu.backend import begin_device  # only for devices
 
             found.append(begin_device(copy, own, session, after))
         else:
@@ -172,7 +172,7 @@ def single_unit(module: ir.Module) -> Unit:
 
 
 def _prepare_entry(plan: Plan, settings: Settings) -> None:
-    """Compile the entry point of a plan's file, which `make_contents` then finds."""
+    """Compile the entry point of a plan's file in advance, for `make_contents`."""
     arch = host_arch([parse_target(settings.target)])
     if runtime_object(arch) is not None:
         ranks = tuple(len(plan.type_of(result).shape) for result in plan.results)
@@ -209,9 +209,9 @@ def make_contents(
     source: str,
     key: Mapping[str, str],
 ) -> FileSpec:
-    """What the file of a program holds; `source` names the stage a re-compile starts from.
+    """The contents of a program's file; `source` names the stage a re-compile starts from.
 
-    Where there is a runtime for the architecture, the file gets its C entry points.
+    If there is a runtime for the architecture, the file gets its C entry points.
     """
     arch = host_arch(v.target for v in program.variants)
     runtime = runtime_object(arch)

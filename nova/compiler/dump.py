@@ -1,7 +1,6 @@
-"""`NOVA_DUMP=dir`: the text of every stage as files, one folder for each program.
+"""`NOVA_DUMP=dir`: writes the text of every stage to files, one folder for each program.
 
-Called while a program compiles, by `nova.api.compile` for one that comes from the disk cache, and
-by
+Called during a compile, by `nova.api.compile` for a program from the disk cache, and by
 `nova-translate --dump-stages`.
 """
 
@@ -17,14 +16,14 @@ _SUFFIXES = {"plan": "plan", "ll": "ll", "asm": "s", "ptx": "ptx"}
 
 
 def dump_stage(program: str, number: int, stage: str, text: str) -> None:
-    """Write one stage as `dir/program/number-stage.suffix`, if there is a folder to dump to."""
+    """Write one stage as `dir/program/number-stage.suffix`, if a dump folder is set."""
     folder = knobs.get("dump")
     if folder:
         write_stage(Path(folder) / program, number, stage, text, "NOVA_DUMP")
 
 
 def write_stage(folder: Path, number: int, stage: str, text: str, asked_by: str) -> None:
-    """Write one stage as `folder/number-stage.suffix`; `asked_by` is named when that fails."""
+    """Write one stage as `folder/number-stage.suffix`; errors name `asked_by`."""
     suffix = _SUFFIXES.get(stage.partition("@")[0], "mlir")
     file = folder / f"{number}-{stage}.{suffix}"
     try:
@@ -39,7 +38,7 @@ def write_stage(folder: Path, number: int, stage: str, text: str, asked_by: str)
 
 
 def dump_stages(program: str, texts: Mapping[str, str]) -> None:
-    """Write all stages of a program that is already compiled."""
+    """Write all stages of a compiled program."""
     if knobs.get("dump"):
         for number, (stage, text) in enumerate(texts.items()):
             dump_stage(program, number, stage, text)

@@ -1,9 +1,8 @@
-"""Who touched which bytes last: the orders that tasks must keep in shared memory.
+"""Last readers and writers of each byte: the dependences between tasks through shared memory.
 
 `task_graph.py` walks the launches of a program in order and asks, for the bytes that each task
-touches,
-which tasks have to be finished before. Sets of tasks are ints with a bit for each task: a union is
-one operation, however many there are.
+touches, which tasks must finish before. Sets of tasks are bit masks in an int, so a union is one
+operation for any number of tasks.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 Spans = Mapping[tuple[int, int], int]
-"""Bytes [low, high) and the tasks that touch them, through one argument: a task is in one span."""
+"""Bytes [low, high) and the tasks that touch them through one argument; a task is in one span."""
 
 
 class MemoryDependencies:
-    """One space of memory, cut where the answer changes: who wrote there last, who read since."""
+    """One address space, divided into intervals by last writers and the readers since then."""
 
     def __init__(self) -> None:
         self._starts = [0]
@@ -26,11 +25,11 @@ class MemoryDependencies:
         self._crowded = 64
 
     def before(self, low: int, high: int, *, writing: bool) -> int:
-        """The tasks that must be finished before bytes [low, high) may be read or written.
+        """The tasks that must finish before bytes [low, high) may be read or written.
 
-        A reader waits for the last writers. A writer waits for them and for everybody who has read
-        what they wrote; then all who touched the bytes earlier are finished as well, because those
-        waited for them.
+        A reader waits for the last writers. A writer waits for them and for all readers of what
+        they wrote. Then all earlier accesses have finished as well, because those tasks waited for
+        them.
         """
         tasks = 0
         for i in range(self._cut(low), self._cut(high)):
@@ -40,10 +39,10 @@ class MemoryDependencies:
         return tasks
 
     def record(self, reads: Iterable[Spans], writes: Iterable[Spans]) -> None:
-        """Note what the tasks of one launch touch; they need no order among themselves.
+        """Record the accesses of the tasks of one launch, which are unordered among themselves.
 
-        Spans are hulls: two tasks may share bytes that only one of them really touches. So all
-        that claim to write a byte are its last writers.
+        Spans are byte ranges that may be larger than the access: two tasks may share bytes that
+        only one of them touches. So all tasks that may write a byte are its last writers.
         """
         reads, writes = list(reads), list(writes)
         for spans in (*reads, *writes):
@@ -61,14 +60,14 @@ class MemoryDependencies:
             self._crowded = 2 * len(self._starts) + 64
 
     def _overlay(self, arguments: Iterable[Spans]) -> dict[int, int]:
-        """The tasks in each piece of memory, by the number of the piece; all cuts are made."""
+        """The tasks in each interval, by its index; all cuts exist."""
         pieces: dict[int, int] = {}
         for spans in arguments:
             changes: dict[int, int] = {}
             for (low, high), tasks in spans.items():
                 changes[low] = changes.get(low, 0) ^ tasks
                 changes[high] = changes.get(high, 0) ^ tasks
-            inside = 0  # a task enters and leaves once: it is in one span
+            inside = 0  # a task starts and ends once: it is in one span
             for start, end in pairwise(sorted(changes)):
                 inside ^= changes[start]
                 if inside:
@@ -77,7 +76,7 @@ class MemoryDependencies:
         return pieces
 
     def _cut(self, at: int) -> int:
-        """The number of the piece that begins at byte `at`, which is made if need be."""
+        """The index of the interval that begins at byte `at`; splits an interval if necessary."""
         i = bisect_left(self._starts, at)
         if i == len(self._starts) or self._starts[i] != at:
             self._starts.insert(i, at)
@@ -86,7 +85,7 @@ class MemoryDependencies:
         return i
 
     def _merge(self) -> None:
-        """Neighbours with the same answer become one piece."""
+        """Merge neighbouring intervals with the same readers and writers."""
         kept = [
             i
             for i in range(len(self._starts))

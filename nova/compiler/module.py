@@ -1,10 +1,9 @@
 """A program that is a module and not a plan: to the contents of a file, and back from its text.
 
-`module_contents` is called by `nova.api.translate` with what it has built. `build_text` compiles
-the
-text of a stage that a file holds once more, for another machine or with weights; `nova.api.compile`
-and `Compiled.save` call it. Anybody may have written such a text, so it is parsed and compiled in
-a child process (`sandbox.py`).
+`nova.api.translate` calls `module_contents` with its compile result. `build_text` re-compiles the
+text of a stage in a file, for another machine or with weights; `nova.api.compile` and
+`Compiled.save` call it. The origin of such a text is unknown, so it is parsed and compiled in a
+child process (`sandbox.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from nova.core.log import progress
 from nova.core.settings import Settings
 from nova.plan import parse_plan
 
-# The stages whose text is a whole program: behind them there are only kernels.
+# The stages whose text is a whole program: after them there are only kernels.
 WHOLE_STAGES = tuple(
     stage for stage in (*MLIR_STAGES, *DEVICE_STAGES) if stage not in ("llvm", "nvvm")
 )
@@ -63,7 +62,7 @@ def build_text(
 def text_contents(
     text: str, stage: str, settings: Sequence[Settings], key: Mapping[str, str], filename: str
 ) -> FileSpec:
-    """In the child: what a file of the text holds, but for the texts, which the caller has."""
+    """In the child: the contents of a file of the text, without the texts, which the caller has."""
     recorder = ReportingRecorder()
     if stage == "plan":
         (own,) = settings
@@ -84,7 +83,7 @@ def module_contents(
     source: str,
     key: Mapping[str, str],
 ) -> FileSpec:
-    """What the file of a program holds; `source` names the stage that a re-compile starts from."""
+    """The contents of a program's file; `source` names the stage a re-compile starts from."""
     numbered = tuple(
         replace(v, tables=_number_outputs(v.tables, signature.returned)) for v in program.variants
     )
@@ -93,7 +92,7 @@ def module_contents(
 
 
 def _number_outputs(tables: Tables, returned: Sequence[int]) -> Tables:
-    """Results that take the memory of an argument have no buffer, but they have a number."""
+    """Number all results; a result that aliases an argument has a number but no buffer."""
     buffers = [
         replace(b, value=returned[b.value]) if b.kind == "output" else b for b in tables.buffers
     ]

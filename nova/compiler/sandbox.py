@@ -1,16 +1,16 @@
 """Runs a function of Nova in a child process: for libraries that crash on hostile input.
 
-MLIR and LLVM end the process on some wrong texts, or never come back. `run_sandboxed` runs a
-function on such a text in a child that other calls use again, so a call costs what its arguments
-and its result cost to send, not the start of an interpreter. A child that dies, by a signal, for
-want of memory or at its time limit, is a `SandboxError` that says which stage it was in and what
-it wrote to stderr; the next call starts another. Children are spawned, never forked: forking a
-process that has native threads is not safe. `sandbox_start.py` and `sandbox_child.py` are the other
-end. A call sends the knobs, and what changed since the last one of the environment, `sys.path` and
-the current folder: the child does what the caller would have done. Its log lines are the caller's.
+MLIR and LLVM abort or hang on some invalid texts. `run_sandboxed` runs a function on such a text in
+a child process that is reused, so a call costs the transfer of its arguments and its result, not
+the start of an interpreter. A child that dies, by a signal, out of memory or at its time limit, is
+a `SandboxError` with its stage and its stderr; the next call starts another child. Children are
+spawned, never forked: forking a process that has native threads is not safe. `sandbox_start.py` and
+`sandbox_child.py` run in the child. A call sends the knobs, and the changes since the last call of
+the environment, `sys.path` and the current folder, so the child behaves as the caller would. Its
+log lines go to the caller's log.
 
-Called for every text of unknown origin: `nova.translate`, `nova-opt`, the text inside of a file,
-bytecode, and LLVM IR. Programs that Nova's own API built are compiled in the caller's process.
+Called for every text of unknown origin: `nova.translate`, `nova-opt`, the text in a file, bytecode,
+and LLVM IR. Programs from Nova's own API are compiled in the caller's process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from nova.core.log import log
 from nova.errors import NovaError, SandboxError
 
 _START = Path(__file__).with_name("sandbox_start.py")
-# Children kept for the next call, calls after which one is replaced, and its memory then.
+# Idle children to keep, calls before a child is replaced, and its memory limit at that point.
 _MOST_IDLE = 4
 _MOST_CALLS = 500
 _MOST_RESIDENT = 2 << 30
@@ -49,13 +49,13 @@ _inside = False
 
 
 def mark_inside() -> None:
-    """Say that this process is such a child: what it calls runs in it."""
+    """Mark this process as a sandbox child: nested calls run in it."""
     global _inside
     _inside = True
 
 
 def is_inside() -> bool:
-    """Whether this process is such a child."""
+    """Whether this process is a sandbox child."""
     return _inside
 
 
@@ -67,11 +67,11 @@ def run_sandboxed(
     seconds: float | None = None,
     observe: Observe | None = None,
 ) -> Any:
-    """The result of `function`, named as `module:name`, on `args`, run in a child process.
+    """Run `function`, named as `module:name`, on `args` in a child process and return its result.
 
-    `where` is the place that errors name; `stage` is what the child begins with. `observe` gets the
-    arguments of every `report` that the function makes meanwhile: those of `report("begin", stage)`
-    name the stage that follows. An error of the function is raised here.
+    Errors name the location `where`; `stage` is the first stage of the child. `observe` gets the
+    arguments of every `report` call of the function: `report("begin", stage)` names the next stage.
+    An error of the function is raised here.
     """
     limit = knobs.get("text_seconds") if seconds is None else seconds
     call = _Call(function, args, where, stage, limit, observe)
@@ -82,7 +82,7 @@ def run_sandboxed(
         child.kill()
         raise call.explain(died) from None
     except BaseException:
-        if child.is_busy:  # interrupted: what it computes nobody wants
+        if child.is_busy:  # interrupted: its result is not needed
             child.kill()
         else:
             _give(child)
@@ -92,7 +92,7 @@ def run_sandboxed(
 
 
 class _ChildDied(Exception):
-    """The child is gone: `status` is that of the process, None where it took too long."""
+    """The child died: `status` is that of the process, None after a timeout."""
 
     def __init__(self, status: int | None, said: str):
         super().__init__(status, said)
@@ -100,7 +100,7 @@ class _ChildDied(Exception):
 
 
 class _Call:
-    """One call: what is asked for, and the stage that it has come to."""
+    """One call: its arguments, and its current stage."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ def _ending(died: _ChildDied, seconds: float) -> str:
 def _knob_values() -> tuple[dict[str, Any], dict[str, Any]]:
     """The knobs of the process, and those of the caller's thread that differ from them.
 
-    Stages are dumped here, when the child tells of them.
+    Stages are dumped here, when the child reports them.
     """
     found = {name: knobs.process_value(name) for name in knobs.KNOBS}
     here = {"dump": None, "progress": "off"}
@@ -154,41 +154,41 @@ def _knob_values() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _surroundings() -> dict[str, Any]:
-    """What else of the caller a compile may depend on."""
+    """The other state of the caller that a compile may depend on."""
     try:
         folder = os.getcwd()
-    except OSError:  # somebody removed it
+    except OSError:  # the folder was removed
         folder = None
     return {"path": _import_path(), "environment": dict(os.environ), "folder": folder}
 
 
 def _import_path() -> list[str]:
-    """The folders of modules, but for the current one: its files must not replace modules."""
+    """The import path without the current folder: its files must not shadow modules."""
     return [entry for entry in sys.path if isinstance(entry, str) and entry]
 
 
 def _open_scratch() -> IO[bytes]:
-    """A file without a name for what a child writes to stderr: a pipe must be read meanwhile."""
+    """An unnamed file for the child's stderr: a pipe would have to be drained concurrently."""
     file: int = os.memfd_create("nova-stderr")
-    fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)  # both sides have the same position
+    fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)  # both processes share the file position
     return os.fdopen(file, "r+b", buffering=0)
 
 
 class _Child:
-    """A process that runs one call after the other."""
+    """A process that runs calls one after the other."""
 
     def __init__(self) -> None:
         self.stderr = _open_scratch()
         own = sys.modules["nova"]
         places = {"path": _import_path(), "origin": own.__file__, "folders": list(own.__path__)}
         try:
-            # -P: the folder of the script has no modules of the child's.
+            # -P: the child imports no modules from the folder of the script.
             self.process = subprocess.Popen(
                 [sys.executable, "-P", str(_START), json.dumps(places)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
-                start_new_session=True,  # Ctrl-C is for the caller, which stops the child
+                start_new_session=True,  # Ctrl-C goes to the caller, which stops the child
             )
         except (OSError, ValueError) as error:
             self.stderr.close()
@@ -264,14 +264,14 @@ class _Child:
         return self.stderr.read().decode(errors="replace").strip()
 
     def _show_said(self) -> None:
-        """What a child says without dying is for whoever reads the caller's stderr."""
+        """Forward the stderr of a living child to the caller's stderr."""
         if self.stderr.seek(0, os.SEEK_END):
             self.stderr.seek(0)
             sys.stderr.write(self.stderr.read().decode(errors="replace"))
 
     @property
     def is_worn(self) -> bool:
-        """Whether it should make way for a new one: LLVM loses some memory with each compile."""
+        """Whether to replace the child: LLVM leaks some memory with each compile."""
         return self.calls >= _MOST_CALLS or self.resident > _MOST_RESIDENT
 
     def kill(self) -> None:
@@ -287,7 +287,7 @@ class _Child:
         self.stderr.close()
 
     def forget(self) -> None:
-        """After a fork: the child belongs to the parent."""
+        """After a fork: the child belongs to the parent process."""
         assert self.process.stdin is not None and self.process.stdout is not None
         os.close(self.process.stdin.fileno())
         os.close(self.process.stdout.fileno())
@@ -330,7 +330,7 @@ def _give(child: _Child) -> None:
 
 
 def close_children() -> None:
-    """End the children that wait for a call; the next call starts one."""
+    """Stop the idle children; the next call starts one."""
     with _lock:
         children, _idle[:] = _idle[:], []
     for child in children:

@@ -1,8 +1,8 @@
-"""The child of `sandbox.py`: reads calls from stdin, runs them, and writes what came of them.
+"""The child of `sandbox.py`: reads calls from stdin, runs them, and writes their results.
 
-`main` is started by `sandbox.py` only. `report` is for functions that run here: it tells the caller
-how far they are. What a call may take is limited: address space, so that a text cannot fill the
-machine, and processor time, so that a child whose caller was killed does not go on for ever.
+Only `sandbox.py` starts `main`. Functions that run here call `report` to tell the caller their
+progress. Resources of a call are limited: address space, so that a text cannot fill the machine,
+and CPU time, so that a child whose caller was killed does not run forever.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from nova.compiler.sandbox_wire import FRAME, dump, load
 from nova.core.log import redirect
 from nova.errors import NovaError, SandboxError
 
-# Address space of a call on top of that of the process, and for each byte of its text.
+# Address space of a call in addition to that of the process, and per byte of its text.
 _MEMORY = 8 << 30
 _MEMORY_PER_BYTE = 16
 _output: IO[bytes] | None = None
-_writing = threading.Lock()  # worker threads have log lines too
-_knobs: dict[str, Any] = {}  # those of the caller's process, as they were told last
+_writing = threading.Lock()  # worker threads log too
+_knobs: dict[str, Any] = {}  # knobs of the caller's process, as last received
 
 
 def report(*words: Any) -> None:
-    """Tell the caller something: `report("begin", stage)` names the stage that follows."""
+    """Send a report to the caller: `report("begin", stage)` names the next stage."""
     if _output is not None:
         _write("report", *words)
 
 
 def main() -> None:
-    """Run calls until there are no more."""
+    """Run calls until end of input."""
     global _output
     requests = os.fdopen(os.dup(0), "rb")
     _output = os.fdopen(os.dup(1), "wb")
-    # Whatever prints something must not speak to the caller, nor read its calls.
+    # Code that prints or reads must not use the pipes of the protocol.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -84,7 +84,7 @@ def _answer(data: bytes) -> None:
 
 
 def move_to(path: list[str], environment: Mapping[str, str], folder: str | None) -> None:
-    """Take over what has changed around the caller."""
+    """Apply changes of the caller's environment, import path and folder."""
     if sys.path != path:
         sys.path[:] = path
         invalidate_caches()
@@ -92,12 +92,12 @@ def move_to(path: list[str], environment: Mapping[str, str], folder: str | None)
         os.environ.clear()
         os.environ.update(environment)
     if folder is not None:
-        with suppress(OSError):  # it may be gone again
+        with suppress(OSError):  # it may have been removed
             os.chdir(folder)
 
 
 def assign_knobs(values: Mapping[str, Any]) -> None:
-    """Give the knobs of this process the values that those of the caller's have."""
+    """Set the knobs of this process to the values of the caller."""
     for name, value in values.items():
         if name not in _knobs or _knobs[name] != value:
             setattr(knobs, name, value)
@@ -105,7 +105,7 @@ def assign_knobs(values: Mapping[str, Any]) -> None:
 
 
 def describe_failure(error: Exception) -> SandboxError:
-    """An exception that no check foresaw: the text broke what the code of a stage relies on."""
+    """Describe an unexpected exception: the text violates an assumption of a stage."""
     frames = traceback.extract_tb(error.__traceback__)
     root = str(Path(__file__).parents[2])
     inner = [frame for frame in frames if frame.filename.startswith(root)] or frames
@@ -137,14 +137,14 @@ def _write(*words: Any) -> None:
 
 
 def limit_memory(size: int, inherited: tuple[int, int]) -> None:
-    """The address space that a text of `size` bytes may take; never more than was inherited."""
+    """Limit the address space for a text of `size` bytes; never above the inherited limit."""
     most = virtual_size() + _MEMORY + _MEMORY_PER_BYTE * size
     soft = min([most, *(limit for limit in inherited if limit != resource.RLIM_INFINITY)])
     resource.setrlimit(resource.RLIMIT_AS, (soft, inherited[1]))
 
 
 def limit_time(seconds: float) -> None:
-    """Processor time from now on; the caller watches the clock, as long as it lives."""
+    """Limit CPU time from now on; the caller enforces wall-clock time while it lives."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(used.ru_utime + used.ru_stime + seconds) + 2
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
@@ -162,5 +162,5 @@ def virtual_size() -> int:
 
 
 def resident_size() -> int:
-    """The memory of this process, in bytes."""
+    """The resident memory of this process, in bytes."""
     return _pages(1)

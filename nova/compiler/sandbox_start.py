@@ -1,9 +1,9 @@
-"""What the child of `sandbox.py` runs first: it gets the caller's modules, and the caller's Nova.
+"""The first script of the child of `sandbox.py`: it sets up the caller's modules and Nova.
 
-Run as a script, before anything of Nova is imported. Its argument is JSON: the caller's `sys.path`,
-and where the caller's `nova` is. An installed copy of Nova may answer imports by a finder of its
-own (an editable installation does) or stand earlier on the path; the child must compile with the
-same code as its caller, so `SameNova` is asked before all others.
+Runs as a script, before anything of Nova is imported. Its argument is JSON: the caller's `sys.path`
+and the location of the caller's `nova`. An installed copy of Nova may have its own import finder
+(an editable installation does) or come earlier on the path. The child must compile with the same
+code as its caller, so the finder `SameNova` comes before all others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import ModuleType
 class SameNova(MetaPathFinder):
     """Finds the package at `origin`, and its modules in `folders`.
 
-    A module that is not there, such as a library that was built elsewhere, is left to the others.
+    Other finders look for modules that are not there, such as a library that was built elsewhere.
     """
 
     def __init__(self, origin: str, folders: list[str]):
@@ -36,7 +36,7 @@ class SameNova(MetaPathFinder):
 
 
 def main() -> None:
-    """Import the other end as the caller would, and run it."""
+    """Import `sandbox_child` as the caller would, and run it."""
     given = json.loads(sys.argv[1])
     sys.path[:] = given["path"]
     sys.meta_path.insert(0, SameNova(given["origin"], given["folders"]))

@@ -1,8 +1,8 @@
-"""What `sandbox.py` and `sandbox_child.py` say to each other: values as bytes, after their length.
+"""The wire format of `sandbox.py` and `sandbox_child.py`: length-prefixed encoded values.
 
-A value is None, a bool, a number, a text, bytes, a list, tuple, dict, set or frozenset of values,
-or a dataclass of Nova, which is made from its fields without calling its code. The child works on
-hostile input, so reading what it sends must not be able to run anything: pickles could.
+A value is None, a bool, a number, a string, bytes, a list, tuple, dict, set or frozenset of values,
+or a dataclass of Nova, which is created from its fields without calling its code. The child
+processes hostile input, so decoding its messages must not run code, as unpickling could.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GROUPS: dict[bytes, Callable[[Iterable[Any]], Any]] = {
 
 
 def dump(value: Any) -> bytes:
-    """The bytes that say `value`."""
+    """Encode `value`."""
     parts: list[bytes] = []
     _put(value, parts)
     return b"".join(parts)
@@ -73,7 +73,7 @@ def _put_group(values: Iterable[Any], parts: list[bytes]) -> None:
 
 
 def load(data: bytes) -> Any:
-    """The value that `data` says; SandboxError where it says none."""
+    """Decode `data`; SandboxError if it is malformed."""
     reader = _Reader(data)
     try:
         return reader.value()

@@ -1,8 +1,7 @@
-"""One compile on its way: running stages with names, text and progress, and what comes out.
+"""A compile session: runs stages with names, texts and progress, and holds the results.
 
-`driver.py` makes a `CompileSession` for the targets of each kind; the builders of host and device
-code run
-their stages on it and give back a `TargetCode`.
+`driver.py` creates a `CompileSession` for the targets of each kind. The backends for host and
+device code run their stages on it and return a `TargetCode`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _T = TypeVar("_T")
 
 @record
 class TargetCode:
-    """The code for one target: that for a device is in images."""
+    """The code for one target: device code is in images."""
 
     variant: Variant
     images: tuple[DeviceImage, ...] = ()
@@ -40,14 +39,14 @@ class Program:
 
 
 class Start(Protocol):
-    """Begins some work, and gives a function that waits for what came of it."""
+    """Starts work, and returns a function that waits for its result."""
 
     def __call__(self, work: Callable[[], _T]) -> Callable[[], _T]: ...
 
 
 @contextmanager
 def beside(workers: int) -> Iterator[Start]:
-    """Work that goes on in threads beside the caller; with one worker it is done at once."""
+    """Work that runs concurrently with the caller in threads; with one worker it runs at once."""
 
     with Workers(workers) as pool:
         yield pool.start
@@ -55,10 +54,10 @@ def beside(workers: int) -> Iterator[Start]:
 
 @record
 class CompileSession:
-    """Where stages are recorded: with `mark` those that targets share, if `several` are there.
+    """Records stages. `mark` is the suffix of stages that targets share, if there are `several`.
 
-    `start` is for work that needs no MLIR, and may go on while other targets are lowered. `host` is
-    the architecture of the CPU that runs the file.
+    `start` is for work that does not need MLIR and may run while other targets are lowered. `host`
+    is the architecture of the CPU that runs the file.
     """
 
     recorder: Recorder
@@ -69,11 +68,11 @@ class CompileSession:
     host: str = ""
 
     def suffix(self, settings: Settings) -> str:
-        """What is put behind the names of stages that are one target's own."""
+        """The suffix of the names of stages that are specific to one target."""
         return f"@{settings.target}" if self.several else ""
 
     def advance(self, name: str) -> None:
-        """Say what comes next."""
+        """Report the next stage."""
         self.bar.advance(name, len(self.recorder.compact) - 1)
 
     def run(
@@ -87,7 +86,7 @@ class CompileSession:
         observe: Callable[[str, ir.Module], Any] | None = None,
         between: Callable[[], None] | None = None,
     ) -> None:
-        """The stages behind `after`, as `run_stages` has them."""
+        """The stages after `after`, run by `run_stages`."""
 
         def see(stage: str, module: ir.Module) -> None:
             self.advance(stage + suffix)

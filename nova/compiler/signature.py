@@ -1,9 +1,9 @@
-"""The signature of a program that is a module: what it is given and what it gives.
+"""The signature of a program that is a module: its arguments and results.
 
-In: a module at any stage that still has `main`. Out: names, shapes, types and roles of arguments
-and results, for the manifest. Later stages know less than the first ones (u8 has become i8, a bool
-a byte, results are arguments), so that `keep_signature` writes it down as the attribute
-`nova.signature` of `main`, where it stays. Called by `nova.api.translate` and `start_from_plan`.
+In: a module at any stage that still has `main`. Out: names, shapes, dtypes and roles of arguments
+and results, for the manifest. Later stages lose information (u8 becomes i8, a bool a byte, results
+become arguments), so `keep_signature` stores it as the attribute `nova.signature` of `main`. Called
+by `nova.api.translate` and `start_from_plan`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _ATTRIBUTE = "nova.signature"
 
 @record
 class ProgramSignature:
-    """Arguments in the order of a call, and all results; `alias` says which are updates."""
+    """Arguments in call order, and all results; `alias` marks the updates of arguments."""
 
     args: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
     @property
     def returned(self) -> tuple[int, ...]:
-        """The results that have memory of their own, in order."""
+        """The results with separate memory, in order."""
         return tuple(i for i, spec in enumerate(self.outputs) if spec.alias < 0)
 
 
 def read_signature(module: ir.Module) -> ProgramSignature:
-    """The signature that `main` carries, or else the one that its type says."""
+    """The signature attribute of `main`, or else the signature from its type."""
     main = main_function(module)
     specs = written_specs(main)
     if specs is None:
@@ -48,19 +48,19 @@ def read_signature(module: ir.Module) -> ProgramSignature:
 
 
 def written_specs(main: Any) -> list[TensorSpec] | None:
-    """What `main` carries of its signature, arguments first; None where it carries none."""
+    """The signature attribute of `main`, arguments first; None if it has none."""
     if _ATTRIBUTE not in main.attributes:
         return None
     return [_read_spec(entry) for entry in main.attributes[_ATTRIBUTE]]
 
 
 def drop_written(main: Any) -> None:
-    """Forget what `main` carries of its signature."""
+    """Remove the signature attribute of `main`."""
     del main.attributes[_ATTRIBUTE]
 
 
 def keep_signature(module: ir.Module, signature: ProgramSignature | None = None) -> None:
-    """Write the signature down where later stages could not tell it from the types of `main`."""
+    """Store the signature, if later stages could not infer it from the types of `main`."""
     main = main_function(module)
     seen = _from_types(main)
     given = signature or seen
@@ -96,7 +96,7 @@ def _read_spec(entry: Any) -> TensorSpec:
 def _from_types(main: Any) -> ProgramSignature:
     updated = _updates(main)
     given, results = list(main.type.inputs), list(main.type.results)
-    if "nova.outputs" in main.attributes:  # destinations and the workspace are arguments by now
+    if "nova.outputs" in main.attributes:  # destinations and the workspace are already arguments
         outputs = int(main.attributes["nova.outputs"].value)
         given, results = given[: -outputs - 1], given[-outputs - 1 : -1]
     else:

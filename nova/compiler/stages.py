@@ -8,9 +8,9 @@ and for a device, from `buffers` on
 
 Each stage up to `ll` (`ptx`) has a textual form, which `Compiled.stages` keeps and `NOVA_DUMP=dir`
 writes. A compile can start from the text of any of the MLIR stages. Stages from `loops` (`device`)
-on depend on the target: with several targets there is one of each for every target, named
-`loops@x86_64-v4`. Where a file is for CPUs and devices, those from `linalg` on are made for each of
-the two, and named `linalg@cuda` for devices.
+on depend on the target: with several targets each target has its own, named `loops@x86_64-v4`. If a
+file is for CPUs and devices, the stages from `linalg` on run for each of the two, and are named
+`linalg@cuda` for devices.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from nova.passes import pipelines
 from nova.passes.base import Pass, run_verified_once
 from nova.plan import Plan
 
-# Stage -> the passes that lead to it from the stage before.
+# Stage -> the passes that lower the previous stage to it.
 MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
     "nova": lambda s: [],
     "linalg": lambda s: pipelines.nova_to_linalg(),
@@ -60,15 +60,15 @@ SHARED_STAGES = ("nova", "linalg", "kernels", "buffers")
 
 
 def stages_of(settings: Settings) -> dict[str, Callable[[Settings], list[Pass]]]:
-    """The stages on the road to the target of `settings`."""
+    """The stages of the pipeline for the target of `settings`."""
     return DEVICE_STAGES if parse_target(settings.target).is_device else MLIR_STAGES
 
 
 @dataclass
 class Recorder:
-    """What a compile leaves behind: text, seconds and size of every stage.
+    """The record of a compile: text, seconds and size of every stage.
 
-    `name` is the folder under `NOVA_DUMP` that gets the texts, one for each program. They are kept
+    `name` is the folder of the program under `NOVA_DUMP` that gets the texts. They are kept
     `compact`, with the values of large constants in a table.
     """
 
@@ -79,10 +79,10 @@ class Recorder:
     sizes: dict[str, int] = field(default_factory=dict)
 
     def begin(self, stage: str) -> None:
-        """Say which stage comes next."""
+        """Report the next stage."""
 
     def record(self, stage: str, text: str, seconds: float) -> None:
-        """Keep the result of a stage that has a text, which may be compact."""
+        """Keep the text of a stage, which may be compact."""
         self.compact[stage] = text
         if knobs.get("dump"):
             dump_stage(self.name, len(self.compact) - 1, stage, self.texts[stage])
@@ -99,14 +99,14 @@ class Recorder:
             self.constants.add(values, digest)
 
     def record_size(self, stage: str, size: int, seconds: float) -> None:
-        """Keep what a stage took; the result of the last ones is bytes."""
+        """Keep time and size of a stage; the results of the last stages are bytes."""
         self.seconds[stage] = seconds
         self.sizes[stage] = size
         log("compile", f"{stage}: {seconds * 1e3:.1f} ms, {size} bytes")
 
     @property
     def texts(self) -> StageTexts:
-        """The whole texts, in the order of the compile."""
+        """The full texts, in the order of the compile."""
         return StageTexts(self.compact, self.constants)
 
     @property
@@ -115,7 +115,7 @@ class Recorder:
 
 
 class ReportingRecorder(Recorder):
-    """The recorder of a compile in a child process: the one of the caller has what it is told."""
+    """The recorder of a compile in a child process: it reports to the recorder of the caller."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class ReportingRecorder(Recorder):
 
 
 def follow(recorder: Recorder, bar: Progress) -> Callable[..., None]:
-    """Take over what a `ReportingRecorder` in a child tells."""
+    """Apply a report of a `ReportingRecorder` in a child."""
 
     def see(word: str, stage: str, *values: Any) -> None:
         bar.advance(stage)
@@ -147,7 +147,7 @@ def follow(recorder: Recorder, bar: Progress) -> Callable[..., None]:
 
 
 def module_text(module: ir.Module) -> str:
-    """The compact text of a module that the pass before has verified; printing would verify again.
+    """The compact text of a module that the last pass has verified; printing would verify again.
 
     The values of large constants are in the recorder's table (`nova/core/constants.py`).
     """
@@ -166,12 +166,12 @@ def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
 
 
 def start_from_text(text: str, filename: str) -> ir.Module:
-    """A module from the text of any MLIR stage."""
+    """Parse a module from the text of any MLIR stage."""
     return parse_module(text, filename, make_context())
 
 
 def copy_module(module: ir.Module) -> ir.Module:
-    """The same module once more, in the same context."""
+    """A copy of the module, in the same context."""
     with module.context, module.operation.location:
         copy = ir.Module.create()
         for name in module.operation.attributes:
@@ -183,7 +183,7 @@ def copy_module(module: ir.Module) -> ir.Module:
 
 
 def stages_between(after: str, until: str, settings: Settings | None = None) -> list[str]:
-    """The names of the stages behind `after`, up to and with `until`, on the road to a target."""
+    """The names of the stages after `after`, up to and including `until`, of a target."""
     names = list(MLIR_STAGES if settings is None else stages_of(settings))
     for name in (after, until):
         if name not in names:
@@ -202,11 +202,10 @@ def run_stages(
     observe: Callable[[str, ir.Module], Any] | None = None,
     between: Callable[[], None] | None = None,
 ) -> None:
-    """Take `module` from the stage `after` through the MLIR stages up to `until`, in place.
+    """Lower `module` from the stage `after` through the MLIR stages up to `until`, in place.
 
-    Without `until` that is all of them. `suffix` is put behind the names under which the stages
-    are recorded. `observe` is shown the module behind every stage; `between` is called where a
-    pass has made a part of it ready.
+    Without `until` all of them run. `suffix` is appended to the recorded stage names. `observe`
+    gets the module after every stage; `between` is called when a pass has finished a part of it.
     """
     stages = stages_of(settings)
     elsewhere = 0.0

@@ -1,8 +1,8 @@
-"""Reading `main`: the launch table, buffer table and constants of a lowered module.
+"""Reads `main`: the launch table, buffer table and constants of a lowered module.
 
-Comes in: a module at the `loops` stage, where main is a list of calls on arguments, outputs, views
-of the workspace and constants. Goes out: `Tables`, which the file stores and the runtime runs, and
-the bytes of the constants. Called by the compile driver, once for each variant.
+In: a module at the `loops` stage, where main is a list of calls on arguments, outputs, views of the
+workspace and constants. Out: `Tables`, which the file stores and the runtime runs, and the bytes of
+the constants. Called by the compile driver, once for each variant.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nova.ir.walk import find_function, functions
 from nova.passes.cpu.allocate_scratch import scratch_size
 from nova.passes.kernels.plan_tasks import moved_bytes
 
-# What main may hold: calls, what they are given, and the end.
+# The ops allowed in main: calls, their operands, and the terminator.
 _HOST_OPS = VIEWS | {
     "arith.constant",
     "func.call",
@@ -36,14 +36,14 @@ def read_tables(module: ir.Module) -> tuple[Tables, bytes]:
     """The tables and the constants of a module at the `loops` stage."""
     try:
         return _read(module)
-    except KeyError:  # an attribute that the stages before leave; the text came from outside
+    except KeyError:  # earlier stages set this attribute; the text is not from Nova
         raise LoweringError("the module is not of the stage loops") from None
 
 
 def read_unpacked(module: ir.Module) -> bytes:
-    """The values of constants that the program has only packed copies of (`pack-constants`).
+    """The values of constants that the program has only as packed copies (`pack-constants`).
 
-    The texts of the stages before have them in hexadecimal, and the file keeps them as bytes.
+    The texts of earlier stages have them in hexadecimal, and the file keeps them as bytes.
     """
     data = bytearray()
     for op in module.body.operations:
@@ -77,7 +77,7 @@ def _read(module: ir.Module) -> tuple[Tables, bytes]:
 
 
 class HostReader:
-    """Reads `main`: its calls, and the buffers and constants that they are given."""
+    """Reads `main`: its calls, and their buffers and constants."""
 
     def __init__(self, module: ir.Module):
         self.module = module
@@ -96,12 +96,12 @@ class HostReader:
             a: ("arg", i) if i < inputs else ("output", i - inputs)
             for i, a in enumerate(arguments[:-1])
         }
-        # A view of all of it, as bytes, folds to the workspace itself.
+        # A byte view of all of it folds to the workspace itself.
         self.place[arguments[-1]] = "workspace", 0
         self.workspace_size = int(main.attributes["nova.workspace"].value)
 
     def calls(self, block: Any = None, loops: bool = False) -> Iterator[Any]:
-        """The calls of kernels in main or in a block of it, in order, and with `loops` those."""
+        """The kernel calls in main or one of its blocks, in order; with `loops`, also the loops."""
         for op in (block or self.main.entry_block).operations:
             if loops and op.operation.name == "scf.while":
                 yield op
@@ -114,11 +114,11 @@ class HostReader:
                 yield op
 
     def buffer(self, value: Any) -> int:
-        """The number of the buffer behind a value of main."""
+        """The index of the buffer of a value in main."""
         return self.buffers.setdefault(self.spec(value), len(self.buffers))
 
     def spec(self, value: Any) -> BufferSpec:
-        """The buffer behind a value of main."""
+        """The buffer of a value in main."""
         root = buffer_root(value)
         size = nbytes(root.type)
         if root in self.place:
@@ -139,20 +139,20 @@ class HostReader:
         return self.constant_at[name]
 
     def _keep(self, values: Any) -> int:
-        """Where the values of a constant are; large ones that are equal are kept once."""
+        """The offset of the values of a constant; equal large constants are stored once."""
         digest = resource_digest(values)
         if digest is not None and digest in self.large_at:
             return self.large_at[digest]
         self.constants += bytes(-len(self.constants) % ALIGN)
         start = len(self.constants)
-        self.constants += dense_bytes(values) or b"\0"  # an empty one has an address as well
+        self.constants += dense_bytes(values) or b"\0"  # an empty constant also has an address
         if digest is not None:
             self.large_at[digest] = start
         return start
 
 
 def _count_reads(function: Any) -> int:
-    """How many arguments stand before the first one that the kernel writes."""
+    """The number of arguments before the first one that the kernel writes."""
     if "nova.writes" not in function.attributes:
         return 0
     return next((i for i, w in enumerate(function.attributes["nova.writes"]) if len(w)), 0)

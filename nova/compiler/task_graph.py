@@ -1,14 +1,13 @@
-"""The task graph: ranges of tiles, and which of them have to be finished before others start.
+"""The task graph: ranges of tiles, and the dependences between them.
 
-Comes in: the kernels of a module at the `loops` stage, which say what their tiles touch
-(`nova/codegen/common/footprint.py`) and where their tasks begin (`plan-tasks`), and the launches
-with
-their buffers. Goes out: the task records of the file, in topological order. `tables.py` calls this.
+In: the kernels of a module at the `loops` stage, with the access footprints of their tiles
+(`nova/codegen/common/footprint.py`) and the bounds of their tasks (`plan-tasks`), and the launches
+with their buffers. Out: the task records of the file, in topological order. `tables.py` calls this.
 
 Two tasks of different launches that touch the same bytes, one of them writing, are ordered as the
-launches are, directly or through others. Buffers of the workspace share bytes, so that is also the
-order between a buffer's last reader and the writer of what takes its place. Tasks of one launch are
-never ordered: no tile touches what another one writes.
+launches are, directly or transitively. Buffers of the workspace share bytes, so this also orders
+the last reader of a buffer and the writer of the buffer that reuses its memory. Tasks of one launch
+are never ordered: no tile touches bytes that another one writes.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from nova.core.records import record
 from nova.passes.kernels.plan_tasks import kernel_ns
 
 _WORTH_SHARING_NS = 40_000
-"""Below this, a second core takes longer to wake than to help."""
+"""Below this, waking a second core takes longer than the time it saves."""
 
 _JOIN_COSTS = 8
-"""A task takes about as long to start as this many edges take to be counted down."""
+"""The cost of starting a task, in edges: the time to decrement this many counters."""
 
 
 def make_tasks(
     kernels: Sequence[Any], launches: Sequence[LaunchSpec], buffers: Sequence[BufferSpec]
 ) -> tuple[TaskSpec, ...]:
-    """The tasks of a program; none where one core does it all in the order of the launches."""
+    """The tasks of a program; none if one core runs the launches in order."""
     if sum(kernel_ns(kernels[launch.kernel]) for launch in launches) < _WORTH_SHARING_NS:
         return ()
     known: dict[int, _Tiles] = {}
@@ -47,7 +46,7 @@ def make_tasks(
     return graph.tasks() if graph.is_wide() else ()
 
 
-# --- what the tasks of a kernel touch -------------------------------------------------------------
+# --- access footprints of the tasks of a kernel ---------------------------------------------------
 
 _Local = dict[tuple[int, int], list[int]]
 """Bytes of an argument and the tasks of the kernel that touch them."""
@@ -55,7 +54,7 @@ _Local = dict[tuple[int, int], list[int]]
 
 @record
 class _Tiles:
-    """A kernel's tasks: where they begin and end, and what they touch of each argument."""
+    """A kernel's tasks: their tile ranges, and their byte ranges of each argument."""
 
     cuts: tuple[int, ...]
     reads: tuple[_Local, ...]
@@ -89,12 +88,12 @@ class _Graph:
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int, int]] = []
         self._waits: list[list[int]] = []
-        self._above: list[int] = []  # of each task: all that are finished before, and itself
+        self._above: list[int] = []  # per task: all predecessors (transitive), and itself
         self._memory: dict[tuple[str, int], MemoryDependencies] = {}
         self._joins: dict[int, int] = {}
 
     def add_launch(self, number: int, tiles: _Tiles, buffers: Sequence[BufferSpec]) -> None:
-        """Add the tasks of a launch, behind those that they have to wait for."""
+        """Add the tasks of a launch, after the tasks that they depend on."""
         count = len(tiles.cuts) - 1
         needed = [0] * count
         for spans, writing in ((tiles.reads, False), (tiles.writes, True)):
@@ -110,7 +109,7 @@ class _Graph:
         self._record(tiles, buffers, first)
 
     def _place(self, buffer: BufferSpec) -> tuple[MemoryDependencies, int]:
-        """The space that a buffer is in, and where in it."""
+        """The address space of a buffer, and its offset in it."""
         inside = buffer.kind == "workspace"
         space = (buffer.kind, 0 if inside else buffer.value)
         return self._memory.setdefault(space, MemoryDependencies()), buffer.value if inside else 0
@@ -133,7 +132,7 @@ class _Graph:
     # --- edges ------------------------------------------------------------------------------------
 
     def _add_tasks(self, launch: int, cuts: Sequence[int], needed: list[int]) -> int:
-        """Add the joins and tasks of a launch; the number of the first task is returned."""
+        """Add the joins and tasks of a launch; returns the index of its first task."""
         common = reduce(and_, needed, -1) if needed else 0
         join = self._join(launch, self._newest(common, None), len(needed))
         groups: dict[tuple[int, ...], list[int]] = {}
@@ -149,7 +148,7 @@ class _Graph:
         return first
 
     def _join(self, launch: int, waits: list[int], followers: int) -> int | None:
-        """A task without tiles that waits for all of `waits`, where that saves enough edges."""
+        """A task without tiles that waits for all of `waits`, if that saves enough edges."""
         if len(waits) * followers <= len(waits) + followers + _JOIN_COSTS:
             return None
         key = sum(1 << task for task in waits)
@@ -158,12 +157,12 @@ class _Graph:
         return self._joins[key]
 
     def _newest(self, tasks: int, join: int | None) -> list[int]:
-        """The tasks of a set that no other one of it waits for; `join` stands for what it joins."""
+        """The tasks of a set without a successor in it; `join` replaces the tasks it joins."""
         rest = tasks if join is None else tasks & ~self._above[join]
         found: list[int] = []
         covered = 0
         while rest:
-            task = rest.bit_length() - 1  # the last one: nobody in the set waits for it
+            task = rest.bit_length() - 1  # the last one: no task in the set waits for it
             found.append(task)
             covered |= self._above[task]
             rest &= ~covered
@@ -184,7 +183,7 @@ class _Graph:
     # --- results ----------------------------------------------------------------------------------
 
     def is_wide(self) -> bool:
-        """Whether any two tasks may run at the same time."""
+        """Whether any two tasks may run concurrently."""
         return any(above + 1 != 1 << (i + 1) for i, above in enumerate(self._above))
 
     def tasks(self) -> tuple[TaskSpec, ...]:

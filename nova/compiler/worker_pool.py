@@ -1,8 +1,8 @@
-"""Threads that compile concurrently with the caller, as far as the system gives any.
+"""Threads that compile concurrently with the caller, if the system can create them.
 
-`Workers.start` begins some work and gives a function that waits for its result. Where the system
-has no thread left, or no address space for its stack, the work is done by the caller at once: a
-compile goes on serially. Called by `session.py` and `llvm.py`.
+`Workers.start` starts work and returns a function that waits for its result. If the system has no
+thread left, or no address space for its stack, the caller does the work at once: the compile
+continues serially. Called by `session.py` and `llvm.py`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _T = TypeVar("_T")
 
 
 class Workers:
-    """Up to `count` threads; with one, everything is done by the caller when it is started."""
+    """Up to `count` threads; with one, the caller runs all work when it is started."""
 
     def __init__(self, count: int):
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def start(self, work: Callable[[], _T]) -> Callable[[], _T]:
-        """Begin `work`, and give what waits for its result."""
+        """Start `work`, and return a function that waits for its result."""
         once = _Once(work)
         if self._pool is None:
             once.run()
             return once.result
         try:
-            # A thread has the knobs of who started it.
+            # A thread inherits the knobs of its creator.
             self._pool.submit(copy_context().run, once.run)
-        except RuntimeError:  # no thread; one that is there may have taken the work already
+        except RuntimeError:  # no new thread; an existing thread may already have taken the work
             once.run()
         return once.result
 
@@ -44,7 +44,7 @@ class Workers:
 
 
 class _Once:
-    """Work that two threads may both begin: the first one does it."""
+    """Work that two threads may both start: the first one runs it."""
 
     def __init__(self, work: Callable[[], Any]):
         self._work = work

@@ -1,1 +1,1 @@
-"""Files and programs of other libraries, read into Nova's own forms."""
+"""Imports files and programs of other libraries."""

@@ -1,7 +1,7 @@
-"""MLIR bytecode as text, read in a child process.
+"""MLIR bytecode to text, in a child process.
 
-MLIR's reader of bytecode crashes or never ends on some damaged files. `text_of_bytecode` is called
-by `nova.frontends.source`; `read_bytecode` runs in a child (`nova/compiler/sandbox.py`).
+MLIR's bytecode reader crashes or hangs on some damaged files. `nova.frontends.source` calls
+`text_of_bytecode`; `read_bytecode` runs in a child (`nova/compiler/sandbox.py`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from nova.compiler.sandbox import is_inside, run_sandboxed
 from nova.errors import ImportedProgramError, SandboxError
 
 MAGIC = b"ML\xefR"
-# What jax.export writes: VHLO, the form of StableHLO that newer versions still read.
+# The output of jax.export: VHLO, the form of StableHLO that newer versions still read.
 _PORTABLE = b"StableHLO_v"
 _SECONDS = 120
 
 
 def text_of_bytecode(data: bytes, filename: str) -> str:
-    """The module of a bytecode file or a portable artifact as text, with StableHLO as StableHLO."""
+    """The module of a bytecode file or a portable artifact as text, with VHLO as StableHLO."""
     if is_inside():
         return read_bytecode(data, filename)
     try:
@@ -37,7 +37,7 @@ def _damaged(why: str, filename: str) -> ImportedProgramError:
 
 
 def read_bytecode(data: bytes, filename: str) -> str:
-    """In the child: the same, where MLIR may crash."""
+    """In the child, where MLIR may crash: the same."""
     from nova.ir.bindings import ir, stablehlo
     from nova.ir.context import make_context
     from nova.ir.diagnostics import capture_diagnostics

@@ -1,8 +1,8 @@
-"""What a program from outside may hold, checked op by op before any pass sees it.
+"""Checks an imported program op by op, before any pass runs on it.
 
-In: a parsed module, and the name of its file for the places of messages. Out: the dialect it is
-written in, or an error at the line of the first op that Nova cannot take. MLIR's own passes assert
-on some of it, which ends the process, so this comes first. Called by `nova.frontends.program`.
+In: a parsed module, and its file name for messages. Out: its dialect, or an error at the line of
+the first op that Nova cannot import. MLIR's own passes assert on some of these ops, which ends the
+process, so this comes first. Called by `nova.frontends.program`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nova.ir.linalg_generic import GenericOp
 from nova.ir.mathlib import EXPANSIONS, ROUNDING
 from nova.ir.walk import every_op
 
-# The dialects that a program is written in, and those that belong to each.
+# The source dialects of programs, and the dialects that may be used with each.
 FRONTENDS = {
     "nova": ("nova",),
     "stablehlo": ("stablehlo", "chlo"),
@@ -27,7 +27,7 @@ FRONTENDS = {
 }
 _EVERYWHERE = ("builtin", "func")
 _OWNER = {dialect: name for name, group in FRONTENDS.items() for dialect in group}
-# A program in one of these may hold linalg and what belongs to it as well.
+# A program in one of these may also contain linalg and its related dialects.
 _MIXES_WITH_LINALG = ("stablehlo", "tosa")
 _MOST_ELEMENTS = 1 << 47
 _INTEGERS = (1, 8, 16, 32, 64)
@@ -35,7 +35,7 @@ _FLOATS = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type)
 
 
 def find_frontend(module: ir.Module, filename: str) -> str:
-    """The dialect that a program is written in; ImportedProgramError when there are several."""
+    """The source dialect of a program; ImportedProgramError if there are several."""
     first: dict[str, Any] = {}
     for op in all_ops(module):
         name = op.name
@@ -70,7 +70,7 @@ def _stage_hint(dialect: str) -> str:
 
 
 def check_ops(module: ir.Module, filename: str) -> None:
-    """Refuse types and ops that no pass behind can work with."""
+    """Refuse types and ops that later passes cannot handle."""
     for op in all_ops(module):
         values = [*op.results, *op.operands]
         for region in op.regions:
@@ -95,7 +95,7 @@ def _described(op: Any) -> str:
     return op.name
 
 
-# Ops whose reason says more than that there is no code for them.
+# Ops with a more specific reason than the lack of a lowering.
 _REFUSED = {
     "stablehlo.custom_call": "code that is not part of the program",
     "stablehlo.rng": "random numbers without a seed",
@@ -109,7 +109,7 @@ _REFUSED = {
 
 
 def explain_type(type_: Any) -> tuple[str, str | None] | None:
-    """What is wrong with a type (and what to do); None for those that Nova can compute with."""
+    """What is wrong with a type (and how to fix it); None for supported types."""
     if isinstance(type_, ir.UnrankedTensorType):
         return f"{type_} has no rank", "Nova compiles static shapes only"
     if isinstance(type_, ir.RankedTensorType):
@@ -131,7 +131,7 @@ def explain_type(type_: Any) -> tuple[str, str | None] | None:
 
 
 def explain_element(type_: Any) -> tuple[str, str | None] | None:
-    """The same of an element type or a number."""
+    """The same for an element type or a scalar."""
     if isinstance(type_, (*_FLOATS, ir.IndexType)):
         return None
     if isinstance(type_, ir.IntegerType) and type_.width in _INTEGERS:
@@ -176,7 +176,7 @@ _LOWERED |= {f"math.{name}" for name in _MATH} | {*EXPANSIONS, *ROUNDING}
 
 
 def check_lowered(module: ir.Module, filename: str) -> None:
-    """Refuse what the passes to linalg left and the stages behind have no code for."""
+    """Refuse ops that remain after lowering to linalg and that later stages cannot lower."""
     for op in all_ops(module):
         if op.name == "linalg.generic":
             _check_accesses(op, filename)
@@ -197,14 +197,14 @@ def _is_known(op: Any) -> bool:
 
 
 def _is_whole(op: Any) -> bool:
-    """Whether an op computes with whole tensors, which only linalg ops do at this stage."""
+    """Whether an op computes on whole tensors, which only linalg ops do at this stage."""
     if op.name.partition(".")[0] not in ("arith", "math"):
         return False
     return any(isinstance(v.type, ir.RankedTensorType) for v in [*op.operands, *op.results])
 
 
 def _check_accesses(op: Any, filename: str) -> None:
-    """Refuse positions that the schedules cannot work with."""
+    """Refuse access patterns that the schedules cannot handle."""
     generic = GenericOp(op)
     try:
         written = [generic.accesses[generic.num_inputs + i] for i in range(generic.num_outputs)]
@@ -224,18 +224,18 @@ def _check_accesses(op: Any, filename: str) -> None:
 
 
 def all_ops(module: ir.Module) -> list[Any]:
-    """Every op of the module but itself; those inside of an op come behind it."""
+    """Every op of the module but itself; nested ops come after their parent."""
     return every_op(module, outer_first=True)[1:]
 
 
 def place(op: Any, filename: str) -> str:
-    """`file:line:col` of an op or an argument, or the file where it has no line."""
+    """`file:line:col` of an op or an argument, or the file if it has no line."""
     here = in_file(Diagnostic("note", "", *file_position(op.location)), filename)
     return here.where or filename
 
 
 def at_file(error: NovaError, filename: str) -> NovaError:
-    """An error of a pass, whose places call the program's own text `-`."""
+    """An error of a pass, whose locations call the program's own text `-`."""
     if error.where is None or not error.where.startswith("-:"):
         return error
     return type(error)(error.what, where=filename + error.where[1:], hint=error.hint)

@@ -1,8 +1,8 @@
-"""Device functions that somebody wrote: which ops they may hold, and what they write.
+"""Hand-written device functions: the allowed ops, and the arguments that they write.
 
-In: a module whose launches are outlined. Out: an error at the line of the first op that Nova has no
-device code for, functions with names of their own, and the arguments that a launch writes. Called
-by `nova.frontends.launches`.
+In: a module whose launches are outlined. Out: an error at the line of the first op without device
+code in Nova, functions with unique names, and the arguments that a launch writes. Called by
+`nova.frontends.launches`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS
 from nova.ir.walk import every_op, find_ops
 
-# Dialects that the way to NVVM takes whole, and the ops of others that it takes.
+# Dialects that are lowered to NVVM as a whole, and the supported ops of others.
 _DIALECTS = ("arith", "index", "llvm", "math", "nvvm", "scf", "vector")
 _OPS = VIEWS | {
     "affine.apply",
@@ -53,7 +53,7 @@ _SAME_MEMORY = VIEWS | {"memref.subview", "memref.view"}
 
 
 def check_device_functions(module: ir.Module, filename: str) -> None:
-    """Refuse ops that would not become instructions."""
+    """Refuse ops that cannot be lowered to instructions."""
     for part in find_ops(module, "gpu.module"):
         for op in every_op(part, outer_first=True):
             if op.name not in _OPS and op.name.partition(".")[0] not in _DIALECTS:
@@ -66,7 +66,7 @@ def check_device_functions(module: ir.Module, filename: str) -> None:
 
 
 def make_unique(module: ir.Module) -> None:
-    """Give every device function a name that no other has: one text of PTX holds them all."""
+    """Give every device function a unique name: one PTX text holds them all."""
     renamed: dict[tuple[str, str], str] = {}
     taken: set[str] = set()
     for part in find_ops(module, "gpu.module"):
@@ -81,13 +81,13 @@ def make_unique(module: ir.Module) -> None:
             function.attributes["sym_name"] = ir.StringAttr.get(name)
     for launch in find_ops(module, "gpu.launch_func"):
         outer, old = launch.attributes["kernel"].value
-        if (outer, old) in renamed:  # else the verifier says that there is no such function
+        if (outer, old) in renamed:  # else the verifier reports a missing function
             symbols = [outer, renamed[outer, old]]
             launch.attributes["kernel"] = ir.SymbolRefAttr.get(symbols)
 
 
 def written_arguments(module: ir.Module, symbols: tuple[str, str]) -> list[int]:
-    """The numbers of the operands that launches of a function may write."""
+    """The indices of the operands that launches of a function may write."""
     outer, name = symbols
     for part in find_ops(module, "gpu.module"):
         if part.attributes["sym_name"].value != outer:
@@ -101,7 +101,7 @@ def written_arguments(module: ir.Module, symbols: tuple[str, str]) -> list[int]:
 
 
 def _is_written(value: Any) -> bool:
-    """Whether something is done with a buffer but reading, through any of its views."""
+    """Whether a buffer has a use other than a read, through any of its views."""
     if not isinstance(value.type, ir.MemRefType):
         return False
     for use in value.uses:

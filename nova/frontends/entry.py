@@ -1,7 +1,7 @@
-"""The function of a program to start from: it becomes `main`, with a signature of Nova's.
+"""The entry function of a program: it becomes `main`, with a Nova signature.
 
 In: a parsed module and the function's name. Out: the module with that function as `@main`, all
-others private, attributes of other compilers gone, and the signature. Called by
+others private, without attributes of other compilers, and the signature. Called by
 `nova.frontends.program`.
 """
 
@@ -27,11 +27,11 @@ from nova.ir.types import nova_type
 from nova.ir.walk import find_function, functions
 from nova.passes.base import UpstreamPass, run_pipeline
 
-# Which result an argument's memory is given to: what jax and TensorFlow write for donated ones.
+# Buffer donation: the result that aliases an argument, as jax and TensorFlow write it.
 _DONATED = "tf.aliasing_output"
 _NAMES = ("nova.name", "jax.arg_info")
 _RESULT_NAMES = ("nova.name", "jax.result_info")
-# Element types, and what they have become after the stage nova.
+# Element types, and their types after the stage nova.
 _NARROWED = {("u8", "i8"), ("bool", "i8")}
 _KEPT = {"function_type", "nova.inputs", "nova.signature", "nova.updates", "sym_name"}
 
@@ -39,9 +39,9 @@ _KEPT = {"function_type", "nova.inputs", "nova.signature", "nova.updates", "sym_
 def take_entry(
     module: ir.Module, entry: str, filename: str, params: Collection[str] = ()
 ) -> ProgramSignature:
-    """Make the function `entry` the program; what it does not call is dropped.
+    """Make the function `entry` the program; functions that it does not call are dropped.
 
-    Arguments whose names are in `params` become params, which stand behind the inputs.
+    Arguments whose names are in `params` become params, which come after the inputs.
     """
     for op in module.body.operations:
         if not isinstance(op, func.FuncOp):
@@ -67,7 +67,7 @@ def take_entry(
 
 
 def find_entry(module: ir.Module, entry: str, filename: str) -> Any:
-    """The function to start from, which has one block; EntryError when there is none."""
+    """The entry function, which has one block; EntryError if there is none."""
     entry = entry.removeprefix("@")
     found = find_function(module, entry)
     if found is None:
@@ -138,17 +138,17 @@ def _read_signature(main: Any, filename: str) -> ProgramSignature:
         outputs.append(
             TensorSpec(name, kind.shape, kind.dtype.name, "output", alias=alias.get(i, -1))
         )
-    if updates:  # a program of Nova's own
+    if updates:  # a program of Nova itself
         args = [replace(a, donated=i in updates) for i, a in enumerate(args)]
     return _take_written(main, ProgramSignature(tuple(args), tuple(outputs)), filename)
 
 
 def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSignature:
-    """The element types that the text of a later stage of Nova's carries: its own say less."""
+    """The dtypes in the text of a later Nova stage, whose types have lost information."""
     specs = [*seen.args, *seen.outputs]
     try:
         written = written_specs(main)
-    except (ValueError, TypeError, KeyError, AttributeError):  # not what Nova writes
+    except (ValueError, TypeError, KeyError, AttributeError):  # not written by Nova
         written = []
     if written is None:
         return seen
@@ -170,7 +170,7 @@ def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSi
 
 
 def argument_name(main: Any, number: int, taken: set[str]) -> str:
-    """What an argument is called: by an attribute, its location or its number; unlike `taken`."""
+    """The name of an argument: by attribute, location or index; not in `taken`."""
     attributes = _dictionaries(main, "arg_attrs", len(main.type.inputs))[number]
     found = _name_of(attributes, _NAMES) or _located(main.entry_block.arguments[number])
     return _unique(found or f"arg{number}", taken)
@@ -191,7 +191,7 @@ def _nova_type(type_: Any, what: str, at: str) -> TensorType:
 
 
 def _aliases(main: Any, attributes: list[Any], filename: str) -> dict[int, int]:
-    """For each result that takes the memory of an argument, that argument."""
+    """For each result that aliases an argument, that argument."""
     alias: dict[int, int] = {}
     results = list(main.type.results)
     for i, own in enumerate(attributes):
@@ -277,7 +277,7 @@ def _move_params(
 
 
 def _reorder_results(main: Any, signature: ProgramSignature) -> None:
-    """Results that take an argument's memory become updates, which stand behind the others."""
+    """Results that alias an argument become updates, which come after the others."""
     aliases = {i: s.alias for i, s in enumerate(signature.outputs) if s.alias >= 0}
     if not aliases:
         return
@@ -294,7 +294,7 @@ def _reorder_results(main: Any, signature: ProgramSignature) -> None:
 
 
 def _clean(main: Any, signature: ProgramSignature) -> None:
-    """Attributes of other compilers go; names, and what Nova's stages read, stay."""
+    """Drop attributes of other compilers; keep names and attributes that Nova's stages read."""
     for name in list(main.attributes):
         if name not in _KEPT:
             del main.attributes[name]

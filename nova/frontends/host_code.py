@@ -1,14 +1,14 @@
-"""Host code around launches, as a list of launches.
+"""Converts host code around launches to a list of launches.
 
-In: a function whose loops around launches are written out. Out: its launches in order, with those
-of the device functions that do what the host did between them (`nova.frontends.host_kernels`), the
-buffers that it makes, and what it returns. Called by `nova.frontends.launches`.
+In: a function whose loops around launches are unrolled. Out: its launches in order, including those
+of device functions that replace the host code between them (`nova.frontends.host_kernels`), its
+buffers, and its results. Called by `nova.frontends.launches`.
 
-The host does nothing in a run but launch. Its arithmetic, loads and stores between two launches run
-in one thread of the device, so that a run never waits for a value; copies and fills are kernels. A
-branch whose condition only a run knows becomes a condition of each kernel inside. A loop whose
-number of iterations only a run knows stays one, and waits for its condition. Tokens order launches,
-and so does the program: they are dropped.
+In a run, the host only launches. Its arithmetic, loads and stores between two launches run in one
+thread of the device, so a run never waits for a value; copies and fills are kernels. A branch on a
+runtime condition becomes a condition of each kernel inside. A loop with a runtime trip count stays
+a loop, and waits for its condition. Async tokens order launches, and so does the program: they are
+dropped.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ALLOCATIONS = ("memref.alloc", "memref.alloca", "gpu.alloc")
 _DEALLOCATIONS = ("memref.dealloc", "gpu.dealloc")
 _NOTHING = VIEWS | {"arith.constant", "gpu.wait", "memref.get_global", "ub.poison"}
 _MOST_WAITING = 64
-"""Ops of a kernel of one thread at most: each may have inputs, of which kernels take about 500."""
+"""The limit on ops in a one-thread kernel: each may have inputs, and kernels take about 500."""
 _ARITHMETIC = ("arith", "index", "math")
 _ARITHMETIC_OPS = ("memref.load", "memref.store", "scf.for", "scf.if", "scf.while")
 
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """A launch of a device function on buffers: values of the old function, or numbers."""
+    """A launch of a device function on buffers: values of the old function, or scalars."""
 
     symbols: Symbols
     grid: Three
@@ -61,7 +61,7 @@ class HostLaunch:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """The place in the order of launches where a buffer begins or ends."""
+    """The position in the launch order where the lifetime of a buffer begins or ends."""
 
     buffer: Any
     begins: bool
@@ -69,7 +69,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Loop:
-    """Steps that run again and again, as long as a number is not 0 before them."""
+    """Steps that are repeated while a scalar, read before them, is not 0."""
 
     condition: Number
     location: Any
@@ -81,27 +81,27 @@ Step = HostLaunch | Lifetime | Loop
 
 @dataclass
 class Host:
-    """What a function does: launches in order, between them lifetimes, and what it returns."""
+    """The actions of a function: launches in order, lifetimes between them, and its results."""
 
     steps: list[Step] = field(default_factory=list)
     returned: list[Any] = field(default_factory=list)
 
 
 def read_host(main: Any, kernels: HostKernels, filename: str) -> Host:
-    """What the function `main` does."""
+    """The actions of the function `main`."""
     walk = _Walk(kernels, filename)
     walk.block(main.entry_block, None)
     return walk.host
 
 
 class _Walk:
-    """Goes through the ops of a function; arithmetic waits until something else comes."""
+    """Walks the ops of a function; arithmetic is queued until another op comes."""
 
     def __init__(self, kernels: HostKernels, filename: str):
         self.kernels = kernels
         self.filename = filename
         self.host = Host()
-        self.steps = self.host.steps  # of the loop that is read, where it is one
+        self.steps = self.host.steps  # of the current loop, if any
         self.waiting: list[Any] = []
         self.kept: list[tuple[Any, Number]] = []
         self.guard: Number | None = None
@@ -113,7 +113,7 @@ class _Walk:
         }
 
     def block(self, block: Any, guard: Number | None) -> None:
-        """All ops of a block, under the condition `guard` where there is one."""
+        """All ops of a block, under the condition `guard` if there is one."""
         for op in block.operations:
             self._op(op.operation, guard)
 
@@ -123,7 +123,7 @@ class _Walk:
         if op.name in ALLOCATIONS:
             self.steps.append(Lifetime(op.results[0], begins=True))
         elif op.name in _DEALLOCATIONS:
-            self._flush()  # what waits may use the buffer
+            self._flush()  # queued ops may use the buffer
             self.steps.append(Lifetime(op.operands[len(op.operands) - 1], begins=False))
         elif op.name == "gpu.launch_func":
             self._launch(op, guard)
@@ -149,7 +149,7 @@ class _Walk:
         known = op.name.partition(".")[0] in _ARITHMETIC or op.name in _ARITHMETIC_OPS
         return known and not has_device_work(op) and all(map(is_number, op.results))
 
-    # --- numbers ----------------------------------------------------------------------------------
+    # --- scalars ----------------------------------------------------------------------------------
 
     def _wait(self, op: Any, guard: Number | None) -> None:
         self._under(guard)
@@ -158,7 +158,7 @@ class _Walk:
         self.waiting.append(op)
 
     def _keep(self, value: Any, number: Number, guard: Number | None) -> None:
-        """Let the next arithmetic write a value to where it is kept."""
+        """Let the next arithmetic kernel write a value to its buffer."""
         self._under(guard)
         self.kept.append((value, number))
 
@@ -168,7 +168,7 @@ class _Walk:
         self.guard = guard
 
     def _number(self, value: Any) -> Any:
-        """The buffer of a number: an argument of the function, a constant, or a number."""
+        """The buffer of a scalar: an argument of the function, a constant, or a computed scalar."""
         if value in self.numbers or not isinstance(value, ir.OpResult):
             return self.numbers.get(value, value)
         if value.owner.operation.name == "arith.constant":
@@ -176,7 +176,7 @@ class _Walk:
         return self.numbers[value]
 
     def _flush(self) -> None:
-        """Launch the arithmetic that waits."""
+        """Launch the queued arithmetic."""
         ops, kept = self.waiting, self.kept
         self.waiting, self.kept = [], []
         inside = set(ops)
@@ -189,7 +189,7 @@ class _Walk:
         made = {r for op in ops for r in op.results}
         used = [value for op in ops for value in (*op.operands, *captured(op))]
         used = [v for v in dict.fromkeys([*used, *(v for v, _ in kept)]) if v not in made]
-        # Numbers that are known are inputs as well: so iterations of a loop share their code.
+        # Known scalars are inputs as well, so that iterations of a loop share their code.
         inline = [v for v in used if not is_number(v) and not isinstance(v.type, ir.MemRefType)]
         inputs = [v for v in used if is_number(v) or isinstance(v.type, ir.MemRefType)]
         location = ops[0].location if ops else ir.Location.unknown()
@@ -237,7 +237,7 @@ class _Walk:
                 )
 
     def _move(self, op: Any, guard: Number | None) -> None:
-        """A copy or a fill: the last two operands are what is written, and what with."""
+        """A copy or a fill: the last two operands are the destination and the source."""
         self._flush()
         first, second = list(op.operands)[-2:]
         if op.name == "memref.copy":
@@ -281,7 +281,7 @@ class _Walk:
                 self._flush()
 
     def _new_numbers(self, op: Any, values: Sequence[Any]) -> list[Number]:
-        """Where what a loop or a branch hands on is kept."""
+        """The buffers of the values that a loop or a branch passes on."""
         made = []
         for value in filter(_is_value, values):
             if not is_number(value):
@@ -295,7 +295,7 @@ class _Walk:
         return made
 
     def _assign(self, numbers: Sequence[Number], values: Sequence[Any], guard: Any) -> None:
-        """Let the next arithmetic write values to where they are kept, all at once."""
+        """Let the next arithmetic kernel write values to their buffers, all at once."""
         for number, value in zip(numbers, filter(_is_value, values), strict=True):
             self._keep(value, number, guard)
 
@@ -343,7 +343,7 @@ class _Walk:
 
     @contextmanager
     def _loop(self, condition: Number, op: Any) -> Iterator[None]:
-        """A loop; the caller brings its condition up to date at the end of the body."""
+        """A loop; the caller updates its condition at the end of the body."""
         self._flush()
         outer, loop = self.steps, Loop(condition, op.location)
         self.steps = loop.steps
@@ -353,7 +353,7 @@ class _Walk:
         self.steps.append(loop)
 
     def _new_condition(self, op: Any, guard: Number | None) -> Number:
-        """A condition that does not hold where `guard` does not."""
+        """A condition that is false if `guard` is false."""
         type_ = ir.IntegerType.get_signless(1)
         condition = Number(buffer_of(type_))
         if guard is not None:
@@ -362,7 +362,7 @@ class _Walk:
         return condition
 
     def _guards(self, op: Any, guard: Number | None) -> list[Number]:
-        """The conditions of the two branches; where `guard` does not hold, both are false."""
+        """The conditions of the two branches; both are false if `guard` is false."""
         condition = op.operands[0]
         with ir.InsertionPoint(op), op.location:
             true = arith.ConstantOp(condition.type, 1).result
@@ -389,12 +389,12 @@ def _last(block: Any) -> Any:
 
 
 def _is_value(value: Any) -> bool:
-    """Whether a value is more than a token."""
+    """Whether a value is not a token."""
     return str(value.type) != "!gpu.async.token"
 
 
 def _is_within(op: Any, inside: set[Any]) -> bool:
-    """Whether an op is one of a set, or stands in one of them."""
+    """Whether an op is in a set, or nested in an op of the set."""
     while op is not None and op.name != "func.func":
         if op in inside:
             return True

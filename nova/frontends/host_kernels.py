@@ -1,8 +1,8 @@
-"""Device functions for what the host does around launches, and functions that take its numbers.
+"""Device functions for host code around launches, and functions that take its scalars.
 
 In: host code that `nova.frontends.host_code` has cut out of a function. Out: functions in a
-`gpu.module`: one thread for arithmetic, threads for the elements of copies and fills, and copies of
-the program's own functions that run under a condition, or over a grid that only a run knows.
+`gpu.module`: one thread for arithmetic, threads over the elements for copies and fills, and copies
+of the program's own functions that run under a condition, or over a grid with a runtime size.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from nova.ir.walk import every_op, find_ops
 Symbols = tuple[str, str]
 MODULE = "host"
 THREADS = 256
-"""Threads of a block that copies or fills."""
+"""Threads per block of copies and fills."""
 BLOCKS = 512
-"""Blocks that go through a grid of any size: enough for all multiprocessors."""
+"""Blocks that loop over a grid of any size: enough for all multiprocessors."""
 _OWN_BLOCK = ("nvvm.read.ptx.sreg.ctaid", "nvvm.read.ptx.sreg.nctaid", "nvvm.read.ptx.sreg.cluster")
 
 
 class HostKernels:
-    """The device functions of a program, to which those for its host code are added."""
+    """The device functions of a program; functions for its host code are added."""
 
     def __init__(self, module: ir.Module, filename: str):
         self.module = module
@@ -48,12 +48,12 @@ class HostKernels:
                 self.functions[part.attributes["sym_name"].value, name] = function
                 _take_numbers_from_memory(function)
 
-    # --- functions of the host's own --------------------------------------------------------------
+    # --- functions for host code ------------------------------------------------------------------
 
     def arithmetic(
         self, ops: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[tuple[Any, Number]]
     ) -> Symbols:
-        """Ops in one thread; `inputs` are values from outside, `outputs` what is kept and where."""
+        """Ops in one thread; `inputs` are external values, `outputs` values and their buffers."""
         types = [buffer_of(v.type) if is_number(v) else v.type for v in inputs]
         types += [number.type for _, number in outputs]
 
@@ -69,7 +69,7 @@ class HostKernels:
         return self._same(self._add("numbers", types, body))
 
     def _same(self, symbols: Symbols) -> Symbols:
-        """The function that was there before, where there is one with the same code."""
+        """An existing function with the same code, if any."""
         function = self.functions[symbols]
         blocks = function.regions[0].blocks
         code = "".join(str(op) for op in blocks[0].operations)
@@ -157,10 +157,10 @@ class HostKernels:
     # --- functions with conditions and grids ------------------------------------------------------
 
     def variant(self, symbols: Symbols, any_grid: bool, guarded: bool, launch: Any) -> Symbols:
-        """A function that does the same over a grid that it is given, under a condition.
+        """A copy of a function that takes its grid as arguments, and runs under a condition.
 
-        Its arguments behind those of the old one are the buffers of the three sizes of the grid,
-        and of the condition.
+        After the arguments of the original, it takes the buffers of the three grid sizes and of the
+        condition.
         """
         if not any_grid and not guarded:
             return symbols
@@ -194,7 +194,7 @@ class HostKernels:
             for name in ("arg_attrs", *["known_grid_size"] * any_grid):
                 kept.pop(name, None)
             new = self._function(old.attributes["sym_name"].value, types, kept)
-        types += [a.type for a in before[given:]]  # memory of the block and of threads
+        types += [a.type for a in before[given:]]  # shared and per-thread memory
         top = new.regions[0].blocks.append(*types, arg_locs=[old.location] * len(types))
         arguments = list(top.arguments)
         extra = arguments[given : given + len(more)]
@@ -208,14 +208,14 @@ class HostKernels:
 
 @dataclass(frozen=True)
 class _Body:
-    """The op that gets the body of a function; in a loop over blocks, which one, of how many."""
+    """The op that gets the body of a function; in a loop over blocks, the block index and count."""
 
     op: Any
     block: Sequence[Any] = ()
     grid: Sequence[Any] = ()
 
     def take(self, function: Any, arguments: Sequence[Any]) -> None:
-        """Move the blocks of a function here; `arguments` take the places of its own."""
+        """Move the blocks of a function here; `arguments` replace its own."""
         blocks = list(function.regions[0].blocks)
         for block in blocks:
             block.append_to(self.op.regions[0])
@@ -246,7 +246,7 @@ class _Body:
 
 
 def _execute(extra: Sequence[Any], any_grid: bool, guarded: bool) -> _Body:
-    """Where the body of a function goes, inside of what the buffers in `extra` say."""
+    """The op that gets the body of a function, under the conditions in the `extra` buffers."""
     if guarded:
         condition = scf.IfOp(memref.LoadOp(extra[-1], []).result)
         with ir.InsertionPoint(condition.then_block):
@@ -274,7 +274,7 @@ def _execute(extra: Sequence[Any], any_grid: bool, guarded: bool) -> _Body:
 
 
 def _take_numbers_from_memory(function: Any) -> None:
-    """Let a function be given the buffers of the numbers among its arguments."""
+    """Change the scalar arguments of a function to buffers."""
     types = list(ir.FunctionType(function.attributes["function_type"].value).inputs)
     block = function.regions[0].blocks[0]
     arguments = list(block.arguments)[: len(types)]

@@ -1,8 +1,8 @@
-"""Loops of the host around launches, written out.
+"""Unrolls host loops around launches.
 
 In: a module whose function `entry` launches kernels in loops. Out: the same with a launch for each
-iteration, where the bounds of a loop are constants, or become some when the loops around it are
-written out. The other loops stay. Called by `nova.frontends.launches`.
+iteration, if the bounds of a loop are constants, or become constants when the outer loops are
+unrolled. Other loops stay. Called by `nova.frontends.launches`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from nova.ir.walk import every_op
 from nova.passes.base import UpstreamPass, run_pipeline
 
 _MOST_OPS = 4096
-"""Ops on the device that a loop is written out to at most: a table has a row for each."""
+"""The limit on device ops of an unrolled loop: a table has a row for each."""
 _DEVICE_WORK = ("memref.alloc", "memref.alloca", "memref.copy", "memref.dealloc")
 
 
 def has_device_work(op: Any) -> bool:
-    """Whether an op, or one inside of it, is more than arithmetic, loads and stores."""
+    """Whether an op, or a nested op, is more than arithmetic, loads and stores."""
     return any(o.name.startswith("gpu.") or o.name in _DEVICE_WORK for o in every_op(op))
 
 
 def unroll_loops(module: ir.Module, entry: str, filename: str) -> None:
-    """Write out the loops of a function that launch kernels, as far as their bounds are known."""
+    """Unroll the loops of a function that launch kernels, if their bounds are known."""
     while True:
         main = find_entry(module, entry, filename)
         loops = _known_loops(main)
@@ -36,12 +36,12 @@ def unroll_loops(module: ir.Module, entry: str, filename: str) -> None:
         with module.context:
             for loop, counters in loops:
                 _unroll(loop, counters)
-        # Bounds of inner loops, and sizes, that were computed are constants now.
+        # Computed bounds of inner loops, and sizes, are now constants.
         run_pipeline(module, [UpstreamPass("canonicalize,cse")])
 
 
 def _known_loops(within: Any) -> list[tuple[Any, range]]:
-    """The loops to write out, with their counters, that are in no other such loop."""
+    """The outermost loops to unroll, with their counters."""
     loops = []
     for region in within.regions:
         for op in (inner.operation for block in region.blocks for inner in block.operations):
@@ -55,7 +55,7 @@ def _known_loops(within: Any) -> list[tuple[Any, range]]:
 
 
 def _bounds(loop: Any) -> range | None:
-    """The values of a loop's counter, where they are known."""
+    """The values of a loop's counter, if they are known."""
     numbers = [find_constant(value) for value in list(loop.operands)[:3]]
     lower, upper, step = numbers
     if lower is None or upper is None or step is None or step < 1:

@@ -1,8 +1,8 @@
-"""Numbers of the host that kernels need: where they are, and how they are read and written there.
+"""Host scalars that kernels need: their buffers, and loads and stores of them.
 
-Device programs are tables of launches on buffers, so that a number is a buffer of one element: an
-argument of the program, a constant, or the result of the host's arithmetic in the workspace.
-Called by `nova.frontends.host_code` and `nova.frontends.host_kernels`.
+Device programs are tables of launches on buffers, so a scalar is a buffer of one element: an
+argument of the program, a constant, or the result of host arithmetic in the workspace. Called by
+`nova.frontends.host_code` and `nova.frontends.host_kernels`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from nova.ir.bindings import arith, ir, memref
 
 @dataclass(frozen=True, eq=False)
 class Number:
-    """A number that the host computes: `type` is that of its buffer."""
+    """A scalar that the host computes: `type` is that of its buffer."""
 
     type: Any
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A number that is known: an attribute with the type of the elements of its buffer."""
+    """A known scalar: an attribute with the element type of its buffer."""
 
     value: Any
 
@@ -32,7 +32,7 @@ class Constant:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, and neither memory nor a token."""
+    """Whether a value is a scalar, and neither memory nor a token."""
     return isinstance(value.type, (ir.IntegerType, ir.IndexType, *_FLOATS))
 
 
@@ -40,13 +40,13 @@ _FLOATS = (ir.F64Type, ir.F32Type, ir.F16Type, ir.BF16Type)
 
 
 def buffer_of(type_: Any) -> Any:
-    """The type of a number's buffer; an index has 64 bits there."""
+    """The type of a scalar's buffer; an index has 64 bits there."""
     is_index = isinstance(type_, ir.IndexType)
     return ir.MemRefType.get([], ir.IntegerType.get_signless(64) if is_index else type_)
 
 
 def constant_of(op: Any) -> Constant:
-    """The number that an `arith.constant` is."""
+    """The scalar of an `arith.constant`."""
     value = op.attributes["value"]
     if isinstance(value.type, ir.IndexType):
         value = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value.value)
@@ -54,13 +54,13 @@ def constant_of(op: Any) -> Constant:
 
 
 def load_number(buffer: Any, type_: Any) -> Any:
-    """A number of `type_` out of its buffer, at the insertion point."""
+    """Load a scalar of `type_` from its buffer, at the insertion point."""
     value = memref.LoadOp(buffer, []).result
     return arith.index_cast(type_, value) if isinstance(type_, ir.IndexType) else value
 
 
 def store_number(value: Any, buffer: Any) -> None:
-    """Write a number into its buffer, at the insertion point."""
+    """Store a scalar to its buffer, at the insertion point."""
     if isinstance(value.type, ir.IndexType):
         value = arith.index_cast(ir.IntegerType.get_signless(64), value)
     memref.StoreOp(value, buffer, [])

@@ -2,10 +2,10 @@
 
 In: a parsed module whose function `entry` launches kernels on buffers. Out: the same program at the
 stage `outlined`: a function for each kind of launch, a `main` that calls them in order, temporary
-buffers in a workspace; and its signature. What the host does besides becomes launches as well
+buffers in a workspace; and its signature. Other host code becomes launches as well
 (`nova.frontends.host_code`). Arguments that kernels write become params, which are updated in
-place, and stand behind the inputs; buffers that the function allocates and returns are results, and
-so are numbers. Called by `nova.frontends.program`.
+place, and come after the inputs; buffers that the function allocates and returns are results, and
+so are returned scalars. Called by `nova.frontends.program`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def has_launches(module: ir.Module) -> bool:
 def import_launches(
     module: ir.Module, entry: str, filename: str, params: Collection[str] = ()
 ) -> ProgramSignature:
-    """Bring a module to the stage `outlined`, in place."""
+    """Lower a module to the stage `outlined`, in place."""
     main = find_entry(module, entry, filename)
     for function in module.body.operations:
         if isinstance(function, func.FuncOp):
@@ -65,7 +65,7 @@ def import_launches(
 
 
 def _check_buffers(main: Any, filename: str) -> None:
-    """Refuse memory that a table of launches cannot name."""
+    """Refuse memory that a launch table cannot represent."""
     for op in every_op(main)[:-1]:
         for value in op.results:
             if isinstance(value.type, ir.MemRefType):
@@ -174,7 +174,7 @@ class _Rewrite:
         return [argument_name(self.main, i, taken) for i in range(len(self.arguments))]
 
     def _write(self, order: list[int], args: list[TensorSpec], inputs: int) -> None:
-        """The new main takes the place of the function; launches move to functions of their own."""
+        """Replace the function by the new main; launches move to separate functions."""
         offsets, size = _place_buffers(self.host)
         kinds = [_kind_of(self.arguments[i]) for i in order]
         kinds += [_kind_of(value) for value in self.host.returned]
@@ -207,7 +207,7 @@ class _Rewrite:
     def _write_steps(
         self, steps: Sequence[Step], before: Any, top: Any, mapping: dict[Any, Any]
     ) -> None:
-        """Calls before an op; what they are given is made before `top`, outside of all loops."""
+        """Calls before an op; their operands are created before `top`, outside of all loops."""
         for step in steps:
             if isinstance(step, Loop):
                 with ir.InsertionPoint(before), step.location:
@@ -220,7 +220,7 @@ class _Rewrite:
                     func.CallOp(self._launcher(step, [v.type for v in operands]), operands)
 
     def _operand(self, value: Any, mapping: dict[Any, Any]) -> Any:
-        """An operand in the new main; views and constants are made there."""
+        """An operand in the new main; views and constants are created there."""
         if value not in mapping:
             if isinstance(value, Constant):
                 mapping[value] = self._constant(value)
@@ -234,7 +234,7 @@ class _Rewrite:
         return mapping[value]
 
     def _constant(self, constant: Constant) -> Any:
-        """The buffer of a number that is known, which the file holds."""
+        """The buffer of a known scalar, which the file stores."""
         kind, key = constant.type, str(constant.value)
         if key not in self.constants:
             self.constants[key] = self._free_name("number")
@@ -261,7 +261,7 @@ class _Rewrite:
         return f"{stem}_{number}"
 
     def _launcher(self, launch: HostLaunch, kinds: list[Any]) -> Any:
-        """The function that holds a launch, called with the buffers of the kernel."""
+        """The function with a launch, called with the buffers of the kernel."""
         key = (launch.symbols, launch.grid, launch.block, launch.shared, *map(str, kinds))
         if key in self.launchers:
             return self.launchers[key]
@@ -283,10 +283,10 @@ class _Rewrite:
 
 
 def _place_buffers(host: Host) -> tuple[dict[Any, int], int]:
-    """Where the buffers that are not returned lie in the workspace, and its size.
+    """The workspace offsets of buffers that are not returned, and the workspace size.
 
-    Launches run one after the other, so that a buffer may take the place of one that has ended.
-    A number may not: it lives from one iteration of a loop to the next.
+    Launches run one after the other, so a buffer may reuse the memory of a dead one. A scalar may
+    not: it is live from one iteration of a loop to the next.
     """
     returned = set(host.returned)
     offsets: dict[Any, int] = {}
@@ -326,7 +326,7 @@ def _every(steps: Sequence[Step], *kinds: type) -> Iterator[Any]:
 
 
 def _make_loop(condition: Any) -> tuple[Any, Any]:
-    """A loop as the tables have it, and the op at the end of its body."""
+    """A loop as in the tables, and the op at the end of its body."""
     loop = ir.Operation.create("scf.while", [], [], regions=2)
     test, body = (region.blocks.append() for region in loop.regions)
     with ir.InsertionPoint(test):

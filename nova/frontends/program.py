@@ -23,7 +23,7 @@ from nova.ir.bindings import ir
 from nova.passes import pipelines
 from nova.passes.base import Pass, UpstreamPass, run_pipeline
 
-# What leads from each of the dialects to the stage `linalg`.
+# The passes from each of the dialects to the stage `linalg`.
 _PIPELINES: dict[str, Callable[[], list[Pass]]] = {
     "stablehlo": pipelines.stablehlo_to_linalg,
     "tosa": pipelines.tosa_to_linalg,
@@ -34,7 +34,7 @@ _ILLEGAL = re.compile(r"failed to legalize (?:unresolved )?operation '([\w.]+)'"
 
 @dataclass(frozen=True)
 class Imported:
-    """A program on Nova's road: `module` is at `stage`; `text` is what it was before."""
+    """An imported program: `module` is at `stage`; `text` is its original text."""
 
     module: ir.Module
     stage: str
@@ -44,9 +44,9 @@ class Imported:
 
 
 def import_program(source: Source, entry: str = "main", params: Collection[str] = ()) -> Imported:
-    """Read, check and lower a program; its function `entry` is `main` afterwards.
+    """Read, check and lower a program; its function `entry` becomes `main`.
 
-    The arguments named in `params` become params and stand behind the others.
+    The arguments named in `params` become params and come after the others.
     """
     module = parse_source(source)
     try:
@@ -79,7 +79,7 @@ def _keep(module: ir.Module, signature: ProgramSignature) -> None:
 
 
 def _explained(error: NovaError) -> NovaError:
-    """What MLIR says of an op that its conversions do not take, in words that name the op."""
+    """The MLIR error for an op that its conversions do not support, with the name of the op."""
     found = _ILLEGAL.search(error.what) if isinstance(error, PassError) else None
     if found is None and not isinstance(error, LoweringError):
         return error

@@ -1,8 +1,8 @@
-"""Constants whose values stand at the end of a program's text, put where they are used.
+"""Inlines constants whose values are at the end of a program's text.
 
 In: a module with `dense_resource<name>` constants, as torch-mlir writes weights. Out: the same
-module with plain dense ones, which all passes and MLIR's Python bindings can read. Large ones have
-been taken out of the text by the parser (`nova/ir/resources.py`). Called by
+module with plain dense constants, which all passes and MLIR's Python bindings can read. The parser
+has already taken large constants out of the text (`nova/ir/resources.py`). Called by
 `nova.frontends.program`.
 """
 
@@ -21,11 +21,11 @@ from nova.ir.types import memory_dtype
 
 _USE = re.compile(r"dense_resource<(.*)> : ", re.DOTALL)
 _BLOB = re.compile(r'^ *("(?:[^"\\]|\\.)*"|[^\s":]+): "0x([0-9A-Fa-f]*)"', re.MULTILINE)
-_ALIGNMENT_BYTES = 4  # in front of the values: what they are aligned to
+_ALIGNMENT_BYTES = 4  # the alignment field before the values
 
 
 def inline_resources(module: ir.Module, filename: str) -> None:
-    """Replace every `dense_resource` by its values; ImportedProgramError where they are missing."""
+    """Replace every `dense_resource` by its values; ImportedProgramError if they are missing."""
     values: dict[str, bytes] | None = None
     for op in all_ops(module):
         for name in list(op.attributes):
@@ -44,7 +44,7 @@ def inline_resources(module: ir.Module, filename: str) -> None:
 
 
 def _read_blobs(text: str) -> dict[str, bytes]:
-    """The resources that MLIR prints behind a module, by their names as printed."""
+    """The resources that MLIR prints after a module, by their printed names."""
     end = text.rpartition("\n{-#")[2]
     return {name: bytes.fromhex(digits) for name, digits in _BLOB.findall(end)}
 

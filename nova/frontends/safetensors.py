@@ -1,8 +1,8 @@
 """Safetensors files: named arrays with a JSON header, read and written without the package.
 
 The file is the length of the header (8 bytes, little endian), the header, and the arrays one after
-the other without gaps. Nothing in a file is trusted: what does not add up is an ArtifactError.
-`Module.save`, `Module.load`, checkpoints and programs with weights beside them come here.
+the other without gaps. Nothing in a file is trusted: inconsistent data is an ArtifactError. Called
+by `Module.save`, `Module.load`, checkpoints and programs with external weights.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _NAMES = {t: name for name, t in _TYPES.items()}
 _METADATA = "__metadata__"
 # The limit of the format's own reader.
 _LONGEST_HEADER = 100_000_000
-# numpy has no more axes.
+# The limit of numpy.
 _MOST_AXES = 64
 
 
 @record
 class _Entry:
-    """One array of a file: where it begins and ends behind the header."""
+    """One array of a file: its begin and end offsets after the header."""
 
     name: str
     type: np.dtype
@@ -71,7 +71,7 @@ def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """The texts that a file carries beside its arrays."""
+    """The string metadata of a file."""
     try:
         with open_regular(path) as file:
             return _read_header(file)[1]
@@ -83,9 +83,9 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
 @record
 class Layout:
-    """A file that is to be written: its header, and the arrays in the order of their data.
+    """A file to be written: its header, and the arrays in the order of their data.
 
-    `offsets` says where each array begins behind the header.
+    `offsets` are the offsets of the arrays after the header.
     """
 
     header: bytes
@@ -102,14 +102,14 @@ class Layout:
 def write_safetensors(
     path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write arrays under names, and texts under keys; the file appears whole or not at all."""
+    """Write arrays by name and string metadata by key, atomically."""
     write_layout(path, lay_out(tensors, metadata))
 
 
 def write_layout(path: str | Path, layout: Layout, like: Path | None = None) -> None:
-    """Write a file that was laid out, with the permission bits of `like` or of what was there.
+    """Write a laid out file atomically.
 
-    It appears whole or not at all.
+    It gets the permission bits of `like` or of the old file.
     """
     try:
         write_atomically(Path(path), layout.pieces(), like=like)
@@ -127,7 +127,7 @@ def pack_safetensors(
 def lay_out(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Layout:
     """The file with these arrays and texts."""
     arrays = {name: _storable(name, value) for name, value in tensors.items()}
-    # Wide types first, as the format's own writer does: every array is aligned for its type.
+    # Wide dtypes first, as in the format's own writer: every array is aligned for its dtype.
     order = sorted(arrays, key=lambda n: (-arrays[n].itemsize, n))
     header: dict[str, Any] = {_METADATA: _checked_metadata(metadata)} if metadata else {}
     offsets, end = {}, 0
@@ -168,7 +168,7 @@ def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8: a lone surrogate cannot."""
+    """Whether it can be encoded as UTF-8: a lone surrogate cannot."""
     return not any("\ud800" <= c <= "\udfff" for c in value)
 
 

@@ -1,7 +1,7 @@
-"""A program's MLIR, wherever it comes from, as a module.
+"""Reads the MLIR of a program from any source as a module.
 
-In: a path, text, or bytes (text or bytecode). Out: a parsed module, or an error that says file,
-line and column. Called by `nova.frontends.program` and by `nova.api.translate`.
+In: a path, text, or bytes (text or bytecode). Out: a parsed module, or an error with file, line and
+column. Called by `nova.frontends.program` and by `nova.api.translate`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ELF = b"\x7fELF"
 
 @dataclass(frozen=True)
 class Source:
-    """The bytes of a program and what messages call them."""
+    """The bytes of a program and their name in messages."""
 
     name: str
     data: bytes
@@ -33,14 +33,14 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        """The program as text; of bytecode, what MLIR prints it as."""
+        """The program as text; bytecode is printed by MLIR."""
         if self.is_bytecode:
             return text_of_bytecode(self.data, self.name)
         return decode_source(self.data, self.name)
 
 
 def read_source(given: str | os.PathLike[str] | bytes) -> Source:
-    """The program that `given` is or names: a str with a line end or a brace is text itself."""
+    """The program in `given` or at its path: a str with a newline or a brace is the text itself."""
     if isinstance(given, bytes | bytearray | memoryview):
         return Source("<bytes>", bytes(given))
     if isinstance(given, str) and ("\n" in given or "{" in given):
@@ -63,13 +63,13 @@ def read_source(given: str | os.PathLike[str] | bytes) -> Source:
 
 
 def parse_source(source: Source) -> ir.Module:
-    """The module of a program, in a context that knows all dialects Nova imports."""
+    """The module of a program, in a context with all dialects that Nova imports."""
     context = make_context()
-    # CHLO becomes known to the parser when a pass that makes ops of it has been run.
+    # The parser knows CHLO only after a pass that creates CHLO ops has run.
     with context, ir.Location.unknown():
         empty = ir.Module.create()
     run_pipeline(empty, [UpstreamPass("func.func(stablehlo-complex-math-expander)")])
-    # Ops of unknown dialects are refused by name later; unknown attributes are of no matter.
+    # Ops of unknown dialects are refused by name later; unknown attributes do not matter.
     context.allow_unregistered_dialects = True
     module = parse_module(source.text, source.name, context)
     context.allow_unregistered_dialects = False

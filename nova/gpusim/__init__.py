@@ -1,6 +1,6 @@
-"""A simulated GPU: runs PTX on the CPU, and reports what a program may not do.
+"""A simulated GPU: runs PTX on the CPU, and reports invalid behaviour of a program.
 
-`SimModule` reads a text, `SimMemory` is what its kernels may use; docs/simulator.md shows both.
+`SimModule` parses a text, `SimMemory` is the memory of its kernels; docs/simulator.md shows both.
 """
 
 from nova.gpusim.faults import Fault

@@ -1,7 +1,7 @@
-"""Instructions that compute: lane functions with their modes, cvt, setp, selp, mov, predicates.
+"""Decodes arithmetic instructions: lane functions with modifiers, cvt, setp, selp, mov, predicates.
 
-Each function gets the statement, the words of its opcode behind the first and the kernel's
-operands, and returns `Parts`; `decode.py` has the table of who decodes what.
+Each function takes the statement, the words of its opcode after the first and the kernel's
+operands, and returns `Parts`; `decode.py` has the dispatch table.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from nova.gpusim.records import (
     bits_of,
 )
 
-# Modes that an instruction may have by type, in their order; the rest of its name is that of a lane
-# function. `+`: one of them must be there.
+# Modifiers that an instruction may have by type, in their order; the rest of its name is that of a
+# lane function. `+`: one of them is required.
 _ROUND = r"(?:(rn|rz|rm|rp)\.)"
 _FORMS = [
     ("add sub mul", "f32", rf"{_ROUND}?(ftz\.)?(sat\.)?"),
@@ -80,7 +80,7 @@ def _forms() -> dict[tuple[str, str], re.Pattern[str]]:
 
 
 def decode_lanes(s: Statement, words: list[str], operands: Operands) -> Parts:
-    """Arithmetic: its name without modes is a lane function."""
+    """Arithmetic: its name without modifiers is a lane function."""
     head, type_ = s.opcode.split(".")[0], words[-1] if words else ""
     modes = "".join(f"{word}." for word in words[:-1])
     flags, kept = 0, modes
@@ -196,7 +196,7 @@ def decode_cvt(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def _widths(type_: str) -> list[int]:
-    """Registers that may hold a type: integers also in wider ones."""
+    """The register widths that may hold a type: integers also fit into wider registers."""
     bits = bits_of(type_)
     if "f" in type_:
         return [bits]
@@ -204,7 +204,7 @@ def _widths(type_: str) -> list[int]:
 
 
 def _has_modes(to: str, source: str, modes: list[str]) -> bool:
-    """Whether a conversion can have these modes, beside its rounding."""
+    """Whether a conversion can have these modifiers, in addition to its rounding."""
     narrow = to in ("f16", "bf16", "f16x2", "bf16x2", "tf32") and source == "f32"
     if "sat" in modes and (_holds_all(to, source) or "bf16" in to or "bf16" in source):
         return False
@@ -224,7 +224,7 @@ def _holds_all(to: str, source: str) -> bool:
 
 
 def _roundings(to: str, source: str) -> list[list[str]]:
-    """How a conversion may be rounded; none: there is no such conversion."""
+    """The allowed roundings of a conversion; empty if the conversion does not exist."""
     floats, integral = ("f16", "bf16", "f32", "f64"), [["rni"], ["rzi"], ["rmi"], ["rpi"]]
     integers = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
     modes = [["rn"], ["rz"], ["rm"], ["rp"]]

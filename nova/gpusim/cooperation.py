@@ -1,7 +1,7 @@
-"""Instructions of threads together: branches, barriers, shuffles, votes, matrix products.
+"""Decodes instructions of several threads: branches, barriers, shuffles, votes, mma (matmul).
 
-Each function gets the statement, the words of its opcode behind the first and the kernel's
-operands, and returns `Parts`; `decode.py` has the table of who decodes what.
+Each function takes the statement, the words of its opcode after the first and the kernel's
+operands, and returns `Parts`; `decode.py` has the dispatch table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nova.gpusim.records import (
     Parts,
 )
 
-# Shape and types of d, a, b, c -> registers of each of them.
+# Shape and types of d, a, b, c -> number of registers of each of them.
 _PRODUCTS = {
     ("m16n8k16", "f32", "bf16"): (4, 4, 2),
     ("m16n8k16", "f32", "f16"): (4, 4, 2),

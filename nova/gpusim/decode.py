@@ -1,8 +1,8 @@
-"""Statements of PTX to the records that the simulator executes.
+"""Decodes PTX statements to the records that the simulator executes.
 
-The first word of an opcode names who decodes it; whatever else is a lane function of the simulator,
-or unknown: a `PtxError` that names the instruction and its line. Called by `module.py`, and by the
-driver that runs embedded PTX.
+The first word of an opcode selects the decoder; any other opcode is a lane function of the
+simulator, or unknown: a `PtxError` that names the instruction and its line. Called by `module.py`,
+and by the driver that runs embedded PTX.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _NAME = re.compile(r"%[\w$]+")
 
 @dataclass(frozen=True)
 class Decoded:
-    """A kernel for the simulator: arrays of records, and what a block needs."""
+    """A kernel for the simulator: arrays of records, and the resources of a block."""
 
     name: str
     code: np.ndarray[Any, Any]
@@ -103,10 +103,10 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
             parts = _decode(statement, operands)
         except PtxError:
             raise
-        except (LookupError, ValueError, TypeError, OverflowError):  # operands that do not fit it
+        except (LookupError, ValueError, TypeError, OverflowError):  # invalid operands
             raise operands.unknown() from None
         if parts.op == "load" and statement.operands[1] in swapped:
-            parts.flags |= STRONG  # the first guess of a loop that compares and swaps: no race
+            parts.flags |= STRONG  # the first load of a compare-and-swap loop: not a race
         guard = -1 if statement.guard is None else operands.predicate(statement.guard)[3]
         code[number] = (
             OP[parts.op],
@@ -126,7 +126,7 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
             statement.line,
         )
         rows += [(kind, width, no, 0, at, offset) for kind, width, no, at, offset in parts.operands]
-    code[-1]["op"], code[-1]["guard"] = OP["exit"], -1  # whoever falls off the end has ended
+    code[-1]["op"], code[-1]["guard"] = OP["exit"], -1  # falling off the end exits
     return Decoded(
         kernel.name,
         code,
@@ -143,10 +143,10 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
 
 
 def _ignored(statement: Statement, named: Counter[str]) -> int:
-    """A bit for each element of a vector that is loaded into a register that nobody reads.
+    """A bit for each element of a vector load whose register is never read.
 
-    LLVM loads whole aligned vectors where a program reads most of one: what is beside may be
-    anything, and need not be there.
+    LLVM loads whole aligned vectors where a program reads most of one: the other elements may be
+    uninitialized or out of bounds.
     """
     names = _NAME.findall(statement.operands[0])
     return sum(1 << i for i, name in enumerate(names) if named[name] == 1)

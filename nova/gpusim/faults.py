@@ -1,4 +1,4 @@
-"""What a kernel did wrong, in words: `Fault`s out of the simulator's records.
+"""Describes errors of a kernel: `Fault`s from the simulator's records.
 
 Called by `module.py` after a launch that failed; `Fault` is the `fault` of a `SimulationError`.
 """
@@ -33,9 +33,9 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class Fault:
-    """The first thing that went wrong in a launch; `line` is that of the PTX, `text` what it says.
+    """The first error in a launch; `line` is the PTX line number, `text` its text.
 
-    `other` is the other thread of a race, with its block: what it did is in `other_writes`.
+    `other` is the other thread of a race, with its block; `other_writes` says whether it wrote.
     """
 
     kind: str

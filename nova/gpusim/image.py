@@ -1,8 +1,8 @@
-"""PTX as the simulator's driver takes it: decoded once, when a program is loaded for device `sim`.
+"""PTX in the format of the simulator's driver: decoded once, when a program is loaded for `sim`.
 
 In: the text of a device image. Out: the bytes of the structs `image_header` and `image_row` of
-native/src/sim/driver_code.c, and what they point to. `fault_of` puts what the driver reports into
-words.
+native/src/sim/driver_code.c, and the data that they point to. `fault_of` describes errors of the
+driver.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROW = Struct("<7Q8I")
 
 
 def decode_image(text: str) -> bytes:
-    """The code of a PTX text; what is not understood is a `PtxError`."""
+    """The code of a PTX text; PtxError for unknown constructs."""
     module = SimModule(text)
     if module.addresses:
         raise PtxError(
@@ -55,7 +55,7 @@ def _row(kernel: Decoded, body: _Body) -> bytes:
 
 
 class _Body:
-    """Pieces behind the rows, each at a multiple of 8."""
+    """Data after the rows, each piece aligned to 8 bytes."""
 
     def __init__(self, start: int):
         self.pieces: list[bytes] = [bytes(-start % 8)]
@@ -70,14 +70,14 @@ class _Body:
 
 
 class _Operand(SimMemory):
-    """The operand that is nearest to where a kernel went wrong."""
+    """The operand that is nearest to the faulting address of a kernel."""
 
     def __init__(self, start: int, size: int):
         super().__init__()
         self._start, self._size = start, size
 
     def describe(self, address: int) -> str:
-        """Where an address is, seen from the operand."""
+        """The location of an address relative to the operand."""
         if not self._size:
             return "the kernel has no buffers"
         offset = address - self._start
@@ -90,7 +90,7 @@ class _Operand(SimMemory):
 
 
 def fault_of(found: tuple[str, str, tuple[int, int], tuple[Any, ...]]) -> SimulationError:
-    """The error for what `Driver.last_fault` gave."""
+    """The error for the result of `Driver.last_fault`."""
     kernel, line, nearest, record = found
     lines = [""] * (record[1] - 1) + [line]
     return fault_error(read_fault(record, kernel, lines), _Operand(*nearest))

@@ -1,7 +1,7 @@
-"""Global memory of the simulated GPU: allocations that kernels may use, and nothing between them.
+"""Global memory of the simulated GPU: allocations for kernels, with inaccessible gaps between them.
 
-Each allocation is host memory of its own, with a byte of state for each of its bytes: reading what
-nobody has written is an error, as `compute-sanitizer --tool initcheck` has it.
+Each allocation is separate host memory, with a state byte for each of its bytes: a read of
+uninitialized memory is an error, as in `compute-sanitizer --tool initcheck`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nova.errors import SimulationError
 from nova.gpusim.records import RANGE
 
 ALIGNMENT = 256
-"""Of every allocation; also the least that is free in front of and behind it."""
+"""Alignment of every allocation; also the minimum gap before and after it."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ def _address(array: np.ndarray[Any, Any] | None) -> int:
 
 
 class SimMemory:
-    """Allocations by address. Not for several threads at a time."""
+    """Allocations by address. Not thread-safe."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
         self._ranges: np.ndarray[Any, Any] | None = None
 
     def alloc(self, nbytes: int) -> int:
-        """The address of `nbytes` that nobody has written."""
+        """The address of `nbytes` of uninitialized memory."""
         whole = np.full(nbytes + 3 * ALIGNMENT, 0xA5, np.uint8)
         start = ALIGNMENT + -whole.ctypes.data % ALIGNMENT
         return self._add(_Block(whole[start : start + nbytes], np.zeros(nbytes, np.uint8), False))
@@ -74,7 +74,7 @@ class SimMemory:
         return block.data[offset : offset + nbytes].tobytes()
 
     def array(self, address: int, shape: tuple[int, ...] | int, dtype: Any) -> Any:
-        """A copy of what is at an address."""
+        """A copy of the data at an address."""
         dtype = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return np.frombuffer(self.read(address, nbytes), dtype).reshape(shape).copy()
@@ -91,7 +91,7 @@ class SimMemory:
         return self._ranges
 
     def describe(self, address: int) -> str:
-        """Where an address is, seen from the nearest allocation."""
+        """The location of an address relative to the nearest allocation."""
         nearest, away = None, 0
         for block in self._blocks.values():
             start, end = block.address, block.address + block.data.size

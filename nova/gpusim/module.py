@@ -15,14 +15,14 @@ from nova.gpusim.memory import SimMemory
 from nova.gpusim.ptx import parse_ptx
 
 MOST_SHARED = 227 << 10
-"""Bytes of shared memory that a block can get."""
+"""The limit on shared memory of a block, in bytes."""
 MOST_STEPS = 200_000_000
-"""Instructions of a warp, after which a loop counts as endless."""
+"""The limit on instructions of a warp; beyond it a loop counts as infinite."""
 _MOST_BLOCKS = 1 << 26
 
 
 class SimModule:
-    """The kernels of a PTX text. What is not understood, or not known, is a `PtxError` here."""
+    """The kernels of a PTX text. Unknown constructs raise a `PtxError` here."""
 
     def __init__(self, text: str):
         module = parse_ptx(text)
@@ -51,11 +51,11 @@ class SimModule:
         most_steps: int = MOST_STEPS,
         check_races: bool = True,
     ) -> int:
-        """Run a kernel to its end; the instructions that all warps took.
+        """Run a kernel to its end; returns the number of instructions of all warps.
 
-        `shared_bytes` are those of dynamic shared memory, `arguments` its parameters one behind the
-        other as PTX places them. The first mistake of the kernel is a `SimulationError`; what it
-        wrote until then stays.
+        `shared_bytes` is the size of dynamic shared memory; `arguments` are the parameters, packed
+        in PTX layout. The first error of the kernel is a `SimulationError`; its writes until then
+        stay.
         """
         kernel = self.kernel(name)
         sizes = _three(grid), _three(block)
@@ -98,7 +98,7 @@ def _check_launch(
     shared_bytes: int,
     arguments: bytes,
 ) -> None:
-    """What the driver would refuse."""
+    """Refuse launches that the driver would refuse."""
     threads, blocks = math.prod(block), math.prod(grid)
     wrong = None
     if min(block) < 1 or threads > 1024:

@@ -1,7 +1,7 @@
-"""Operands of PTX to those of the simulator's records.
+"""Converts PTX operands to those of the simulator's records.
 
-`Operands` belongs to one kernel and goes through its statements with the decoder: it knows the
-registers and their widths, collects the constants, and refuses what PTX would refuse.
+`Operands` belongs to one kernel and follows its statements with the decoder: it knows the registers
+and their widths, collects the constants, and refuses operands that PTX would refuse.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Operands:
         self.constants: dict[int, int] = {}
         self.statement = Statement("", (), None, False, kernel.line)
 
-    # --- mistakes -------------------------------------------------------------------------------
+    # --- errors ---------------------------------------------------------------------------------
 
     def error(self, what: str) -> PtxError:
         return PtxError(f"{self.kernel.name}: {what}", line=self.statement.line)
@@ -46,7 +46,7 @@ class Operands:
         )
 
     def expect(self, *counts: int) -> None:
-        """The statement has as many operands as one of `counts`."""
+        """Check that the number of operands is one of `counts`."""
         if len(self.statement.operands) not in counts:
             raise self.error(
                 f"{self.statement.opcode} with {len(self.statement.operands)} operands"
@@ -65,7 +65,7 @@ class Operands:
         return (CONSTANT, width, 0, self.constants.setdefault(value, len(self.constants)), 0)
 
     def number(self, text: str, width: int) -> int | None:
-        """The value of a literal, or the address of a variable; None: neither."""
+        """The value of a literal, or the address of a variable; None if neither."""
         if literal := _FLOAT.fullmatch(text):
             if (literal["f32"] is None) != (width == 64):
                 raise self.error(f"{text} where {width} bits are expected")
@@ -100,7 +100,7 @@ class Operands:
         return self.value(text, *widths)
 
     def predicate(self, text: str) -> Operand:
-        """A predicate, maybe negated, or a constant one."""
+        """A predicate, possibly negated, or a constant predicate."""
         kind, width, _, at, offset = self.value(text.lstrip("! "), 1)
         return (kind, width, int(text.startswith("!")), at, offset)
 
@@ -129,5 +129,5 @@ class Operands:
         return split_operands(text[1:-1]) if text.startswith("{") else [text]
 
     def pair(self, text: str) -> list[str]:
-        """Results that are written `d|p`."""
+        """Results of the form `d|p`."""
         return [part.strip() for part in text.split("|")]

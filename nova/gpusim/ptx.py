@@ -1,7 +1,7 @@
-"""PTX text to statements: kernels with their registers, variables and instructions.
+"""Parses PTX text to statements: kernels with their registers, variables and instructions.
 
-Comes in: the text that LLVM's NVPTX back end writes (and what people write by hand in its style).
-Goes out: `PtxModule`. `decode.py` turns a kernel's statements into what the simulator executes.
+In: the output of LLVM's NVPTX back end (or hand-written PTX in its style). Out: `PtxModule`.
+`decode.py` decodes the statements of a kernel to records for the simulator.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _INSTRUCTION = re.compile(
 )
 _OPERAND = re.compile(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
-# What no assembler takes: letters that are not ASCII, and numbers of more than 64 bits.
+# Text that every assembler refuses: non-ASCII characters, and numbers of more than 64 bits.
 _STRANGE = re.compile(r"[^\x00-\x7f]|(?<![\w$])(?:0[xX][0-9a-fA-F]{17,}|\d{21,})")
 _MOST_REGISTERS = 1 << 20
 _MOST_PARAM_BYTES = 1 << 16
@@ -63,7 +63,7 @@ class Statement:
 
 @dataclass
 class PtxKernel:
-    """An entry point: parameters with their places, registers by name with their widths."""
+    """An entry point: parameters with their offsets, registers by name with their widths."""
 
     name: str
     line: int
@@ -80,7 +80,7 @@ class PtxKernel:
         return max((v.offset + v.size for v in self.params.values()), default=0)
 
     def space_bytes(self, space: str) -> int:
-        """Bytes of the kernel's variables in a space; dynamic shared memory begins behind them."""
+        """Bytes of the kernel's variables in a space; dynamic shared memory begins after them."""
         own = (v for v in self.variables.values() if v.space == space)
         return max((v.offset + v.size for v in own), default=0)
 
@@ -96,9 +96,9 @@ class PtxModule:
 
 
 def parse_ptx(text: str) -> PtxModule:
-    """Read a PTX text; what is not understood is a `PtxError` with its line."""
+    """Parse a PTX text; PtxError with the line for unknown constructs."""
     lines = text.splitlines()
-    # Comments become blanks, so that lines stay where they are.
+    # Comments become blanks, so that line numbers stay the same.
     text = _COMMENTS.sub(_blank, text)
     target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
     if target is None:
@@ -134,7 +134,7 @@ def _read_outside(
     variables: dict[str, Variable],
     shared: dict[str, Variable],
 ) -> None:
-    """Variables between the kernels; nothing else may be there."""
+    """Variables between the kernels; nothing else is allowed there."""
     text = _HEAD.sub(_blank, reader.text[start:end])
     for found in re.finditer(r"\s*(?P<part>[^;\s][^;]*)(?P<end>;?)", text):
         line = reader.line(start + found.start("part"))
@@ -145,7 +145,7 @@ def _read_outside(
 
 
 def _place_shared(kernel: PtxKernel, shared: dict[str, Variable]) -> None:
-    """Shared memory of the module that the kernel names; arrays without a size come last."""
+    """Shared memory of the module that the kernel uses; arrays without a size come last."""
     used = set()
     for statement in kernel.statements:
         for operand in statement.operands:
@@ -163,7 +163,7 @@ def _place_shared(kernel: PtxKernel, shared: dict[str, Variable]) -> None:
 
 
 class _Reader:
-    """Reads kernels out of a text whose lines it knows."""
+    """Parses kernels in a text, and tracks lines."""
 
     def __init__(self, text: str):
         self.text = text
@@ -173,7 +173,7 @@ class _Reader:
         return bisect_right(self.ends, at - 1) + 1
 
     def kernel(self, entry: re.Match[str]) -> tuple[PtxKernel, int]:
-        """The kernel, and where the text goes on behind it."""
+        """The kernel, and the offset after it."""
         kernel = PtxKernel(entry["name"], self.line(entry.start()))
         self._params(kernel, entry["params"] or "")
         self._bounds(kernel, entry["rest"])
@@ -248,7 +248,7 @@ class _Reader:
 def _declare(
     kernel: PtxKernel, type_: str, text: str, scopes: list[dict[str, str]], line: int
 ) -> None:
-    """Registers, several if it ends in <count>; those of an inner scope get a name of their own."""
+    """Registers, several if the name ends in <count>; inner scopes get unique names."""
     found = re.fullmatch(r"(?P<name>%?[\w$]+)(?:<(?P<count>\d+)>)?", text)
     if found is None or type_ not in WIDTHS:
         raise PtxError(f"{kernel.name}: registers {text!r} of type {type_}", line=line)
@@ -284,7 +284,7 @@ def _statement(text: str, scopes: list[dict[str, str]], line: int) -> Statement:
 def _expand(
     kernel: PtxKernel, statement: Statement, targets: dict[str, list[str]]
 ) -> Iterator[Statement]:
-    """A jump through a table is a row of comparisons; an index outside of it is a trap."""
+    """A branch through a table becomes a list of comparisons; an index out of range traps."""
     if not statement.opcode.startswith("brx.idx"):
         yield statement
         return
@@ -300,5 +300,5 @@ def _expand(
 
 
 def split_operands(text: str) -> list[str]:
-    """Operands at their commas, but for those in braces and brackets."""
+    """Split operands at commas, except inside braces and brackets."""
     return [part for part in map(str.strip, _OPERAND.findall(text)) if part]

@@ -1,7 +1,6 @@
-"""Variables that PTX declares: shared, local, global and constant memory, with what is in them.
+"""PTX variables: shared, local, global and constant memory, with initializers.
 
-Comes in: a declaration, as text; goes out: a `Variable` behind those that are there already.
-Called by `ptx.py`.
+In: a declaration, as text; out: a `Variable` after the existing ones. Called by `ptx.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MOST_ALIGN = 1 << 12
 
 @dataclass(frozen=True)
 class Variable:
-    """Memory that a kernel or the module declares; `offset` is its place in its space."""
+    """Memory that a kernel or the module declares; `offset` is its offset in its space."""
 
     name: str
     space: str
@@ -43,7 +42,7 @@ def round_up(value: int, step: int) -> int:
 
 
 def check_align(text: str | None, usual: int) -> int:
-    """The alignment that is written, or the usual one; PtxError unless it is a power of two."""
+    """The declared or default alignment; PtxError unless it is a power of two."""
     align = int(text or usual)
     if align < 1 or align & (align - 1) or align > _MOST_ALIGN:
         raise PtxError(f"an alignment of {align} bytes", hint="it is a power of two")
@@ -51,7 +50,7 @@ def check_align(text: str | None, usual: int) -> int:
 
 
 def place_variable(text: str, known: Mapping[str, Variable]) -> Variable | None:
-    """The variable of a declaration, behind those of its space; None: it declares none."""
+    """The variable of a declaration, after those of its space; None if it declares none."""
     found = _VARIABLE.fullmatch(text.strip())
     if found is None or found["type"] not in BYTES:
         return None

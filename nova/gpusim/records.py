@@ -1,7 +1,7 @@
-"""The records that the simulator executes, and the numbers in them: those of native/src/sim/sim.h.
+"""The records that the simulator executes, and the constants in them, as in native/src/sim/sim.h.
 
-`Parts` is what one statement becomes; `decode.py` packs them into arrays. Operand rows are tuples
-(kind, width, negated, at, offset).
+One statement becomes `Parts`; `decode.py` packs them into arrays. Operand rows are tuples (kind,
+width, negated, at, offset).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SPECIALS = _numbered(
 
 ROUNDING = _numbered("rn rz rm rp rna")
 FLUSH, SATURATE, RELU = 4, 8, 16
-"""Flags of arithmetic, beside the rounding."""
+"""Arithmetic flags, in addition to the rounding."""
 CONVERT_INTEGRAL, CONVERT_SATURATE, CONVERT_RELU, CONVERT_FLUSH, CONVERT_FINITE = 8, 16, 32, 64, 128
 COMPARE_UNORDERED, COMPARE_FLUSH = 16, 256
 COMPARE_COMBINED = {"and": 32, "or": 64, "xor": 128}
@@ -75,7 +75,7 @@ def bits_of(type_: str) -> int:
 
 @dataclass
 class Parts:
-    """What a statement becomes."""
+    """The decoded form of a statement."""
 
     op: str
     operands: list[Operand] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Instructions that move data: ld, st, atom, red, fences, cvta, cp.async, ldmatrix, stmatrix.
+"""Decodes data movement: ld, st, atom, red, fences, cvta, cp.async, ldmatrix, stmatrix.
 
-Each function gets the statement, the words of its opcode behind the first and the kernel's
-operands, and returns `Parts`; `decode.py` has the table of who decodes what.
+Each function takes the statement, the words of its opcode after the first and the kernel's
+operands, and returns `Parts`; `decode.py` has the dispatch table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nova.gpusim.records import (
     bits_of,
 )
 
-# Words that say how something is cached, not what is read or written.
+# Cache hints, which do not change the accessed data.
 _CACHED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "noftz"}
 _ORDERED = {"volatile": STRONG, "relaxed": STRONG, "mmio": STRONG, "acquire": STRONG | ACQUIRE}
 _ORDERED |= {"release": STRONG | RELEASE, "acq_rel": STRONG | ACQUIRE | RELEASE}
@@ -52,7 +52,7 @@ class _Access:
 
 
 def _access(words: Iterable[str], operands: Operands) -> _Access:
-    """Space, elements, type and order of an access."""
+    """Space, elements, type and memory order of an access."""
     if (access := _read_access(tuple(words))) is None:
         raise operands.unknown()
     return access
@@ -79,13 +79,13 @@ def _read_access(words: tuple[str, ...]) -> _Access | None:
 
 
 def _is_hint(word: str) -> bool:
-    """What prefetches or evicts; a policy in a register is not known."""
+    """Whether a word is a prefetch or eviction hint; a policy in a register is not supported."""
     return word.startswith(("L1::", "L2::")) and not word.endswith("cache_hint")
 
 
 @cache
 def _widths(type_: str) -> list[int]:
-    """Registers that may hold an element: its bits, or more."""
+    """The register widths that may hold an element: its bits, or more."""
     return [width for width in (16, 32, 64) if width >= bits_of(type_)]
 
 
@@ -138,7 +138,10 @@ def decode_fence(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def decode_hint(s: Statement, words: list[str], operands: Operands) -> Parts:
-    """What changes no value: prefetch, nanosleep, griddepcontrol (launches run in order)."""
+    """Instructions without effect on values: prefetch, nanosleep, griddepcontrol.
+
+    Launches run in order.
+    """
     return Parts("fence")
 
 
@@ -155,7 +158,7 @@ def decode_cvta(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def decode_cp(s: Statement, words: list[str], operands: Operands) -> Parts:
-    """cp.async: groups are committed and waited for by each thread."""
+    """cp.async: each thread commits and waits for its own groups."""
     if words == ["async", "commit_group"]:
         return Parts("copy_commit")
     if words == ["async", "wait_all"]:
@@ -179,7 +182,7 @@ def decode_cp(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def decode_matrix(s: Statement, words: list[str], operands: Operands) -> Parts:
-    """ldmatrix and stmatrix of eight by eight elements of 16 bits."""
+    """ldmatrix and stmatrix of 8x8 elements of 16 bits."""
     is_load = s.opcode.startswith("ldmatrix")
     transposed = "trans" in words
     plain = [w.removesuffix("::cta") for w in words if w != "trans"]

@@ -1,16 +1,15 @@
-"""Attention as one op behind the nova dialect: the ops that carry it, and how they are read.
+"""Attention as one op below the nova dialect: the ops that carry it, and their readers.
 
-`form-attention` makes `nova.attend` and `nova.attend_gradient` of the table's rows: ops on tensors
-with an indexing map for every operand and result, like linalg's, over the loops
+`form-attention` creates `nova.attend` and `nova.attend_gradient` from the rows of the table: ops on
+tensors with an indexing map for every operand and result, as in linalg, over the loops
 
     batch ..., i (rows of q), j (rows of k and v), e (features of q and k), f (features of v).
 
-`wrap-attention` makes each a `linalg.generic` over these loops, whose accesses are what they
-seem, so that whoever tiles, bufferizes or orders kernels needs to know nothing. What is computed
-cannot be said by a scalar body: there, a `nova.attend_point` (`nova.attend_gradient_point`) stands
-for it, which only the schedules of attention know (nova/codegen/cpu/attention/flash_forward.py).
-No other lowering
-can take it for anything else.
+`wrap-attention` makes each a `linalg.generic` over these loops. Its accesses are exact, so
+tiling, bufferization and ordering of kernels need no special case. A scalar body cannot express the
+computation: a `nova.attend_point` (`nova.attend_gradient_point`) in the body stands for it, which
+only the FlashAttention schedules can lower (nova/codegen/cpu/attention/flash_forward.py). Any other
+lowering fails on it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ RESULTS = {"attend": ("out", "logsumexp"), "attend_gradient": ("q", "k", "v")}
 OPS = tuple(f"nova.{name}" for name in OPERANDS)
 _POINTS = {f"nova.{name}_point": name for name in OPERANDS}
 ROLES = ("i", "j", "e", "f")
-"""The last loops; those before are the batch."""
+"""The last loops; the batch loops come before them."""
 AXES = {
     "g": "if",
     "q": "ie",
@@ -41,12 +40,12 @@ AXES = {
     "logsumexp": "i",
     "delta": "i",
 }
-"""The loops of the last axes of each operand and result; the batch stands before them."""
+"""The loops of the last axes of each operand and result; the batch axes come before them."""
 
 
 @record
 class AttentionKind:
-    """What a point stands for: which results of which op, and with which attributes."""
+    """The meaning of a point: which results of which op, and its attributes."""
 
     op: str
     results: tuple[str, ...]
@@ -83,7 +82,7 @@ def emit_attention(
 
 
 def emit_point(kind: AttentionKind, elements: Sequence[Any], type_: Any) -> Any:
-    """The body of an attention."""
+    """The body of an attention op."""
     return ir.Operation.create(
         f"nova.{kind.op}_point",
         results=[type_],
@@ -97,7 +96,7 @@ def emit_point(kind: AttentionKind, elements: Sequence[Any], type_: Any) -> Any:
 
 
 def find_point(op: Any) -> Any | None:
-    """The point in the body of a linalg.generic that is an attention, else None."""
+    """The attention point in the body of a linalg.generic, or None."""
     for inner in op.regions[0].blocks[0].operations:
         if inner.operation.name in _POINTS:
             return inner.operation
@@ -105,7 +104,7 @@ def find_point(op: Any) -> Any | None:
 
 
 def kind_of_point(point: Any) -> AttentionKind:
-    """What `emit_point` was given."""
+    """The arguments of `emit_point`, read back."""
     name = _POINTS[point.name]
     return AttentionKind(
         op=name,
@@ -152,7 +151,7 @@ def _check(name: str, op: Any) -> None:
 
 
 def loop_sizes(op: Any) -> list[int]:
-    """The sizes of the loops of a verified `nova.attend` or `nova.attend_gradient`."""
+    """The loop sizes of a verified `nova.attend` or `nova.attend_gradient`."""
     sizes: dict[int, int] = {}
     for value, attribute in zip([*op.operands, *op.results], op.attributes["maps"], strict=True):
         for expr, size in zip(attribute.value.results, value.type.shape, strict=True):

@@ -1,7 +1,7 @@
 """The MLIR bindings: the only file of Nova that imports the MLIR wheel.
 
-Everything that touches MLIR imports names from here, so that a change of wheel is a change of one
-file, and `import nova` stays free of MLIR until something is compiled.
+All code that uses MLIR imports names from here, so a change of wheel changes one file, and `import
+nova` does not load MLIR until something is compiled.
 """
 
 import sys
@@ -11,7 +11,7 @@ from nova.core.gc_pause import paused_gc
 from nova.core.packages import compiler_missing
 
 try:
-    # So many classes come in that collecting would take a seventh of the time.
+    # The import creates so many classes that garbage collection would take a seventh of the time.
     with paused_gc():
         from torch_mlir import ir, passmanager, rewrite
         from torch_mlir._mlir_libs import _mlir
@@ -33,16 +33,15 @@ try:
 except (ImportError, OSError) as error:
     raise compiler_missing(error) from error
 
-# At every op the bindings try to import a Python module of its dialect, until there is one, and an
-# empty module ends the search. Nova's ops have no classes. The modules of the other two dialects
-# take 100 ms to load, for little that Nova needs (`nova/ir/linalg_ops.py`); who imports them by
-# name
-# still gets them.
+# For every op the bindings try to import a Python module of its dialect until one exists; an empty
+# module ends the search. Nova's ops have no classes. The modules of the other two dialects take 100
+# ms to load, and Nova needs little of them (`nova/ir/linalg_ops.py`); an import by name still gets
+# them.
 _mlir.globals.dialect_search_modules = [__name__, *_mlir.globals.dialect_search_modules]
 for _dialect in ("nova", "linalg", "llvm"):
     sys.modules[f"{__name__}.{_dialect}"] = ModuleType(f"{__name__}.{_dialect}")
 
-# Its passes are known to every pass manager from here on; a dialect is registered per context.
+# Registers the passes for every pass manager; a dialect is registered per context.
 stablehlo.register_stablehlo_passes()
 
 __all__ = [

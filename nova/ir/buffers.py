@@ -1,4 +1,4 @@
-"""Buffers and views of them: every view that Nova makes is the whole buffer in another shape."""
+"""Buffers and views: every view that Nova creates is the whole buffer in another shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def buffer_root(value: Any) -> Any:
 
 
 def view_as(value: Any, type_: Any) -> Any:
-    """A contiguous buffer under another shape, at the insertion point."""
+    """A contiguous buffer with another shape, at the insertion point."""
     if value.type == type_:
         return value
     shape = list(type_.shape)

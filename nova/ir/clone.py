@@ -1,4 +1,4 @@
-"""Copying ops with other operands."""
+"""Copies ops with other operands."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 
 def clone_into(op: Any, mapping: dict[Any, Any]) -> Any:
-    """A copy of `op` at the insertion point, with operands (also nested ones) taken from
-    `mapping`, which gains the results."""
+    """Copy `op` to the insertion point, with operands (also nested ones) from `mapping`.
+
+    `mapping` gains the results.
+    """
     new = op.clone()
     _remap(new, mapping)
     mapping.update(zip(op.results, new.results, strict=True))

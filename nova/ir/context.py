@@ -1,7 +1,7 @@
-"""Contexts and parsing: the doors into MLIR, with errors that say file, line and column.
+"""Contexts and parsing: the entry points to MLIR, with errors that give file, line and column.
 
-In: MLIR text, or a module that was built op by op. Out: a verified module, or an MLIRSyntaxError
-at the place that MLIR complains about. Called by the compile stages, the tools and the passes.
+In: MLIR text, or a module that was built op by op. Out: a verified module, or an MLIRSyntaxError at
+the location of the MLIR error. Called by the compile stages, the tools and the passes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 from nova.ir.dialect import OP_NAMES, infer_type, load_dialect
 from nova.ir.resources import constants_of, take_constants
 
-# MLIR's parser recurses, and at some thousand levels overflows the stack, which kills the process.
+# MLIR's recursive parser overflows the stack at some thousand levels, which kills the process.
 MAX_NESTING = 500
 # Characters shown on either side of the caret: a dense constant can be one line of megabytes.
 LINE_WINDOW = 100
@@ -32,15 +32,15 @@ _BRACKETS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|->|[<>=]=|([(\[{<])|([)\]}
 
 
 def make_context() -> ir.Context:
-    """A context that knows every upstream dialect, StableHLO and nova; not shared between threads.
+    """A context with every upstream dialect, StableHLO and nova; not shared between threads.
 
-    Those that Nova's code makes ops of are loaded; others are when text or a pass needs them, as
-    to load all of them takes longer than to compile a small function.
+    Dialects whose ops Nova's code creates are loaded. Others are loaded when text or a pass needs
+    them, because loading all of them takes longer than compiling a small function.
     """
     context = ir.Context(load_on_create_dialects=[])
     for name in _LOADED:
         context.get_dialect_descriptor(name)
-    # One compile is one thread of work; kernels are compiled in parallel at the LLVM level.
+    # A compile uses one thread in MLIR; kernels are compiled in parallel in LLVM.
     context.enable_multithreading(False)
     load_dialect(context)
     stablehlo.register_dialect(context, load=False)
@@ -48,13 +48,13 @@ def make_context() -> ir.Context:
 
 
 def load_device_dialects(context: ir.Context) -> None:
-    """Load what device code is made of, before the first op of it."""
+    """Load the dialects of device code, before the first op of them."""
     for name in ("gpu", "nvvm"):
         context.get_dialect_descriptor(name)
 
 
 def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
-    """The module that `text` says; MLIRSyntaxError with file:line:col where it does not."""
+    """Parse `text`; MLIRSyntaxError with file:line:col on failure."""
     compact = take_constants(text, constants_of(context))
     check_nesting(compact, filename)
     said: list[Diagnostic] = []
@@ -67,10 +67,10 @@ def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
 
 
 def parse_text(text: str, filename: str, context: ir.Context, said: list[Diagnostic]) -> ir.Module:
-    """The module of a text in which nova ops may have their custom syntax.
+    """Parse a text in which nova ops may have their custom syntax.
 
-    `said` gains what MLIR says, at the places of the text as it was given. MLIRError, or
-    MLIRSyntaxError for an op in the custom syntax, where it does not parse.
+    `said` gains the MLIR diagnostics, with positions in the original text. Raises MLIRError, or
+    MLIRSyntaxError for an op in the custom syntax, if the text does not parse.
     """
     generic = to_generic(
         text, filename, OP_NAMES, lambda *given: _infer_result(*given, context=context)
@@ -93,13 +93,13 @@ def _before_edits(diagnostic: Diagnostic, filename: str, generic: Rewritten) -> 
 def _infer_result(
     name: str, types: Sequence[str], attributes: str, aliases: str, *, context: ir.Context
 ) -> str:
-    """The type of a result, by the rules of the op table; types and attributes come as text."""
+    """The result type by the rules of the op table; types and attributes are text."""
     text = (
         f"{aliases}\nfunc.func private @f({', '.join(types)}) attributes {{given = {attributes}}}"
     )
     with capture_diagnostics(context) as said:
         try:
-            module = ir.Module.parse(text, context)  # which owns the function
+            module = ir.Module.parse(text, context)  # owns the function
         except ir.MLIRError as error:
             raise MLIRSyntaxError(said[0].message if said else str(error)) from None
     [function] = module.body.operations
@@ -109,7 +109,7 @@ def _infer_result(
 
 
 def verify_module(module: ir.Module) -> None:
-    """Check a module that was built in memory; MLIRSyntaxError at the location of a wrong op."""
+    """Verify a module that was built in memory; MLIRSyntaxError at the invalid op."""
     with capture_diagnostics(module.context) as said:
         try:
             module.operation.verify()
@@ -118,7 +118,7 @@ def verify_module(module: ir.Module) -> None:
 
 
 def decode_source(data: bytes, filename: str) -> str:
-    """The text of a file that MLIR can be given without danger."""
+    """The text of a file, checked to be safe for MLIR's parser."""
     try:
         text = data.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
@@ -131,7 +131,7 @@ def decode_source(data: bytes, filename: str) -> str:
 
 
 def check_nesting(text: str, filename: str) -> None:
-    """Refuse text whose brackets are nested deeper than MLIR's parser can follow."""
+    """Refuse text whose brackets are nested deeper than MLIR's parser can handle."""
     depth = 0
     for match in _BRACKETS.finditer(text):
         if match.group(1):
@@ -146,25 +146,25 @@ def check_nesting(text: str, filename: str) -> None:
 
 
 def place_after(filename: str, before: str) -> str:
-    """`file:line:col` of the character that follows the text `before`."""
+    """`file:line:col` of the character after the text `before`."""
     return f"{filename}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
 def show_place(text: str, line: int, col: int) -> str:
-    """The line of `text` and a caret under its column; empty when there is no such line."""
+    """The line of `text` and a caret under its column; empty if there is no such line."""
     lines = text.splitlines()
     if not 0 < line <= len(lines):
         return ""
     column = max(0, col - 1)
     start = max(0, column - LINE_WINDOW)
     shown = lines[line - 1][start : column + LINE_WINDOW]
-    # Tabs stay tabs, so that the caret stands under its character on any terminal.
+    # Tabs stay tabs, so the caret is under its character on any terminal.
     indent = re.sub(r"[^\t]", " ", shown[: column - start])
     return f"{shown}\n{indent}^"
 
 
 def in_file(diagnostic: Diagnostic, filename: str) -> Diagnostic:
-    """MLIR calls text without a name `-`; here it is `filename`."""
+    """Replace `-`, MLIR's name for text without a name, by `filename`."""
     return dataclasses.replace(
         diagnostic,
         file=filename if diagnostic.file == "-" else diagnostic.file,
@@ -185,7 +185,7 @@ def _syntax_error(
     errors = [in_file(d, filename) for d in said if d.severity == "error"]
     if not errors:
         return MLIRSyntaxError(otherwise, where=filename or None)
-    # What is known where helps more than what came first.
+    # A diagnostic with a position is more useful than the first one.
     first = next((e for e in errors if e.where), errors[0])
     shown = show_place(text, first.line, first.col) if first.file == filename else ""
     what = f"{first.message}\n{shown}" if shown else first.message

@@ -1,18 +1,18 @@
-"""The custom syntax of the nova dialect, over MLIR's generic one.
+"""The custom syntax of the nova dialect, on top of MLIR's generic syntax.
 
     %0 = nova.matmul %a, %b : (tensor<8x16xf32>, tensor<16x10xf32>) -> tensor<8x10xf32>
     %1 = nova.sum %0 {axis = 1} : tensor<8x10xf32>
     %2 = nova.constant dense<1.0> : tensor<10xf32>
 
-Ops of dialects that are made in Python have no parser or printer of their own in MLIR. So text is
-rewritten: `to_generic` before MLIR reads it, `to_pretty` after MLIR has printed it. Both read
-tokens and touch nothing but nova ops: not strings, comments, regions or other dialects. An edit
-never adds or removes a line end, so that lines keep their numbers, and `Rewritten` finds the column
-of the original text for a column that MLIR complains about.
+Ops of dialects that are defined in Python have no custom parser or printer in MLIR. So text is
+rewritten: `to_generic` before MLIR parses it, `to_pretty` after MLIR has printed it. Both work on
+tokens and change only nova ops: not strings, comments, regions or other dialects. An edit never
+adds or removes a newline, so line numbers stay the same, and `Rewritten` maps a column of an MLIR
+error to the column in the original text.
 
-Where the types after the colon are those of the operands alone (or one for all of them), the types
-of the results follow from the rules of the op table; an op without operands has the type of its
-result there. Called by `nova.ir.context` and the tools; this file does not need MLIR.
+If the types after the colon are those of the operands alone (or one for all of them), the rules of
+the op table give the result types; an op without operands has its result type there. Called by
+`nova.ir.context` and the tools; this file does not need MLIR.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nova.errors import MLIRSyntaxError, NovaError
 from nova.ops import OPS
 
 Infer = Callable[[str, Sequence[str], str, str], str]
-"""(op, types of its operands, its attributes, aliases of the text) -> the type of its result."""
+"""(op, operand types, attributes, aliases of the text) -> result type."""
 
 SEGMENTS = "operandSegmentSizes"
 
@@ -42,7 +42,8 @@ _TOKEN = re.compile(
     |(?P<mark>->|::|[<>=]=|.)""",
     re.VERBOSE | re.DOTALL,
 )
-# Whether there may be an op in the custom syntax at all: an attribute is followed by `=`, `,`, `}`.
+# Whether the text may contain an op in the custom syntax: an attribute is followed by `=`, `,`,
+# `}`.
 _CANDIDATE = re.compile(r"""(?<![\w"@#!%$.-])nova\.\w++(?![.$])(?:\s|//[^\n]*+\n)*+(?![=,})\]>])""")
 _OP = re.compile(r"nova\.(\w+)")
 _AFTER_ATTRIBUTE = frozenset("=,})]>") | {""}
@@ -58,7 +59,7 @@ class _Token(NamedTuple):
 
 
 class _Edit(NamedTuple):
-    """Put `text` in place of what is between two offsets, which has no line end."""
+    """Replace the range between two offsets, which has no newline, by `text`."""
 
     start: int
     end: int
@@ -78,14 +79,14 @@ class Rewritten:
         self._edits = edits
 
     def original_column(self, line: int, column: int) -> int:
-        """The column, from 1 and in bytes as MLIR counts, before the edits of its line."""
+        """The column, 1-based and in bytes as in MLIR, before the edits of its line."""
         if not self._edits or line < 1 or column < 1:
             return column
-        moved = 0  # how much longer the line has become so far
+        moved = 0  # growth of the line so far
         for start, removed, added in self._by_line.get(line, ()):
             if column - 1 < start + moved:
                 break
-            if column - 1 < start + moved + added:  # inside of what was put there
+            if column - 1 < start + moved + added:  # inside inserted text
                 return start + 1 + min(removed, column - 1 - start - moved)
             moved += added - removed
         return column - moved
@@ -105,9 +106,9 @@ class Rewritten:
 
 
 def to_generic(text: str, filename: str, known: Collection[str], infer: Infer) -> Rewritten:
-    """The text with every nova op in MLIR's generic form; MLIRSyntaxError at a wrong one.
+    """The text with every nova op in MLIR's generic form; MLIRSyntaxError at an invalid op.
 
-    `known` are the names of the ops, and `infer` gives the type of a result that is not written.
+    `known` are the names of the ops; `infer` computes the type of a result that is not written.
     """
     if not _CANDIDATE.search(text):
         return Rewritten(text, ())
@@ -115,17 +116,17 @@ def to_generic(text: str, filename: str, known: Collection[str], infer: Infer) -
 
 
 def to_pretty(text: str) -> str:
-    """What MLIR has printed, with nova ops in the custom syntax; those with regions stay."""
+    """MLIR's output with nova ops in the custom syntax, except those with regions."""
     if '"nova.' not in text:
         return text
     try:
         return Rewritten(text, list(_Writer(text).write())).text
-    except MLIRSyntaxError:  # a file can hold any text; this one is not from MLIR's printer
+    except MLIRSyntaxError:  # a file can contain any text; this one is not from MLIR's printer
         return text
 
 
 class _Tokens:
-    """The tokens of a text without blanks and comments, and what the brackets enclose."""
+    """The tokens of a text without whitespace and comments, and the matching brackets."""
 
     def __init__(self, text: str, filename: str = "-"):
         self.source, self.filename = text, filename
@@ -137,7 +138,7 @@ class _Tokens:
         self.tokens.append(_Token("end", "", len(text), len(text)))
 
     def text(self, first: int, last: int) -> str:
-        """The text from a token to another one, both included, in one line."""
+        """The text from one token to another, both included, in one line."""
         text = self.source[self.tokens[first].start : self.tokens[last].end]
         if "\n" in text:
             return " ".join(token.text for token in self.tokens[first : last + 1])
@@ -171,7 +172,7 @@ class _Tokens:
         raise self.fail(index, f"`{self.tokens[index].text}` is never closed")
 
     def skip_values(self, index: int) -> int:
-        """The token after a list of values with commas between them, which may be empty."""
+        """The token after a comma-separated list of values, which may be empty."""
         if self.tokens[index].kind != "value":
             return index
         while self.is_mark(index + 1, ","):
@@ -200,7 +201,7 @@ class _Tokens:
         return self.skip_type(after + 1) if self.is_mark(after, "->") else after
 
     def split(self, opening: int) -> list[tuple[int, int]]:
-        """First and last token of each item between a bracket and its end, at the commas."""
+        """First and last token of each comma-separated item between a bracket and its end."""
         items, first = [], opening + 1
         index, end = first, self.skip_brackets(opening) - 1
         while index < end:
@@ -227,7 +228,7 @@ class _Reader(_Tokens):
         index = 0
         while self.tokens[index].kind != "end":
             index = self._op(index) if self._is_op(index) else index + 1
-        return sorted(self.edits, key=lambda edit: edit.start)  # stable: as they were made
+        return sorted(self.edits, key=lambda edit: edit.start)  # stable: in creation order
 
     def _is_op(self, index: int) -> bool:
         token, after = self.tokens[index], self.tokens[index + 1]
@@ -238,7 +239,7 @@ class _Reader(_Tokens):
         )
 
     def _op(self, index: int) -> int:
-        """Rewrite the op whose name is at `index`; the token after it comes out."""
+        """Rewrite the op whose name is at `index`; returns the token after it."""
         name = self.tokens[index].text.removeprefix("nova.")
         if name not in self.known:
             close = find_close(name, self.known)
@@ -269,7 +270,7 @@ class _Reader(_Tokens):
     def _types_of_operands(
         self, name: str, op: int, operands: int, attributes: str, first: int
     ) -> int:
-        """Make a function type of the types at `first`, one for each operand or one for all."""
+        """Build a function type from the types at `first`, one for each operand or one for all."""
         index = self.skip_type(first)
         types = [self.text(first, index - 1)]
         while self.is_mark(index, ","):
@@ -320,7 +321,7 @@ class _Reader(_Tokens):
         return end
 
     def _write_segments(self, name: str, operands: int, after: int, attributes: str) -> None:
-        """The attribute that says which optional operands are there, where MLIR needs it."""
+        """The operand segment sizes attribute, if MLIR needs it."""
         segments = segment_sizes(name, operands)
         if segments is None or SEGMENTS in attributes:
             return
@@ -370,7 +371,7 @@ class _Writer(_Tokens):
         if self.is_mark(colon, "{"):
             colon = self.skip_brackets(colon)
         if not self.is_mark(colon, ":"):
-            return  # it has regions, successors or properties, which are not written in this way
+            return  # regions, successors or properties have no custom syntax
         items = self.split(closing + 1) if colon > closing + 1 else []
         entries = {self.tokens[first].text: (first, last) for first, last in items}
         if name == "constant":
@@ -398,11 +399,11 @@ class _Writer(_Tokens):
         self, index: int, entries: dict[str, tuple[int, int]], colon: int
     ) -> Iterator[_Edit]:
         after = self.skip_function_type(colon + 1)
-        # The type of the result follows `: () ->`.
+        # The result type follows `: () ->`.
         type_ = self.text(colon + 4, after - 1)
         value = dict(self._texts(entries)).get("value", "").removeprefix("value = ")
         if not value.endswith(f" : {type_}"):
-            return  # an alias, or no constant at all
+            return  # an alias, or not a constant
         others = [text for entry, text in self._texts(entries) if entry != "value"]
         attributes = f"{{{', '.join(others)}}} " if others else ""
         yield _Edit(
@@ -417,7 +418,7 @@ class _Writer(_Tokens):
 
 
 def segment_sizes(name: str, operands: int) -> str | None:
-    """The sizes of an op's groups of operands, where it has several that may be left out."""
+    """The operand segment sizes of an op with several optional operands."""
     row = OPS.get(name)
     if row is None or sum(operand.endswith("?") for operand in row.operands) < 2:
         return None

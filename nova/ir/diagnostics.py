@@ -1,7 +1,8 @@
 """MLIR diagnostics as plain records.
 
-In: whatever MLIR emits in a context while `capture_diagnostics` is open. Out: a list of frozen
-`Diagnostic`s that stay valid after the context is gone. Called by `run_pipeline` and `nova-opt`.
+In: all diagnostics of a context while `capture_diagnostics` is open. Out: a list of frozen
+`Diagnostic`s that stay valid after the context is destroyed. Called by `run_pipeline` and
+`nova-opt`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from nova.ir.bindings import ir
 
 @record
 class Diagnostic:
-    """One error, warning, note or remark; `line` is 0 where MLIR knows no position."""
+    """One error, warning, note or remark; `line` is 0 if MLIR knows no position."""
 
     severity: str
     message: str
@@ -26,7 +27,7 @@ class Diagnostic:
 
     @property
     def where(self) -> str | None:
-        """`file:line:col`, `file:line` of a Python line, or None where MLIR knows no position."""
+        """`file:line:col`, `file:line` of a Python line, or None if MLIR knows no position."""
         if not self.line:
             return None
         column = f":{self.col}" if self.col else ""
@@ -38,7 +39,7 @@ class Diagnostic:
 
 @contextmanager
 def capture_diagnostics(context: ir.Context) -> Iterator[list[Diagnostic]]:
-    """Collect everything that `context` emits, instead of its going to stderr or into MLIRError."""
+    """Collect all diagnostics of `context`, instead of stderr or MLIRError."""
     collected: list[Diagnostic] = []
 
     def keep(diagnostic: ir.Diagnostic) -> bool:
@@ -57,10 +58,10 @@ def capture_diagnostics(context: ir.Context) -> Iterator[list[Diagnostic]]:
 
 
 def file_position(location: ir.Location) -> tuple[str, int, int]:
-    """The innermost (file, line, col) behind a location; ("", 0, 0) when there is none.
+    """The innermost (file, line, col) of a location; ("", 0, 0) if there is none.
 
     A named location wraps its position, a call site starts at its callee (the user's line), and a
-    fused one takes the first part that has a position.
+    fused location takes the first part that has a position.
     """
     if isinstance(location, ir.FileLineColLoc):
         return location.filename, location.start_line, location.start_col
@@ -78,7 +79,7 @@ def file_position(location: ir.Location) -> tuple[str, int, int]:
 
 
 def place_of(location: ir.Location) -> str:
-    """A location for messages: `file:line:col` where it has a position, else as MLIR prints it."""
+    """A location for messages: `file:line:col` if it has a position, else as MLIR prints it."""
     return Diagnostic("note", "", *file_position(location)).where or str(location)
 
 

@@ -1,9 +1,10 @@
-"""The nova dialect: one op for each primitive and composite row of the table, nova.constant, and
-the ops that carry attention to the schedules (nova/ir/attention_ops.py).
+"""The nova dialect: one op per primitive and composite row of the op table, and a few others.
 
-The dialect is made from the table, as IRDL text. One verifier serves all rows: it runs the row's
-own type rule on the operand types and attributes, so the IR is held to the same rules as the graph,
-and reports at the op's location, which is the user's line.
+These are nova.constant and the attention ops (nova/ir/attention_ops.py).
+
+The dialect is generated from the table as IRDL text. One verifier serves all rows: it runs the type
+rule of the row on operand types and attributes. So the IR obeys the same rules as the graph, and
+errors are reported at the location of the op, which is the user's line.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from nova.ops import OPS, Op
 
 DIALECT = "nova"
 DEVICE = "nova.device"
-"""Attribute of ops, islands and kernels that stay on the host, whatever the target: `cpu`."""
+"""Attribute of ops, host regions and kernels that run on the host for every target: `cpu`."""
 
 
 def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorType, ...]]:
-    """Result type, canonical attrs and operand types of a nova op, by its row's rules."""
+    """Result type, canonical attrs and operand types of a nova op, by the rules of its row."""
     types = tuple(_tensor(o.type) for o in op.operands)
     _check_operands(row, types)
     _check_segments(op)
@@ -36,7 +37,7 @@ def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorT
 
 
 def infer_type(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """The MLIR type of a nova op's result, for text that does not say it."""
+    """The MLIR result type of a nova op, for text that omits it."""
     row = OPS.get(name)
     if row is None:
         raise NovaError("needs the types of its results", hint="write `: (operands) -> (results)`")
@@ -63,7 +64,7 @@ def _tensor(type_: Any) -> TensorType:
 
 
 def _check_segments(op: Any) -> None:
-    """Optional operands are left out from the end only: the rows take them by position."""
+    """Only trailing optional operands may be omitted: the rows take them by position."""
     if "operandSegmentSizes" in op.attributes:
         sizes = op.attributes["operandSegmentSizes"]
         count = len(op.operands)
@@ -120,7 +121,7 @@ def _verify_constant(op: Any) -> bool:
 
 @record
 class _Definition:
-    """An op of the dialect; operands with a `?` behind their names may be left out."""
+    """An op of the dialect; operands whose names end in `?` are optional."""
 
     name: str
     operands: tuple[str, ...]
@@ -128,7 +129,7 @@ class _Definition:
     results: tuple[str, ...] = ("result",)
 
     def text(self) -> str:
-        """IRDL. One constraint a value: those that share one would have to share their type."""
+        """IRDL. One constraint per value: values that share one must have the same type."""
         operands = [f"{n.rstrip('?')}_:{' optional' * n.endswith('?')}" for n in self.operands]
         values = operands + [f"{n}_:" for n in self.results]
         lines = [f"%{i} = irdl.any" for i in range(len(values))]
@@ -139,7 +140,7 @@ class _Definition:
         return f"irdl.operation @{self.name} {{\n{chr(10).join(lines)}\n}}"
 
     def attach(self) -> None:
-        """What IRDL cannot say: no effects, and the verifier."""
+        """Attach what IRDL cannot express: no side effects, and the verifier."""
         name = f"{DIALECT}.{self.name}"
         _NoEffects.attach(name)
         _Speculatable.attach(name)
@@ -182,7 +183,7 @@ def create_op(row: Op, operands: Sequence[Any], result: TensorType, attrs: dict[
     """The result of a new nova op at the current insertion point and location."""
     attributes = to_attributes(attrs)
     if sum(n.endswith("?") for n in row.operands) > 1:
-        # MLIR cannot tell which of several optional operands are there.
+        # MLIR cannot infer which of several optional operands are present.
         sizes = [1] * len(operands) + [0] * (len(row.operands) - len(operands))
         attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
     return ir.Operation.create(
@@ -197,8 +198,8 @@ _lock = Lock()
 
 
 def load_dialect(context: ir.Context) -> None:
-    """Make the dialect known to a context, once."""
-    # Traits are attached through state of the wheel that is not made for several threads.
+    """Register the dialect in a context, once."""
+    # Traits are attached through state of the wheel that is not thread-safe.
     with _lock, context:
         if not context.is_dialect_loaded(DIALECT):
             load_irdl(ir.Module.parse(_TEXT))

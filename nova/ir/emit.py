@@ -1,8 +1,8 @@
 """Plan to nova dialect: `func.func @main(inputs, params) -> (results, updated params)`.
 
-Arguments carry `nova.name`; the function carries `nova.inputs` (how many arguments are inputs) and
-`nova.updates` (for each trailing result, the argument it updates in place). Every op has the
-location of the user's line, and `nova.device` where it is pinned to the host.
+Arguments carry `nova.name`; the function carries `nova.inputs` (the number of inputs among the
+arguments) and `nova.updates` (for each trailing result, the argument it updates in place). Every op
+has the location of the user's line, and `nova.device` if it is host-pinned.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _constant(value: ir.Attribute, location: Any) -> Any:
 
 
 def mlir_location(location: Location | None) -> Any:
-    """A user's line as an MLIR location."""
+    """A user's source line as an MLIR location."""
     if location is None:
         return ir.Location.unknown()
     return ir.Location.file(location.file, location.line, 0)

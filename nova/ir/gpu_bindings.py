@@ -1,4 +1,4 @@
-"""The MLIR bindings of the device dialects, which only a compile for a device loads."""
+"""The MLIR bindings of the device dialects; only a compile for a device loads them."""
 
 from torch_mlir.dialects import gpu, llvm, nvvm
 

@@ -1,9 +1,8 @@
-"""Launches of device functions, as `gpu.launch_func` writes them.
+"""Launches of device functions, as `gpu.launch_func`.
 
-`read_launch` gives the sizes, which have to be constants, and the operands; the reader of device
-tables (`nova/compiler/gpu/backend.py`) calls it. `launch_groups` gives the operands whatever they
-are;
-the importer of hand-written launches calls it, and `make_launch`, which writes one.
+`read_launch` reads the sizes, which must be constants, and the operands; the reader of device
+tables (`nova/compiler/gpu/backend.py`) calls it. `launch_groups` reads the operands, constant or
+not; the importer of hand-written launches calls it, and `make_launch`, which creates one.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from nova.errors import UnsupportedOpError
 from nova.ir.bindings import arith, ir
 from nova.ir.diagnostics import place_of
 
-# The operands of `gpu.launch_func`, in groups.
+# The operand groups of `gpu.launch_func`.
 _TOKENS, _GRID, _BLOCK, _CLUSTER, _SHARED, _OPERANDS, _OBJECT = 0, 1, 4, 7, 10, 11, 12
 
 Three = tuple[int, int, int]
 
-# What devices take at most along each axis; `native/src/tables.c` holds files to the same.
+# Device limits along each axis; `native/src/tables.c` checks files against the same limits.
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS = (1024, 1024, 64)
 _MOST_SHARED = 227 << 10
@@ -29,7 +28,7 @@ _MOST_SHARED = 227 << 10
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: blocks, threads of a block, bytes of dynamic shared memory, and operands."""
+    """One launch: grid size, block size, bytes of dynamic shared memory, and operands."""
 
     op: Any
     grid: Three
@@ -55,7 +54,7 @@ class LaunchGroups:
 
 
 def launch_groups(op: Any) -> LaunchGroups:
-    """What a launch is given; tokens, which only order launches, are left out."""
+    """The operands of a launch, without async tokens, which only order launches."""
     groups = _groups(op)
     if groups[_OBJECT]:
         raise UnsupportedOpError(
@@ -100,7 +99,7 @@ def make_launch(
 
 
 def read_launch(op: Any) -> Launch:
-    """A `gpu.launch_func`; UnsupportedOpError for what a table of launches cannot say."""
+    """Read a `gpu.launch_func`; UnsupportedOpError if a launch table cannot represent it."""
     if len(op.results) or _groups(op)[_TOKENS]:
         raise UnsupportedOpError(
             "gpu.launch_func that is asynchronous",
@@ -116,7 +115,7 @@ def read_launch(op: Any) -> Launch:
 
 
 def check_sizes(grid: Three, block: Three, shared: int, op: Any) -> None:
-    """Refuse what no device launches: the runtime would, when the file is loaded elsewhere."""
+    """Refuse sizes beyond the device limits: the runtime would refuse them at load time."""
     within = zip((*grid, *block), (*_MOST_BLOCKS, *_MOST_THREADS), strict=True)
     fits = all(1 <= size <= most for size, most in within)
     if fits and prod(block) <= _MOST_THREADS[0] and 0 <= shared <= _MOST_SHARED:
@@ -141,7 +140,7 @@ def three(values: list[int]) -> Three:
 
 
 def constant_size(value: Any, op: Any) -> int:
-    """The number that a size of a launch is; UnsupportedOpError where it is not a constant."""
+    """The value of a constant size of a launch; UnsupportedOpError if it is not constant."""
     number = find_constant(value)
     if number is None:
         raise UnsupportedOpError(
@@ -153,7 +152,7 @@ def constant_size(value: Any, op: Any) -> int:
 
 
 def find_constant(value: Any) -> int | None:
-    """The integer that a value is, where it is a constant."""
+    """The integer of a constant value, or None."""
     owner = getattr(value.owner, "operation", None)
     if owner is None or owner.name != "arith.constant":
         return None

@@ -1,10 +1,10 @@
-"""The linalg builder: what the `lower` column of a row is written with.
+"""The linalg builder: the API of the `lower` column of the op table.
 
-Comes in: operands with their Nova types. Goes out: values of linalg-on-tensors IR. It is called by
-`convert-nova-to-linalg`, one row at a time, with the insertion point and the location set.
+In: operands with their Nova types. Out: values of linalg-on-tensors IR. `convert-nova-to-linalg`
+calls it for one row at a time, with the insertion point and the location set.
 
-Access patterns are given as functions from the iteration dimensions (affine expressions that
-support `+`, `-` and `*` with ints) to the indices of the operand, e.g. `lambda d: [d[1], d[0]]`.
+Access patterns are functions from the iteration dimensions (affine expressions that support `+`,
+`-` and `*` with ints) to the indices of the operand, e.g. `lambda d: [d[1], d[0]]`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LinalgBuilder:
     # --- values -----------------------------------------------------------------------------
 
     def empty(self, type_: TensorType) -> Any:
-        """An uninitialised destination."""
+        """An uninitialized destination."""
         return tensor.empty(list(type_.shape), element_type(type_.dtype))
 
     def constant(self, array: np.ndarray, type_: TensorType) -> Operand:
@@ -54,7 +54,7 @@ class LinalgBuilder:
         return Operand(arith.ConstantOp(tensor_type(type_), dense(array, type_)).result, type_)
 
     def fill(self, type_: TensorType, value: Any) -> Any:
-        """A destination filled with a number."""
+        """A destination filled with a scalar."""
         scalar = Body().const(value, type_.dtype)
         return fill(scalar.value, self.empty(type_))
 
@@ -68,7 +68,7 @@ class LinalgBuilder:
         return self.generic(out, list(zip(operands, accesses, strict=True)), body)
 
     def remap(self, out: TensorType, x: Operand, access: Access) -> Any:
-        """out[d] = x[access(d)], for affine accesses that stay inside of x."""
+        """out[d] = x[access(d)], for affine accesses in the bounds of x."""
         return self.generic(out, [(x, access)], lambda s, v: v)
 
     def generic(
@@ -134,7 +134,7 @@ class LinalgBuilder:
         return self.reshape(out, narrow)
 
     def arg_reduce(self, out: TensorType, x: Operand, axis: int, largest: bool) -> Any:
-        """The index of the first extreme element along `axis`; a NaN counts as the extreme."""
+        """The index of the first extreme element along `axis` (argmax, argmin); NaN is extreme."""
         rank = x.type.rank
         kept = [i for i in range(rank) if i != axis]
         shape = tuple(x.shape[i] for i in kept)
@@ -151,7 +151,7 @@ class LinalgBuilder:
             if acc.is_float:
                 first_nan = s.logical_not(s.is_nan(best)) & s.is_nan(element)
                 better = (better | first_nan) if acc.is_float else better
-            # Element 0 always wins over the initial value, whatever that is.
+            # Element 0 always wins over the initial value.
             better = better | s.compare("eq", at, 0)
             return [s.select(better, element, best).value, s.select(better, at, best_at).value]
 
@@ -168,8 +168,8 @@ class LinalgBuilder:
     def contract(self, out: TensorType, a: Operand, b: Operand, subscripts: str) -> Any:
         """einsum of two operands, e.g. "bmk,bkn->bmn"; a '1' is a size-1 axis that broadcasts.
 
-        Floats become `linalg.contract`, which elementwise fusion leaves alone: work fused into a
-        contraction would be done again for every element of the result.
+        Floats become `linalg.contract`, which elementwise fusion does not touch: ops fused into a
+        contraction would be recomputed for every element of the result.
         """
         acc = accumulator(out.dtype)
         sources, result = subscripts.split("->")
@@ -209,14 +209,14 @@ class LinalgBuilder:
     # --- shape ------------------------------------------------------------------------------
 
     def cast(self, x: Operand, dtype: DType) -> Operand:
-        """Elementwise conversion; nothing where the type is the same."""
+        """Elementwise conversion; a no-op if the dtype is the same."""
         if x.dtype is dtype:
             return x
         out = x.type.with_dtype(dtype)
         return Operand(self.pointwise(out, [x], lambda s, v: v), out)
 
     def reshape(self, out: TensorType, x: Operand) -> Any:
-        """The same elements in row-major order under another shape; no copy."""
+        """The same elements in row-major order with another shape; no copy."""
         if out.shape == x.shape:
             return x.value
         if out.size == 0:
@@ -225,7 +225,7 @@ class LinalgBuilder:
         return self._expand_all(flat, out)
 
     def reshaped(self, x: Operand, shape: Sequence[int]) -> Operand:
-        """`reshape` with the type of the result worked out."""
+        """`reshape` with an inferred result type."""
         out = x.type.with_shape(shape)
         return Operand(self.reshape(out, x), out)
 
@@ -248,7 +248,7 @@ class LinalgBuilder:
             tensor_type(out), flat.value, [list(range(out.rank))], [], list(out.shape)
         )
 
-    # --- loops that linalg cannot say -----------------------------------------------------------
+    # --- loops that linalg cannot express -------------------------------------------------------
 
     def loop_nest(
         self,
@@ -295,7 +295,7 @@ class LinalgBuilder:
         """x with updates[i] added at i, position `axis` replaced by the index; in row-major order.
 
         The index is 1-D (one position for a whole slice of the updates) or has the shape of the
-        updates; `in_range(s, value, size)` turns its values into valid positions. f16 and bf16
+        updates; `in_range(s, value, size)` maps its values to valid positions. f16 and bf16
         accumulate in f32.
         """
         acc = accumulator(out.dtype)
@@ -303,7 +303,7 @@ class LinalgBuilder:
         if not updates.type.size:
             return x.value
         per_slice = index.shape != updates.shape
-        # The position is known once the loops up to here are entered, outside of the inner ones.
+        # The position is computed inside the loops up to here, outside of the inner ones.
         depth = axis + 1 if per_slice else updates.type.rank
         s = Body()
         to_index = ir.IndexType.get()
@@ -326,7 +326,7 @@ class LinalgBuilder:
         value = self.loop_nest(total.value, updates.shape[:depth], outer)
         return self.cast(Operand(value, out.with_dtype(acc)), out.dtype).value
 
-    # --- plumbing ---------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------
 
     def _generic_op(
         self,

@@ -1,8 +1,8 @@
-"""Reading linalg.generic ops: what form-kernels and the kernel lowering need to know of them.
+"""Views of linalg.generic ops, for form-kernels and the kernel lowering.
 
-Works on tensor and on memref operands alike. An access is kept as affine coefficients
-(per operand dimension: one coefficient per loop, and a constant), which every access that Nova and
-the importers produce has.
+Works on tensor and memref operands. An access is stored as affine coefficients (per operand
+dimension: one coefficient per loop, and a constant); every access from Nova and the importers has
+this form.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from nova.ir.diagnostics import place_of
 
 _ITERATOR = re.compile(r"iterator_type<(\w+)>")
 _ACCESSES: dict[str, Access] = {}
-"""By the texts of maps: programs have few different ones, and a map itself would keep its context.
-"""
+"""Keyed by map text: programs have few different maps, and a map would keep its context alive."""
 _MOST_ACCESSES = 4096
 
 
@@ -33,7 +32,7 @@ class Access:
     constants: tuple[int, ...]
 
     def row_dim(self, result: int) -> int | None:
-        """The loop that index `result` simply is, or None."""
+        """The loop that index `result` is equal to, or None."""
         return self._row_dims[result]
 
     @cached_property
@@ -68,7 +67,7 @@ class GenericOp:
 
     @cached_property
     def iterators(self) -> tuple[str, ...]:
-        # As one text: that of each would take several times as long.
+        # Printed as one text: printing each map would take several times as long.
         return tuple(_ITERATOR.findall(str(self.op.attributes["iterator_types"])))
 
     @cached_property
@@ -93,7 +92,7 @@ class GenericOp:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The extent of every loop, from the operand dimensions that are exactly that loop."""
+        """The extent of every loop, from operand dimensions that are indexed by that loop alone."""
         sizes: list[int | None] = [None] * len(self.iterators)
         for operand, access in zip(self.op.operands, self.accesses, strict=True):
             shape = shape_of(operand)
@@ -119,19 +118,19 @@ class GenericOp:
 
     @cached_property
     def work(self) -> int:
-        """Scalar body executions times ops in the body, or what the op itself says: an estimate."""
+        """Estimated work: body executions times ops in the body, or an attribute of the op."""
         if "nova.work" in self.op.attributes:
             return int(self.op.attributes["nova.work"].value)
         return prod(self.sizes) * max(1, len(self.block.operations) - 1)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the body stands for more than it says; see nova/ir/attention_ops.py."""
+        """Whether the body stands for a whole algorithm; see nova/ir/attention_ops.py."""
         return find_point(self.op) is not None
 
     @cached_property
     def uses_output(self) -> bool:
-        """Whether the body reads what the output held before."""
+        """Whether the body reads the previous value of the output."""
         arguments = list(self.block.arguments)[self.num_inputs :]
         return any(len(list(a.uses)) > 0 for a in arguments)
 
@@ -149,7 +148,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def _access(attribute: Any) -> Access:
-    """The access that an affine map says."""
+    """The access of an affine map."""
     text = str(attribute)
     access = _ACCESSES.get(text)
     if access is None:
@@ -170,7 +169,7 @@ def _read_access(affine_map: Any) -> Access:
 
 
 def _collect(expr: Any, row: list[int], factor: int) -> int:
-    """Add `factor * expr` to the coefficients in `row`; the constant part is returned."""
+    """Add `factor * expr` to the coefficients in `row`; returns the constant part."""
     if isinstance(expr, ir.AffineDimExpr):
         row[expr.position] += factor
         return 0

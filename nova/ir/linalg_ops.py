@@ -1,7 +1,7 @@
-"""The linalg ops that Nova writes, built without the wheel's classes of that dialect.
+"""The linalg ops that Nova creates, built without the Python classes of that dialect.
 
-In: operands, maps and kinds of loops; out: ops at the insertion point. Lowerings and passes call
-these. To load the classes takes 15 ms of every first compile, for the five ops that are here.
+In: operands, maps and iterator types; out: ops at the insertion point. Called by lowerings and
+passes. Loading the classes would take 15 ms of every first compile, for these five ops.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def generic_op(
     maps: Sequence[Any],
     kinds: Sequence[str],
 ) -> Any:
-    """A `linalg.generic` whose one region is still empty.
+    """A `linalg.generic` whose single region is still empty.
 
-    `maps` are affine maps, of the inputs and then of the outputs; `kinds` of the loops are
+    `maps` are affine maps, of the inputs and then of the outputs; `kinds` are the iterator types,
     `parallel` and `reduction`.
     """
     attributes = {
@@ -34,26 +34,26 @@ def generic_op(
 
 
 def yield_op(values: Sequence[Any]) -> None:
-    """The end of a body."""
+    """The terminator of a body."""
     ir.Operation.create("linalg.yield", operands=list(values))
 
 
 def loop_index(dim: int) -> Any:
-    """Inside of a body: the position of loop `dim`."""
+    """The index of loop `dim`, inside a body."""
     number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
     made = ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": number})
     return made.result
 
 
 def fill(value: Any, into: Any) -> Any:
-    """A tensor of the type of `into` whose elements all are the scalar `value`."""
+    """A tensor of the type of `into`, filled with the scalar `value`."""
     op = _structured("linalg.fill", [into.type], [value], [into], {})
     fill_builtin_region(op)
     return op.result
 
 
 def contract(a: Any, b: Any, total: Any, maps: Sequence[Any]) -> Any:
-    """`total` and the sums of products of `a` and `b`; `maps` are the accesses of all three."""
+    """The contraction `total + a * b`; `maps` are the accesses of all three operands."""
     attributes = {"indexing_maps": _maps(maps)}
     op = _structured("linalg.contract", [total.type], [a, b], [total], attributes)
     fill_builtin_region(op)

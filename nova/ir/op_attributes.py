@@ -1,6 +1,6 @@
-"""Attribute values of the op table as MLIR attributes and back.
+"""Converts attribute values of the op table to MLIR attributes and back.
 
-A value that is None is left out of the IR; reading puts the row's default (or None) back.
+None is omitted in the IR; reading restores the row's default (or None).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nova.ir.bindings import ir
 from nova.ir.types import dialect_element_type, nova_dtype
 from nova.ops import REQUIRED, Op
 
-# What MLIR itself keeps among an op's attributes.
+# Attributes that MLIR itself keeps on an op.
 _BOOKKEEPING = {"operandSegmentSizes", "resultSegmentSizes"}
 
 
@@ -24,9 +24,9 @@ def to_attributes(attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_attributes(row: Op, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The attrs in the attributes of a nova op, with the row's defaults where the IR says nothing.
+    """The attrs of a nova op, with the row's defaults for attributes that the IR omits.
 
-    Names with a dot belong to other dialects; any other name that the row does not have is wrong.
+    Names with a dot belong to other dialects; any other name that is not in the row is an error.
     """
     for name in given:
         if name not in row.attrs and "." not in name and name not in _BOOKKEEPING:

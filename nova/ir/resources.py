@@ -1,9 +1,9 @@
 """Large constants in modules: attributes that refer to memory outside of MLIR.
 
-In: arrays, or the text of a module with the values of constants in hexadecimal. Out: attributes
-`dense_resource<nova_digest>`, whose values MLIR does not have and prints as short as that, and a
-table of the bytes for each context. `dense` and `parse_module` make them, `dense_bytes` reads them.
-No pass of MLIR may need the values: only constants that `main` gives to kernels are kept so.
+In: arrays, or the text of a module with constants in hexadecimal. Out: attributes
+`dense_resource<nova_digest>`, which MLIR prints without the values, and a table of the bytes for
+each context. `dense` and `parse_module` create them, `dense_bytes` reads them. MLIR passes must not
+need the values: only constants that `main` passes to kernels are stored this way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from nova.core.constants import LEAST, Constants, digest_of, expand_text
 from nova.ir.bindings import ir
 
-# Whole constants of ops that hold one; in kernels, and of other element types, they stay.
+# Whole constants of ops that hold one; those in kernels, and of other dtypes, stay in the text.
 _INLINE = re.compile(
     r"(?:\b(?:nova|arith|stablehlo)\.constant\b|\btosa\.const\b|\bmemref\.global\b)[^\n]{0,400}?"
     rf'(dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}})">)\s*:\s*(?=tensor<([0-9x]*)x(\w+)>)'
@@ -42,7 +42,7 @@ _WIDTHS = {
     **{f"{sign}i{bits}": bits // 8 for sign in ("", "s", "u") for bits in (8, 16, 32, 64)},
 }
 
-# Device code and LLVM's functions hold constants of their own, which MLIR translates.
+# Device code and LLVM functions hold their own constants, which MLIR translates.
 _CODE = ("gpu.module", "llvm.func", "llvm.mlir.global")
 
 _TABLES: WeakKeyDictionary[ir.Context, Constants] = WeakKeyDictionary()
@@ -59,7 +59,7 @@ def constants_of(context: ir.Context) -> Constants:
 def resource(data: np.ndarray, type_: ir.Type) -> ir.Attribute:
     """The attribute of a large constant, whose bytes are not copied.
 
-    MLIR gives each a name of its own: whoever needs one often keeps the attribute, for CSE.
+    MLIR makes each name unique: a caller that needs one often keeps the attribute, for CSE.
     """
     digest = constants_of(type_.context).add(data.data.cast("B"))
     with type_.context:
@@ -67,13 +67,13 @@ def resource(data: np.ndarray, type_: ir.Type) -> ir.Attribute:
 
 
 def is_resource(attr: Any) -> bool:
-    """Whether an attribute's values are outside of it, as those of large constants are."""
+    """Whether the values of an attribute are outside of it, as those of large constants are."""
     return type(attr) is ir.Attribute and str(attr).startswith("dense_resource<")
 
 
 def resource_digest(attr: ir.Attribute) -> str | None:
-    """The digest of a constant that `resource` or the parser made; None for other attributes."""
-    # The bindings give no class to these attributes, and the text of others may be long.
+    """The digest of a constant from `resource` or the parser; None for other attributes."""
+    # The bindings have no class for these attributes, and the text of others may be long.
     if type(attr) is not ir.Attribute or (found := _NAME.match(str(attr))) is None:
         return None
     return found[1] if found[1] in constants_of(attr.context) else None
@@ -86,12 +86,12 @@ def resource_bytes(attr: ir.Attribute) -> memoryview | None:
 
 
 def whole_text(text: str, context: ir.Context) -> str:
-    """The text of a module of a context, with the values of its large constants."""
+    """The text of a module with the values of its large constants."""
     return expand_text(text, constants_of(context).digits)
 
 
 def retyped(attr: ir.Attribute, type_: ir.Type) -> ir.Attribute:
-    """A constant with another type whose elements have the same bytes."""
+    """A constant with another type of the same byte layout."""
     data = resource_bytes(attr)
     if data is not None:
         return resource(np.frombuffer(data, np.uint8), type_)
@@ -132,7 +132,7 @@ def _inline_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
 
 
 def _blob_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
-    """The values behind a module, and the names by which ops refer to them."""
+    """The resource values after a module, and the names by which ops refer to them."""
     start = text.rfind("{-#")
     found = list(_BLOB.finditer(text, start)) if start >= 0 else []
     if not found:
@@ -155,12 +155,12 @@ def _blob_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
                 yield *use.span(1), f"nova_{digest}"
         else:
             continue
-        # An empty resource under its old name: nothing refers to it.
+        # An empty resource with its old name, without references.
         yield *blob.span(4), ""
 
 
 def _size(shape: str, element: str) -> int | None:
-    """The bytes of a tensor's values; None for element types that are stored in other ways."""
+    """The size of a tensor's values in bytes; None for dtypes with another encoding."""
     width = _WIDTHS.get(element)
     if width is None or not shape:
         return None

@@ -1,9 +1,9 @@
-"""Typed scalars inside a linalg body: what the `scalar` column of a row is written with.
+"""Typed scalars in a linalg body: the API of the `scalar` column of the op table.
 
-A `Scalar` is an MLIR value with its Nova type, so that signedness is known (MLIR integers carry
-none) and Python operators work. `Body` makes constants, calls and conversions. f16 and bf16 never
-appear here: the lowering widens them to f32 at the body's edge and narrows the result, which gives
-the rounding after every op that numpy gives.
+A `Scalar` is an MLIR value with its Nova dtype, so that signedness is known (MLIR integers carry
+none) and Python operators work. `Body` emits constants, calls and conversions. f16 and bf16 never
+appear here: the lowering widens them to f32 on entry to the body and narrows the result, which
+matches numpy's rounding after every op.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nova.ir.bindings import arith, ir, math, tensor
 from nova.ir.linalg_ops import loop_index
 from nova.ir.types import element_type
 
-# Predicates of arith.cmpf (ordered, but for ne) and arith.cmpi by signedness.
+# Predicates of arith.cmpf (ordered, except ne) and arith.cmpi by signedness.
 _CMPF = {
     "eq": arith.CmpFPredicate.OEQ,
     "ne": arith.CmpFPredicate.UNE,
@@ -39,7 +39,7 @@ _CMPI = {
 
 @record
 class Scalar:
-    """An SSA scalar with its Nova type; `body` made it."""
+    """An SSA scalar with its Nova dtype; created by `body`."""
 
     value: Any
     dtype: DType
@@ -100,7 +100,7 @@ class Body:
     """Builds scalar code at the current insertion point."""
 
     def const(self, value: Any, dtype: DType) -> Scalar:
-        """A constant of type `dtype` (`Scalar.dtype` of another scalar, usually)."""
+        """A constant of type `dtype` (usually the `Scalar.dtype` of another scalar)."""
         mlir_type = element_type(dtype)
         if dtype.is_float:
             attr: ir.Attribute = ir.FloatAttr.get(mlir_type, float(value))
@@ -123,7 +123,7 @@ class Body:
         return Scalar(maker(x.value, y.value), x.dtype, self)
 
     def compare(self, name: str, x: Scalar, y: Any) -> Scalar:
-        """eq ne lt le gt ge; false on NaN but for ne."""
+        """eq ne lt le gt ge; false on NaN except for ne."""
         y = self.like(y, x)
         if x.dtype.is_float:
             return Scalar(arith.cmpf(_CMPF[name], x.value, y.value), bool_, self)
@@ -164,8 +164,8 @@ class Body:
     def cast(self, x: Scalar, dtype: DType) -> Scalar:
         """numpy's `astype`: truncation toward zero, wrap-around of integers, non-zero is True.
 
-        A float result is rounded once; `legalize-conversions` makes 16-bit ones of what targets
-        have.
+        A float result is rounded once; `legalize-conversions` expands conversions to 16 bits to
+        instructions that targets have.
 
         Float to integer out of range is undefined in numpy and in LLVM; Nova saturates to the
         64-bit range and then wraps, NaN gives 0, so that nothing depends on poison.
@@ -211,7 +211,7 @@ class Body:
         return self.widen(tensor.extract(source, at), dtype)
 
     def widen(self, value: Any, dtype: DType) -> Scalar:
-        """An element as loaded, widened to the type that it is computed in."""
+        """A loaded element, widened to its compute type."""
         wide = accumulator(dtype)
         return self.cast(Scalar(value, dtype, self), wide)
 

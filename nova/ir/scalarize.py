@@ -1,8 +1,9 @@
-"""Regions on tensors of rank 0 as plain scalar code.
+"""Converts regions on rank-0 tensors to plain scalar code.
 
-In: the region of a StableHLO op (a comparator, a combiner) whose ops `stablehlo-legalize-to-linalg`
-has made linalg.generic ops without loops. Out: the same on numbers, at the insertion point. Called
-by `lower-scatter` and `lower-sort`, which call such a region once for each element.
+In: the region of a StableHLO op (a comparator, a combiner) whose ops were lowered by
+`stablehlo-legalize-to-linalg` to linalg.generic ops without loops. Out: the same code on scalars,
+at the insertion point. Called by `lower-scatter` and `lower-sort`, which evaluate such a region for
+each element.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from nova.ir.linalg_generic import GenericOp, is_generic_op
 
 
 def emit_scalars(block: Any, arguments: Sequence[Any]) -> list[Any]:
-    """The numbers that `block` returns when its arguments are tensors of these numbers."""
+    """The scalars that `block` returns if its arguments are rank-0 tensors of these scalars."""
     scalars: dict[Any, Any] = dict(zip(block.arguments, arguments, strict=True))
     for op in block.operations:
         op = op.operation
         if op.name == "stablehlo.return":
             return [_scalar(v, scalars, op) for v in op.operands]
         if op.name in ("tensor.empty", "arith.constant"):
-            continue  # an empty holds nothing; a constant is made where it is used
+            continue  # an empty tensor has no value; a constant is emitted at its use
         if not is_generic_op(op) or GenericOp(op).iterators:
             raise LoweringError(
                 f"{op.name} in a function of single elements", where=place_of(op.location)

@@ -16,7 +16,7 @@ from nova.ir.resources import resource, resource_bytes
 _BY_TEXT = {d.name: d for d in ALL if d not in (u8, bool_)} | {"i1": bool_, "ui8": u8, "si8": i8}
 _FLOATS = {f64: ir.F64Type, f32: ir.F32Type, f16: ir.F16Type, bf16: ir.BF16Type}
 _TYPES: dict[str, TensorType] = {}
-"""By the texts of MLIR types, of which programs have few and ask often."""
+"""Keyed by the text of MLIR types: programs have few types and look them up often."""
 _MOST_TYPES = 4096
 
 
@@ -28,7 +28,7 @@ def element_type(dtype: DType) -> ir.Type:
 
 
 def dialect_element_type(dtype: DType) -> ir.Type:
-    """The element type in the nova dialect, where u8 is `ui8` so that nothing is lost."""
+    """The element type in the nova dialect, where u8 is `ui8` to keep the signedness."""
     return ir.IntegerType.get_unsigned(8) if dtype is u8 else element_type(dtype)
 
 
@@ -41,12 +41,12 @@ def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorT
 def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.Attribute:
     """The values as an attribute with nova-dialect (signed) or signless elements.
 
-    Splats stay short; many values stay where they are (`nova/ir/resources.py`).
+    Splats stay short; large arrays stay in their memory (`nova/ir/resources.py`).
     """
     element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
     array = np.ascontiguousarray(array, dtype=type_.dtype.numpy).reshape(-1)
     raw = array.view(f"u{array.itemsize}")
-    # Equal bytes, not equal numbers: 0.0 and -0.0 must stay apart, and NaN is a splat too.
+    # Compare bytes, not numbers: 0.0 and -0.0 must stay distinct, and NaN is a splat too.
     if raw.size > 1 and bool((raw == raw[0]).all()):
         raw = raw[:1]
     elif raw.nbytes >= LEAST and type_.dtype is not bool_:
@@ -55,19 +55,19 @@ def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.
 
 
 def constant_values(array: np.ndarray, element: ir.Type) -> ir.Attribute:
-    """The values of a flat array as an attribute; many of them stay where they are."""
+    """The values of a flat array as an attribute; large arrays stay in their memory."""
     if array.nbytes >= LEAST:
         return resource(array.view(np.uint8), ir.RankedTensorType.get([len(array)], element))
     return ir.DenseElementsAttr.get(array, type=element, shape=[len(array)])
 
 
 def bf16_elements(attr: ir.Attribute) -> np.ndarray:
-    """The elements of a dense bf16 attribute, flat; MLIR's bindings read no such elements."""
+    """The elements of a dense bf16 attribute, flat; MLIR's bindings cannot read them."""
     text = str(attr).rpartition("> : ")[0].removeprefix("dense<")
-    if text.startswith('"'):  # many elements: all bytes as digits
+    if text.startswith('"'):  # many elements: all bytes in hexadecimal
         return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), bf16.numpy)
     words = text.replace("[", " ").replace("]", " ").replace(",", " ").split()
-    # A number, or the bits of one that has no digits.
+    # A decimal number, or the bits of a value without a decimal form.
     bits = [_bf16_bits(word) for word in words]
     return np.array(bits, np.uint16).view(bf16.numpy)
 
@@ -79,7 +79,7 @@ def _bf16_bits(word: str) -> int:
 
 
 def nova_dtype(element: ir.Type) -> DType:
-    """The Nova type of an MLIR element type; a signless i8 is i8."""
+    """The Nova dtype of an MLIR element type; a signless i8 is i8."""
     try:
         return _BY_TEXT[str(element)]
     except KeyError:
@@ -90,7 +90,7 @@ def nova_dtype(element: ir.Type) -> DType:
 
 
 def memory_dtype(element: ir.Type) -> np.dtype:
-    """The numpy type of elements in memory, also of those inside of programs that Nova imports."""
+    """The numpy dtype of elements in memory, including dtypes of imported programs."""
     if isinstance(element, ir.IndexType):
         return np.dtype(np.int64)
     if isinstance(element, ir.IntegerType) and element.width in (16, 32, 64):
@@ -119,7 +119,7 @@ def _read_type(type_: ir.Type) -> TensorType:
 
 
 def dense_bytes(attr: Any) -> bytes | memoryview:
-    """The elements of a dense attribute, as they lie in memory."""
+    """The elements of a dense attribute in memory order."""
     kept = resource_bytes(attr)
     if kept is not None:
         return kept

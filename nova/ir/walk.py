@@ -1,4 +1,4 @@
-"""Small walks over modules that several passes need."""
+"""Small walks over modules that several passes use."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def find_function(module: ir.Module, name: str) -> Any | None:
 
 
 def functions_by_name(module: ir.Module) -> dict[str, Any]:
-    """The functions of a module; for who looks up many."""
+    """The functions of a module by name; for many lookups."""
     return {f.name.value: f for f in functions(module)}
 
 
 def main_function(module: ir.Module) -> Any:
-    """The function `main` with its one block; LoweringError when the module has none."""
+    """The function `main` with its one block; LoweringError if the module has none."""
     main = find_function(module, "main")
     if main is None:
         raise LoweringError("the module has no function @main")
@@ -40,10 +40,10 @@ def kernels(module: ir.Module) -> list[Any]:
 
 
 def require_buffers(module: ir.Module) -> None:
-    """LoweringError unless tensors have become buffers, which kernels are given and return none.
+    """LoweringError unless tensors have become buffers, which kernels take and do not return.
 
-    The passes behind `kernels-to-buffers` erase calls and change types: on tensors that would leave
-    values without what defines them.
+    The passes after `kernels-to-buffers` erase calls and change types: on tensors that would leave
+    values without a definition.
     """
     for function in functions(module):
         is_kernel = "nova.kernel" in function.attributes
@@ -70,9 +70,10 @@ def function_ops(module: ir.Module, prefix: str = "") -> list[Any]:
 
 
 def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
-    """All ops at any depth of a module or function, and itself; inner ones come first.
+    """All ops at any depth of a module or function, and itself; by default in post-order.
 
-    Not MLIR's own walk: that makes a RuntimeError of what its callback raises, also of Ctrl-C.
+    MLIR's own walk is not used: it replaces exceptions of its callback, also Ctrl-C, by a
+    RuntimeError.
     """
     found: list[Any] = []
 
@@ -91,5 +92,5 @@ def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
 
 
 def find_ops(within: Any, *names: str) -> list[Any]:
-    """Every op of these names in a module or function, at any depth; inner ones come first."""
+    """Every op with one of these names in a module or function, at any depth; in post-order."""
     return [op for op in every_op(within) if op.name in names]

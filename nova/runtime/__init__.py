@@ -1,1 +1,1 @@
-"""Running artifacts: arguments in, native code, arrays out. Imports neither MLIR nor LLVM."""
+"""Runs artifacts: arguments in, native code, arrays out. Imports neither MLIR nor LLVM."""

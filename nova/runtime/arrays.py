@@ -1,8 +1,8 @@
-"""Arguments and outputs that are not plain numpy arrays of the right kind.
+"""Arguments and outputs that are not plain numpy arrays of the right dtype and layout.
 
-The native call path takes exact numpy arrays by itself; everything else comes here. Arrays of other
-libraries are taken through DLPack without a copy; strided ones are copied to contiguous memory.
-What cannot be used raises an error that names the argument.
+The native call path takes exact numpy arrays directly; all other values come here. Arrays of other
+libraries are taken through DLPack without a copy; strided arrays are copied to contiguous memory.
+An unusable value raises an error that names the argument.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE, _PLACE = -1, -2, -3, -4, -5
 def make_converter(
     args: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
 ) -> Callable[[int, Any, bool], np.ndarray]:
-    """The slow path of a program's arguments; the contract is the extension module's."""
+    """The slow path for a program's arguments; the extension module defines the contract."""
 
     def convert(index: int, value: Any, is_output: bool) -> np.ndarray:
         try:
@@ -103,7 +103,7 @@ def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
             hint="pass its .numpy(), or compile for the device with target=",
         )
     array = as_numpy(value, title)
-    # Another byte order is the same type: the copy below brings it to this machine's.
+    # Another byte order is the same dtype: the copy below converts it to the native order.
     if array.dtype.newbyteorder("=") != wanted.numpy or (
         spec.donated and array.dtype != wanted.numpy
     ):
@@ -123,7 +123,7 @@ def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
 
 
 def _cast(value: Any, wanted: DType) -> str:
-    """How the library of an array writes a cast."""
+    """The syntax of a cast in the library of an array."""
     name = str(wanted.numpy)
     if type(value).__module__.partition(".")[0] == "torch":
         return f".to(torch.{name})"
@@ -155,7 +155,7 @@ def _check_donated(array: np.ndarray, title: str) -> None:
 
 
 def _output(spec: TensorSpec, value: Any) -> np.ndarray:
-    """An array for a result over the memory of `value`, which the extension did not take as is."""
+    """An output array over the memory of `value`, which the extension did not accept directly."""
     title = f"out array for {spec.name!r}"
     try:
         array = as_numpy(value, title)
@@ -179,5 +179,5 @@ def _output(spec: TensorSpec, value: Any) -> np.ndarray:
 
 
 def title_of(spec: TensorSpec) -> str:
-    """What errors call an argument or a result."""
+    """The name of an argument or a result in errors."""
     return f"{spec.role} {spec.name!r}"

@@ -1,9 +1,9 @@
-"""Arguments of programs for a device: arrays that are there already are used where they are.
+"""Arguments of device programs: arrays that are already on the device are used in place.
 
-`make_device_converter` gives what the native call path asks about everything that is neither a
-plain numpy array nor a `DeviceArray` of the right kind. Arrays of other libraries on the same
-device are seen through a `DeviceArray` without a copy: those of torch on torch's current stream,
-others after their library has put its work before Nova's stream. Arrays on the host are copied.
+The native call path calls the function from `make_device_converter` for every value that is neither
+a plain numpy array nor a `DeviceArray` of the right dtype and layout. Arrays of other libraries on
+the same device become a `DeviceArray` without a copy: those of torch on torch's current stream,
+others after their library has ordered its work before Nova's stream. Host arrays are copied.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from nova.runtime.devices import is_simulated
 
 DeviceArray = _native.DeviceArray
 _CUDA = 2
-_CUDA_KINDS = (_CUDA, 13)  # DLPack: CUDA, and CUDA's managed memory
-# DLPack's (code, bits) of the types that Nova has.
+_CUDA_KINDS = (_CUDA, 13)  # DLPack: CUDA, and CUDA managed memory
+# DLPack's (code, bits) of Nova's dtypes.
 _TYPES = {
     (2, 64): np.dtype("f8"),
     (2, 32): np.dtype("f4"),
@@ -52,7 +52,7 @@ _TYPES = {
 def make_device_converter(
     args: Sequence[TensorSpec], outputs: Sequence[TensorSpec], device: _native.Device
 ) -> Callable[[int, Any, bool], Any]:
-    """The slow path of the arguments of a program for `device`."""
+    """The slow path for the arguments of a program for `device`."""
     on_host = make_converter(args, outputs)
 
     def convert(index: int, value: Any, is_output: bool) -> Any:
@@ -68,7 +68,7 @@ def make_device_converter(
 
 
 def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and element type of an array that a GPU holds; None for what is elsewhere."""
+    """Shape and dtype of an array in GPU memory; None for any other value."""
     if isinstance(value, _native.DeviceArray):
         return value.shape, value.dtype
     if not _is_on_device(value):
@@ -102,18 +102,18 @@ def place_of(value: Any) -> str | None:
     try:
         return f"cuda:{int(value.__dlpack_device__()[1])}"
     except (AttributeError, TypeError, ValueError, BufferError, RuntimeError):
-        return "cuda:0"  # `__cuda_array_interface__` does not say it: the run finds out
+        return "cuda:0"  # `__cuda_array_interface__` does not name the device: the run checks it
 
 
 def copy_to_host(value: Any, device: _native.Device, title: str) -> np.ndarray | None:
-    """A copy of an array that `device` holds; None for what is elsewhere."""
+    """A host copy of an array on `device`; None for any other value."""
     if isinstance(value, _native.DeviceArray):
         return value.numpy()
     return _view(value, device, title).numpy() if _is_on_device(value) else None
 
 
 def _is_on_device(value: Any) -> bool:
-    """Whether a GPU holds it; what says neither is left to the host's conversion."""
+    """Whether a GPU holds it; without information, the host conversion decides."""
     if isinstance(value, _native.DeviceArray):
         return True
     try:
@@ -126,7 +126,7 @@ def _is_on_device(value: Any) -> bool:
 def _take(
     spec: TensorSpec, value: Any, device: _native.Device, is_output: bool
 ) -> _native.DeviceArray:
-    """`value` as an array that the program can use, or the error that says why not."""
+    """`value` as an array that the program can use, or an error with the reason."""
     title = f"out array for {spec.name!r}" if is_output else title_of(spec)
     array = value if isinstance(value, _native.DeviceArray) else _view(value, device, title)
     if array.native_device is not device:
@@ -172,13 +172,13 @@ def _view(value: Any, device: _native.Device, title: str) -> _native.DeviceArray
         owner = value
     _check(device, number, found, dense, title, type(value).__name__)
     assert found is not None
-    # Its library may write there as soon as the run has been started, so the run is waited for.
+    # Its library may write there as soon as the run has started, so wait for the run.
     return _native.DeviceArray.view(device, address, shape, found, device.stream, owner, True)
 
 
 @contextmanager
 def _told(title: str) -> Iterator[None]:
-    """What an array of another library says of itself may be anything, or not be there."""
+    """Metadata of a foreign array; it may be invalid or missing."""
     try:
         yield
     except (AttributeError, BufferError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -189,7 +189,7 @@ def _told(title: str) -> Iterator[None]:
 
 
 def _torch_view(tensor: Any, torch: Any, device: _native.Device, title: str) -> _native.DeviceArray:
-    """A tensor, used in the order of torch's current stream, as torch's own kernels do."""
+    """A tensor, ordered on torch's current stream, like torch's own kernels."""
     if tensor.requires_grad and not tensor.is_leaf:
         tensor = tensor.detach()
     found = _TYPES.get(_torch_type(str(tensor.dtype).removeprefix("torch.")))
@@ -211,7 +211,7 @@ def _torch_type(name: str) -> tuple[int, int]:
 def _read_interface(
     value: Any, device: _native.Device
 ) -> tuple[int, int, tuple[int, ...], np.dtype[Any] | None, bool]:
-    """What `__cuda_array_interface__` says; Nova's stream waits for the one that it names."""
+    """Parse `__cuda_array_interface__`; Nova's stream waits for the stream in it."""
     found = value.__cuda_array_interface__
     stream = found.get("stream")
     if stream is not None:

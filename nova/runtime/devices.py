@@ -1,8 +1,8 @@
-"""Devices by name: `cuda`, `cuda:1` are GPUs of this machine, `sim`, `sim:1` run their code here.
+"""Devices by name: `cuda`, `cuda:1` are GPUs of this machine; `sim`, `sim:1` are simulated.
 
-`open_device` is called when a program is loaded for a device and gives the native one, the same for
-each name as long as the process lives: its context, memory pool and streams are shared. What the
-driver reports becomes one of Nova's errors here. Needs neither MLIR nor LLVM.
+`open_device` is called when a program is loaded for a device and returns the native device, one per
+name for the life of the process: its context, memory pool and streams are shared. Driver errors
+become Nova errors here. Needs neither MLIR nor LLVM.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _lock = threading.Lock()
 
 
 def open_device(name: str) -> _native.Device:
-    """The device that `name` means, opened; an error of Nova where it is not there."""
+    """Open the device called `name`; a Nova error if it does not exist."""
     name = _canonical(name)
     if name == "cpu":
         raise DeviceError(
@@ -63,20 +63,20 @@ def open_device(name: str) -> _native.Device:
 
 
 def explain_absent(error: NovaError) -> NovaError:
-    """An error about a device that is not there, for who compiles a program and names none."""
+    """The error about a missing device, for a compile that names none."""
     if not isinstance(error, DriverMissingError):
         return error
     return DriverMissingError(error.what, where=error.where, hint=_WITHOUT_DEVICE)
 
 
 def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
-    """A device of a driver, with a pool of its own; `open_device` keeps one for each name."""
+    """A device of a driver, with its own pool; `open_device` keeps one for each name."""
 
     def report(status: int, text: str) -> NovaError:
         found = driver.last_fault(ordinal) if status == _native.SIMULATED_FAULT else None
         if found is None:
             return device_error(status, text)
-        from nova.gpusim.image import fault_of  # only on the way to an error
+        from nova.gpusim.image import fault_of  # only for errors
 
         return fault_of(found)
 
@@ -85,9 +85,9 @@ def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
 
 @user_facing
 def to_device(array: Any, device: str = "cuda") -> DeviceArray:
-    """A copy of an array in the memory of a device, to run programs on without copying it again.
+    """Copy an array to the memory of a device, for runs without further copies.
 
-    Results of runs are on the device too, then; `.numpy()` brings them back, and other libraries
+    Results of such runs are on the device, too; `.numpy()` copies them back, and other libraries
     take them through DLPack or `__cuda_array_interface__`.
     """
     dense = np.asarray(as_numpy(array, "the array"), order="C")
@@ -104,13 +104,13 @@ def open_cuda(path: str | None = None) -> _native.Driver:
 
 
 def local_architecture(device: str = "cuda") -> str:
-    """What code for a device of this machine is compiled for, such as "sm_90a"."""
+    """The architecture of a device of this machine, such as "sm_90a"."""
     major, minor = open_device(device).capability
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
 def check_device_name(name: str | None) -> None:
-    """DeviceError for what names no device; None stands for one that is chosen later."""
+    """DeviceError if the name is not a device; None stands for one that is chosen later."""
     if name is None or name == "cpu":
         return
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -127,12 +127,12 @@ def _canonical(name: str) -> str:
 
 
 def is_simulated(device: _native.Device) -> bool:
-    """Whether a device is none of hardware."""
+    """Whether a device is not hardware."""
     return device.driver.name == "sim"
 
 
 _HERE = "compile for the CPU, or run the device code there with device='sim'"
-# The same for who compiles, and names no device.
+# The same for a compile that names no device.
 _WITHOUT_DEVICE = (
     "compile for the CPU; or run code for GPUs on it, with target='cuda:sm_80', run_mode='sim', "
     "or as a file: nova.load(path, device='sim')"

@@ -1,4 +1,4 @@
-"""An artifact made runnable: the best variant chosen, its code mapped, one native program.
+"""Makes an artifact executable: selects the best variant, maps its code, creates a native program.
 
 Needs neither MLIR nor LLVM. `Executable.program` is the native object; calling it is the hot path.
 """
@@ -21,14 +21,14 @@ from nova.errors import ArtifactError
 from nova.runtime.arrays import make_converter
 from nova.runtime.failures import make_reporter
 
-# Below this many scalar operations a run is shorter than giving the interpreter lock away.
+# Below this many scalar operations a run is shorter than releasing the GIL.
 _KEEP_GIL_WORK = 200_000
 
 
 class Executable:
-    """A loaded artifact: `variant` is the index of the one that runs, `device_name` where."""
+    """A loaded artifact: `variant` is the index of the selected one, `device_name` its device."""
 
-    device_name: str | None = None  # that of a device; None for the CPU
+    device_name: str | None = None  # None for the CPU
 
     def __init__(self, artifact: Artifact):
         manifest, file = artifact.manifest, artifact.file
@@ -52,22 +52,22 @@ class Executable:
 
     @property
     def spec(self) -> VariantSpec:
-        """What the manifest says about the variant that runs."""
+        """The manifest entry of the selected variant."""
         return self.manifest.variants[self.variant]
 
     @cached_property
     def tables(self) -> Tables:
-        """Kernels, launches and buffers of the variant that runs, for people and tools."""
+        """Kernels, launches and buffers of the selected variant, for people and tools."""
         return self.artifact.tables(self.variant)
 
     @property
     def why(self) -> str:
-        """Which variant runs, and why those before it do not: one line."""
+        """The selected variant, and why better ones do not run: one line."""
         return explain_variant(self.artifact, self.variant)
 
 
 def load_image(artifact: Artifact, variant: int) -> _native.Image:
-    """The code of a file for the host, mapped; a variant says which CPUs that is for."""
+    """Map the host code of a file; a variant lists its CPUs."""
     try:
         return artifact.file.load(variant)
     except _native.FileError as error:
@@ -84,8 +84,8 @@ def in_order(executable: Executable, order: Any) -> Executable:
 class LoggedProgram:
     """A native program that prints a `[run]` line for every run.
 
-    It takes the place of the native object when the topic is on, so that a run without it costs
-    nothing more.
+    It replaces the native object when the topic is on, so a run without logging costs nothing
+    extra.
     """
 
     def __init__(self, executable: Executable, name: str):

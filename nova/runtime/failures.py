@@ -1,7 +1,7 @@
-"""Why a run ended before its end: the exception, with the tasks in the user's words.
+"""Errors of runs: creates the exception and describes the tasks in the user's terms.
 
-In: what the native runtime knows, which is numbers of tasks. Out: an exception to raise. A program
-is made with one of these functions and calls it when a run did not succeed.
+In: task indices from the native runtime. Out: an exception to raise. A program is created with one
+of these functions and calls it if a run fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Report = Callable[
 
 
 def make_reporter(artifact: Artifact, variant: int) -> Report:
-    """The function that a program calls when a run did not succeed."""
+    """The function that a program calls if a run fails."""
 
     def report(
         status: int,
@@ -81,9 +81,9 @@ def report_on_device(
     number: int,
     cause: BaseException | None,
 ) -> BaseException:
-    """The same for a run on a device, where it is not the device that failed.
+    """The same for a run on a device, if the failure is not that of the device.
 
-    `number` is 1 when the run had begun: then kernels of the host have been stopped.
+    `number` is 1 if the run had started: then kernels of the host region have been stopped.
     """
     if task == _DROPPED:
         error: NovaError = RunCancelled("a run before it in its stream did not succeed")
@@ -124,7 +124,7 @@ def describe_task(tables: Tables, number: int) -> str:
 
 
 def describe_stall(tables: Tables, states: bytes) -> str:
-    """How many tasks are in which state, and the first that wait."""
+    """The number of tasks in each state, and the first that wait."""
     counts = Counter(_STATES[state] for state in states)
     waiting = [i for i, state in enumerate(states) if _STATES[state] in ("waiting", "ready")]
     lines = [f"task {i}: {_STATES[states[i]]}, {describe_task(tables, i)}" for i in waiting]
@@ -133,7 +133,7 @@ def describe_stall(tables: Tables, states: bytes) -> str:
 
 
 def _at(tables: Tables, running: Sequence[int]) -> str:
-    """The tasks that were running when it was stopped."""
+    """The tasks that were running when the run was stopped."""
     if not running:
         return " between two tasks"
     return " at " + "; ".join(_shortened([describe_task(tables, task) for task in running]))

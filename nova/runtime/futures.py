@@ -1,7 +1,7 @@
-"""`RunFuture`: a run that was submitted, and its result when it is there.
+"""`RunFuture`: a submitted run and its result.
 
-`Model.submit` makes one. Waiting is native; the one thread of this module only calls back, and
-lets go of the arrays of runs that nobody waits for.
+`Model.submit` creates one. Waiting is native; the single thread of this module only runs callbacks,
+and releases the arrays of runs that nobody waits for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _server: list[threading.Thread] = []
 
 
 class RunFuture:
-    """The result of a run, later. As `concurrent.futures.Future`, and it can be awaited."""
+    """The future result of a run, as `concurrent.futures.Future`; it can also be awaited."""
 
     def __init__(self, run: Any, finish: Callable[[Any], Any] | None = None):
         self._run = run
@@ -30,16 +30,16 @@ class RunFuture:
         self._callbacks: list[Callable[[RunFuture], Any]] = []
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the run; its result, or its error raised.
+        """Wait for the run; return its result, or raise its error.
 
-        ResultTimeoutError after `timeout` seconds: the run goes on then.
+        ResultTimeoutError after `timeout` seconds: the run continues.
         """
         error = self.exception(timeout)
         if error is not None:
             try:
                 raise error
             finally:
-                del self, error  # the run has the error, whose traceback has this frame
+                del self, error  # the run holds the error, whose traceback holds this frame
         value = self._run.outcome()[0]
         return value if self._finish is None else self._finish(value)
 
@@ -55,14 +55,14 @@ class RunFuture:
         return error
 
     def done(self) -> bool:
-        """Whether the run has ended, in whatever way."""
+        """Whether the run has ended for any reason."""
         return bool(self._run.done())
 
     def cancel(self) -> bool:
-        """Ask the run to stop between two tasks; False when it has ended already.
+        """Ask the run to stop between two tasks; False if it has already ended.
 
-        Also False for a run that a device has been given: nobody can take that back, unless kernels
-        of the host are between those of the device.
+        Also False for a run that was enqueued on a device, which cannot be stopped, unless it has
+        host regions between the device kernels.
         """
         return bool(self._run.cancel())
 
@@ -71,15 +71,17 @@ class RunFuture:
         return self.done() and isinstance(self._run.outcome()[1], RunCancelled)
 
     def add_done_callback(self, function: Callable[[RunFuture], Any]) -> None:
-        """Call `function(self)` when the run has ended: at once if it has, else in a thread of
-        Nova, one callback after the other."""
+        """Call `function(self)` after the run: at once if it has ended, else in a thread of Nova.
+
+        Callbacks run one after the other.
+        """
         with _lock:
             if self._run.watch():
                 self._callbacks.append(function)
                 _watched[self._run] = self
                 return
             pending = self._run in _watched
-            if pending:  # ended a moment ago: behind those that are yet to be called
+            if pending:  # just ended: after the callbacks that are still queued
                 self._callbacks.append(function)
         if not pending:
             self._call(function)
@@ -90,17 +92,19 @@ class RunFuture:
         self._callbacks.clear()
 
     def _call(self, function: Callable[[RunFuture], Any]) -> None:
-        """A callback's error is logged, whether the run had ended before or not: nobody who
-        waits for the run has asked for it. An exit would end the thread that calls them all."""
+        """Call back, and log errors, because no waiter of the run has asked for them.
+
+        An exit would end the thread that calls them all.
+        """
         try:
             function(self)
         except (Exception, SystemExit):
-            import logging  # only on the way to an error
+            import logging  # only for errors
 
             logging.getLogger("nova").exception("a callback of a future failed")
 
     def __await__(self) -> Generator[Any, None, Any]:
-        import asyncio  # whoever awaits has it
+        import asyncio  # a caller that awaits has imported it
 
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
@@ -123,7 +127,7 @@ class RunFuture:
 
 
 class EndedRun:
-    """What a `RunFuture` needs of a run, for one that has ended: e.g. a checked one."""
+    """The interface that a `RunFuture` needs of a run, for a finished run, e.g. a checked one."""
 
     def __init__(self, result: Any, error: BaseException | None):
         self._outcome = result, error
@@ -152,9 +156,9 @@ def submit(
     timeout: float | None,
     outputs: str | None = None,
 ) -> RunFuture:
-    """Start a run of a program, behind those of `stream` (a native one, or None).
+    """Start a run of a program, after those of `stream` (a native one, or None).
 
-    `outputs` is where a device leaves results that nobody brings memory for.
+    `outputs` is where a device stores results without memory from the caller.
     """
     if not _server:
         _start_server()
@@ -192,7 +196,7 @@ def _dispatch(runs: list[Any]) -> None:
 
 
 def _renew() -> None:
-    """In a child of fork: the thread is not there, and runs of the parent count as cancelled."""
+    """In a forked child: the thread does not exist, and runs of the parent count as cancelled."""
     global _lock
     _lock = threading.Lock()
     _server.clear()

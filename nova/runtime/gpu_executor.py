@@ -1,7 +1,7 @@
-"""A file made runnable on a device: the code for it chosen and loaded, one native program.
+"""Makes a file executable on a device: selects and loads its code, creates one native program.
 
-`load_for` is called by `nova.load` and by the compile driver, with the name of a device. Needs
-neither MLIR nor LLVM.
+`nova.load` and the compile driver call `load_for` with the name of a device. Needs neither MLIR nor
+LLVM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nova.runtime.weights import ParamValues
 
 
 class DeviceExecutable(Executable):
-    """A file loaded for a device, `device`: code and constants are there."""
+    """A file loaded for `device`, with code and constants on it."""
 
     def __init__(self, artifact: Artifact, device: _native.Device):
         self.artifact = artifact
@@ -65,12 +65,12 @@ class DeviceExecutable(Executable):
 
     @property
     def why(self) -> str:
-        """Which code runs on which device: one line."""
+        """The selected code and the device: one line."""
         return f"{explain_device(self.artifact, self.choice)}, on {self.device.name}"
 
 
 class AbsentDevice(Executable):
-    """A file for a device that is not here: it can be looked at and saved; a run says why not."""
+    """A file for a missing device: it can be inspected and saved; a run raises the reason."""
 
     def __init__(self, artifact: Artifact, variant: int, error: NovaError, device: str):
         self.artifact = artifact
@@ -88,7 +88,7 @@ class AbsentDevice(Executable):
 
 
 class _AbsentProgram:
-    """Takes the place of a native program."""
+    """Stands in for a native program."""
 
     label: str | None = None
 
@@ -104,7 +104,7 @@ class _AbsentProgram:
 def load_for(artifact: Artifact, device: str, *, needed: bool = True) -> Executable:
     """The program of a file on the device of this name.
 
-    Where it is not `needed` now, one that the device is missing for is an `AbsentDevice`.
+    If it is not `needed` now, a program for a missing device becomes an `AbsentDevice`.
     """
     try:
         return DeviceExecutable(artifact, open_device(device))
@@ -117,9 +117,9 @@ def load_for(artifact: Artifact, device: str, *, needed: bool = True) -> Executa
 
 
 def load_anywhere(artifact: Artifact, device: str | None = None) -> Executable:
-    """The program of a file on the device that it ran on, or on the one that it has code for.
+    """The program of a file on its last device, or on one that it has code for.
 
-    A device that is missing is one only when it is run.
+    A missing device is an error only when the program runs.
     """
     if device is None and all(spec.is_device for spec in artifact.manifest.variants):
         device = "cuda"
@@ -127,11 +127,11 @@ def load_anywhere(artifact: Artifact, device: str | None = None) -> Executable:
 
 
 def _read_code(artifact: Artifact, image: DeviceSpec, device: _native.Device) -> Buffer:
-    """The code as the driver of the device takes it."""
+    """The code in the format of the device's driver."""
     code = artifact.section(".nova.device")[image.offset : image.offset + image.size]
     if not is_simulated(device):
         return code
-    from nova.gpusim.image import decode_image  # what decodes PTX is not needed elsewhere
+    from nova.gpusim.image import decode_image  # the PTX decoder is not needed elsewhere
 
     return decode_image(bytes(code).decode("ascii", "replace"))
 
@@ -143,7 +143,7 @@ def _choose(artifact: Artifact, device: _native.Device) -> DeviceChoice:
 
 
 def choose_simulated(artifact: Artifact) -> DeviceChoice:
-    """What the simulator runs: the newest variant that there is PTX of."""
+    """The variant for the simulator: the newest one with PTX."""
     manifest = artifact.manifest
     found = [
         (arch_number(image.arch), spec.cpu, DeviceChoice(variant, number))
@@ -160,7 +160,7 @@ def choose_simulated(artifact: Artifact) -> DeviceChoice:
 
 
 class DeviceValues(ParamValues):
-    """Values of params that came with a file, copied to a device when a run first needs them.
+    """Param values that came with a file, copied to a device when a run first needs them.
 
     Runs that update params update the copies on the device.
     """
@@ -175,12 +175,12 @@ class DeviceValues(ParamValues):
         return _native.DeviceArray.of(self._device, np.asarray(array, order="C"))
 
     def host(self) -> tuple[np.ndarray | None, ...]:
-        """Copies of what is on the device now."""
+        """Host copies of the current device values."""
         return tuple(array if array is None else array.numpy() for array in self.get())
 
 
 def values_on(executable: Executable, values: ParamValues) -> ParamValues:
-    """The values as runs of a program want them.
+    """The values in the form that runs of a program need.
 
     Those of a graph stay on the host, where their tensors see updates.
     """

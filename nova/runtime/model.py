@@ -1,6 +1,6 @@
-"""`Model`: a program from a file, with nothing of the compiler: run it, look inside, save it.
+"""`Model`: a program from a file, without the compiler: run, inspect and save it.
 
-`nova.load` makes one, and `nova.compile`'s `Compiled` is one that knows its plan as well. Needs
+`nova.load` creates one, and `Compiled` of `nova.compile` is one that also knows its plan. Needs
 neither MLIR nor LLVM.
 """
 
@@ -41,9 +41,9 @@ _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
 
 @user_facing_class
 class Model(Sealed):
-    """A program that can be called, and the values of params that it carries.
+    """A callable program and the values of its params.
 
-    Threads may share a model; runs that update the same params take turns (ArrayInUseError).
+    Threads may share a model; runs that update the same params must not overlap (ArrayInUseError).
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Model(Sealed):
         if executable.program.label is None:
             executable.program.label = name  # for traces; others may share the program
         self.origin = origin
-        """Where it came from: `compiled`, `memory`, `disk` (the cache), or `file`."""
-        # Whether runs are logged or checked is decided here, so that other runs pay nothing.
+        """The origin: `compiled`, `memory`, `disk` (the cache), or `file`."""
+        # Logging and checking of runs are decided here, so that other runs pay nothing.
         self._program = self._observed(
             LoggedProgram(executable, name) if enabled("run") else executable.program
         )
@@ -72,7 +72,7 @@ class Model(Sealed):
         self._seal()
 
     def _observed(self, program: Any) -> Any:
-        """What is called for a run, where somebody wants to see it."""
+        """The function that is called for a run, if runs are observed."""
         return program
 
     # --- running --------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ class Model(Sealed):
     ) -> Any:
         """Run: arrays in the order of the signature; one array out, or a tuple.
 
-        Without `params` the values are used that the program carries. `out` gives arrays to write
-        results into. Updated params are changed in place. After `timeout` seconds the run is
-        stopped between two tasks, with RunTimeoutError. On a device results are where the inputs
-        are, unless `outputs` says "host" or "device"; a run whose time is over goes on there, and
-        has its arrays until it has ended.
+        Without `params` the stored values are used. `out` gives arrays to write results into.
+        Updated params are changed in place. After `timeout` seconds the run is stopped between two
+        tasks, with RunTimeoutError. On a device, results are where the inputs are, unless `outputs`
+        is "host" or "device"; a run that timed out continues there, and keeps its arrays until it
+        has ended.
         """
         if unknown:
             raise unknown_keyword("run()", unknown, _RUN_OPTIONS)
@@ -108,12 +108,12 @@ class Model(Sealed):
     def _run_within(
         self, timeout: float, inputs: Any, params: Any, out: Any, outputs: str | None
     ) -> Any:
-        """Nobody can stop a device: the run is submitted, and waited for as long as it may take.
+        """Submit the run and wait up to the timeout: a device cannot be stopped.
 
-        Kernels of the host between those of the device are stopped between two tasks.
+        Host regions between device kernels are stopped between two tasks.
         """
         if not all(isinstance(arrays, list | tuple) for arrays in (inputs, params)):
-            return self._program.run(inputs, params, out)  # which raises
+            return self._program.run(inputs, params, out)  # raises
         if outputs is not None:
             check_place(outputs)
         future = submit(self._program, [*inputs, *params], out, None, timeout, outputs)
@@ -123,7 +123,7 @@ class Model(Sealed):
             future.cancel()
             raise
         finally:
-            del future  # it has the error, whose traceback has this frame
+            del future  # it holds the error, whose traceback holds this frame
 
     def submit(
         self,
@@ -162,7 +162,7 @@ class Model(Sealed):
     def __call__(
         self, *arrays: Any, out: Any = None, outputs: str | None = None, **unknown: Any
     ) -> Any:
-        """Run with inputs and params one after the other, or with the inputs alone."""
+        """Run with inputs followed by params, or with the inputs alone."""
         if unknown:
             names = [spec.name for spec in self._executable.manifest.args]
             raise unknown_keyword("a program", unknown, ("out", "outputs"), by_position=names)
@@ -176,7 +176,7 @@ class Model(Sealed):
         return self._program(*arrays, out=out)
 
     def forward(self, *inputs: Any, out: Any = None, **unknown: Any) -> Any:
-        """Run with the values that the program carries; WeightsError when it has none."""
+        """Run with the stored param values; WeightsError if there are none."""
         if unknown:
             raise unknown_keyword("forward()", unknown, ("out",))
         if not self._values.is_complete:
@@ -191,10 +191,10 @@ class Model(Sealed):
         return self._program(*inputs, *self._values.get(), out=out)
 
     def _carried(self) -> tuple[Any, ...]:
-        """All values; none when some are missing, which the call reports as missing arguments."""
+        """All values; empty if some are missing, which the call reports as missing arguments."""
         return self._values.get() if self._values.is_complete else ()
 
-    # --- looking inside -------------------------------------------------------------------------
+    # --- inspection -----------------------------------------------------------------------------
 
     simulation: Simulation | None = None
     """With run_mode="sim": the timeline whose order runs follow."""
@@ -206,12 +206,12 @@ class Model(Sealed):
         policy: str | None = None,
         speeds: Speeds | None = None,
     ) -> Simulation:
-        """What `cores` cores would do with this program, by the cost model; nothing is run.
+        """Simulate this program on `cores` cores with the cost model; nothing is run.
 
         A seed other than 0 picks among the ready tasks at random. `speeds` are those of one core;
-        the default ones are the same on every machine.
+        the defaults are the same on every machine.
         """
-        from nova.tracing.schedule_sim import simulate  # only when somebody asks
+        from nova.tracing.schedule_sim import simulate  # only on request
 
         if self.is_on_device:
             raise AttributeValueError(
@@ -223,26 +223,26 @@ class Model(Sealed):
 
     @cached_property
     def signature(self) -> Signature:
-        """Names, shapes, types and roles of what goes in and comes out."""
+        """Names, shapes, dtypes and roles of arguments and results."""
         return read_signature(self._executable.manifest)
 
     @property
     def params(self) -> dict[str, np.ndarray]:
-        """The values that the program carries, by name.
+        """The stored param values, by name.
 
-        Those of a file are read-only views of its memory, but for params that runs update: they
-        are private copies. Those of a graph are the arrays of its tensors.
+        Those of a file are read-only views of its memory, except params that runs update: they are
+        private copies. Those of a graph are the arrays of its tensors.
         """
         return self._values.named()
 
     @property
     def carried(self) -> ParamValues:
-        """The values of params, those that are missing too, in the order of the signature."""
+        """The values of params, including missing ones, in the order of the signature."""
         return self._values
 
     @property
     def artifact(self) -> Artifact:
-        """The file that the program runs from, opened; the tools describe it."""
+        """The opened file of the program; the tools describe it."""
         return self._executable.artifact
 
     @property
@@ -252,22 +252,22 @@ class Model(Sealed):
 
     @property
     def native_device(self) -> _native.Device | None:
-        """The device it is loaded for; None for the CPU, and for a device that is not here."""
+        """The device it is loaded for; None for the CPU, and for a missing device."""
         return getattr(self._executable, "device", None)
 
     @property
     def workspace_size(self) -> int:
-        """Bytes of scratch memory that a run uses."""
+        """Bytes of workspace that a run uses."""
         return self._executable.workspace_size
 
     @property
     def target(self) -> str:
-        """What the code that runs was compiled for."""
+        """The target of the selected code."""
         return self._executable.spec.target
 
     @property
     def why(self) -> str:
-        """Which variant of the file runs, and why those before it do not: one line."""
+        """The selected variant of the file, and why better ones do not run: one line."""
         return self._executable.why
 
     @property
@@ -298,23 +298,23 @@ class Model(Sealed):
         key: str | Path | None = None,
         drop_signature: bool = False,
     ) -> None:
-        """Write the program as one file, which appears whole or not at all.
+        """Write the program as one file, atomically.
 
         `weights="embed"` puts the values of the params into it, `"external"` into a safetensors
-        file beside it; a program that was loaded with weights keeps its kind. The values are
-        `params`, by name or in order, and those that the program carries. `key` is the file of a
-        private key to sign with (docs/deploying.md). A signed file keeps its signature as long as
-        its content is the same; with other weights it needs the `key`, or `drop_signature`.
+        file next to it; a program that was loaded with weights keeps its kind. The values are
+        `params`, by name or in order, and the stored values. `key` is the file of a private key to
+        sign with (docs/deploying.md). A signed file keeps its signature as long as its content is
+        the same; with other weights it needs the `key`, or `drop_signature`.
         """
         self._check_code()
         saver = Saver(self._executable.artifact, self._values, self._relink)
         saver.save(path, weights, params, key, drop_signature)
 
     def _check_code(self) -> None:
-        """Looks at the code before it is saved: where it was loaded, that was done before."""
+        """Check the code before it is saved; loaded code was checked before."""
 
     def _relink(self, weights: Weights) -> bytes:
-        """The file with weights in a place that it does not have: needs its objects."""
+        """The file with weights in a new location: needs its objects."""
         raise WeightsError(
             "weights are put into a file when it is linked, and this one was loaded",
             hint="save it where it is compiled, or give values to a run: run(inputs, params)",

@@ -1,4 +1,4 @@
-"""Options of calls that have a value which means nothing. Called by `Model`."""
+"""Checks call options whose values may be invalid. Called by `Model`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nova.errors import AttributeValueError
 
 
 def check_place(outputs: str) -> None:
-    """Refuse what is no place for results."""
+    """Refuse an invalid location for results."""
     if outputs not in ("host", "device"):
         raise AttributeValueError(
             f"outputs is {outputs!r}",

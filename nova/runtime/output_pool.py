@@ -1,8 +1,8 @@
-"""The memory of large results that were dropped: kept for a while, and handed out again.
+"""The memory of large dropped results: kept for a while, and reused.
 
-In: the knob `output_pool`, when a program is made and whenever it changes. Out: the limit of the
-native store; `nova.output_pool.info()` says what is in it, `nova.output_pool.clear()` empties it.
-`model` calls `settle`. An override is for the whole process as well, inside of its block.
+In: the knob `output_pool`, when a program is created and whenever it changes. Out: the limit of the
+native pool; `nova.output_pool.info()` describes it, `nova.output_pool.clear()` empties it. `model`
+calls `settle`. An override inside a block also applies to the whole process.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ _settled: list[int] = []
 
 
 class Info(NamedTuple):
-    """What the store holds and has done; sizes are bytes."""
+    """State and counters of the pool; sizes are bytes."""
 
     limit: int
-    """Idle bytes that are kept at most."""
+    """The limit on idle bytes."""
     idle_bytes: int
     idle_count: int
     live_bytes: int
-    """Of results that somebody holds."""
+    """Bytes of live results."""
     live_count: int
     reused: int
-    """Results in memory of dropped ones."""
+    """Results that reused memory of dropped ones."""
     mapped: int
     """Results in fresh memory of the system."""
 
 
 @user_facing
 def info() -> Info:
-    """The state of the store at this moment."""
+    """The current state of the pool."""
     settle()
     return Info(*_native.outputs_info())
 
 
 @user_facing
 def clear() -> None:
-    """Give the memory of dropped results back to the system now; results in use stay."""
+    """Return the memory of dropped results to the system now; results in use stay."""
     _native.clear_outputs()
 
 
 def settle() -> None:
-    """Bring the store to what the knob says; from then on, changes are followed."""
+    """Apply the knob to the pool, and follow later changes."""
     if not _settled:
         _apply()
 

@@ -1,8 +1,7 @@
-"""Saving a program as a file, with or without the values of its params.
+"""Saves a program as a file, with or without the values of its params.
 
-In: the file of a program, the values it carries, and what was asked for. Out: the file, and the
-file of weights beside it where they are to be external. Called by `Model.save` and
-`Translation.save`.
+In: the file of a program, its values, and the options. Out: the file, and a weights file next to it
+if they are external. Called by `Model.save` and `Translation.save`.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ Weights = Mapping[int, memoryview] | WeightsSpec
 
 @dataclass(frozen=True)
 class Saver:
-    """A program and the values it carries; `relink` makes its file anew, with weights in it."""
+    """A program and its values; `relink` creates its file again, with weights in it."""
 
     artifact: Artifact
     values: ParamValues
     relink: Callable[[Weights], bytes]
-    signer: PrivateKey | None = None  # the key that the file was signed with, where it is at hand
+    signer: PrivateKey | None = None  # the signing key of the file, if available
 
     def save(
         self,
@@ -54,11 +53,11 @@ class Saver:
         key: str | Path | None,
         drop_signature: bool = False,
     ) -> None:
-        """Write the file, as `Model.save` says."""
+        """Write the file, as documented in `Model.save`."""
         place = check_path(path)
         if place.is_dir():
             raise ArtifactError("cannot write the file: it is a folder", where=str(place))
-        # Looked for before anything is written: a kill leaves the old pair or the new one.
+        # Searched before anything is written: a kill leaves the old pair or the new one.
         previous = find_sibling_file(place)
         signer = self.signer if key is None else read_private_key(key)
         keeps = self._keeps_content(weights, params)
@@ -74,13 +73,13 @@ class Saver:
             data = add_signature(data, signer)
         save_artifact(place, data)
         if previous not in (None, beside):
-            with suppress(OSError):  # the new pair is there; this is tidying
+            with suppress(OSError):  # the new pair is complete; this is cleanup
                 previous.unlink()
 
     def _file(
         self, path: Path, weights: str | None, params: Any, previous: Path | None
     ) -> tuple[bytes | memoryview, Path | None]:
-        """The bytes of the file, and the external file with the weights, written on the way."""
+        """The bytes of the file, and the external weights file, which is written here."""
         if weights not in (None, "embed", "external"):
             raise AttributeValueError(
                 f"weights is {weights!r}", hint="it is 'embed', 'external' or None"
@@ -94,14 +93,14 @@ class Saver:
                 )
             return self.artifact.data, None
         if self._keeps_content(weights, params):
-            return self.artifact.data, None  # as it was, with its signature
+            return self.artifact.data, None  # unchanged, with its signature
         values = choose_values(self.values.params, params, self.values.host())
         if kind == "embed":
             return self._embed(values), None
         return self._save_sibling_file(path, values, previous)
 
     def _keeps_content(self, weights: str | None, params: Any) -> bool:
-        """Whether what is saved is the file as it is."""
+        """Whether the saved content is the unchanged file."""
         if weights is not None or params is not None:
             return False
         if _KINDS.get(self.values.kind) is None:
@@ -110,7 +109,7 @@ class Saver:
         return embedded and not any(spec.donated for spec in self.values.params)
 
     def _embed(self, values: Sequence[np.ndarray]) -> bytes | memoryview:
-        from nova.artifact.patch import replace_embedded  # imports the linker's names
+        from nova.artifact.patch import replace_embedded  # imports the linker
 
         artifact = self.artifact
         old = artifact.manifest.weights
@@ -134,7 +133,7 @@ class Saver:
         layout, spec = lay_out_values(artifact.manifest, values)
         patched = replace_external(artifact, spec)
         data = self.relink(spec) if patched is None else memoryview(patched)
-        # First the weights: a program without them would be of no use. What was private stays so.
+        # The weights first: a program without them would be useless. Private permissions are kept.
         beside = name_sibling_file(path, spec.sha256)
         write_layout(beside, layout, like=previous or path)
         return data, beside

@@ -1,6 +1,6 @@
-"""What a program takes and gives: names, types and roles, from the manifest of its file.
+"""Arguments and results of a program: names, types and roles, from the manifest of its file.
 
-`Model.signature` is made here; `print(model.signature)` shows it as a table.
+Creates `Model.signature`; `print(model.signature)` shows it as a table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nova.core.records import record
 
 @record
 class Argument:
-    """An input, param or output. `donated`: a run changes the array that it is given."""
+    """An input, param or output. `donated`: a run changes the array of the caller."""
 
     name: str
     type: TensorType
@@ -30,7 +30,7 @@ class Argument:
 
 @record
 class Signature:
-    """What a run must be given, in that order, and what it returns."""
+    """The arguments of a run, in order, and its results."""
 
     inputs: tuple[Argument, ...]
     params: tuple[Argument, ...]

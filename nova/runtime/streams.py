@@ -1,7 +1,7 @@
 """`NovaStream`: runs that are submitted to it run one after the other.
 
-`Model.submit` asks for the stream of the `with` block it is called in. Runs of different streams,
-and runs without one, overlap.
+`Model.submit` uses the stream of the enclosing `with` block. Runs of different streams, and runs
+without one, overlap.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class NovaStream:
 
         with nova.NovaStream() as stream:
             step.submit(x, w)      # or step.submit(x, w, stream=stream)
-            step.submit(y, w)      # begins when the first has ended
+            step.submit(y, w)      # starts after the first has ended
         stream.synchronize()
 
-    A run that fails or is cancelled takes along those behind it that were submitted by then.
-    Leaving the block does not wait.
+    If a run fails or is cancelled, the later runs of the stream that were submitted by then
+    end with it. Leaving the block does not wait.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class NovaStream:
         return self._last is None or self._last.done()
 
     def synchronize(self, timeout: float | None = None) -> None:
-        """Wait for all runs; raises the first error that no future has given yet."""
+        """Wait for all runs; raises the first error that no future has reported yet."""
         last = self._last
         if last is not None and not last._run.wait(timeout):
             raise ResultTimeoutError(
@@ -66,5 +66,5 @@ class NovaStream:
 
 
 def current_stream() -> NovaStream | None:
-    """The stream of the `with` block around the caller."""
+    """The stream of the enclosing `with` block of the caller."""
     return _current.get()

@@ -1,7 +1,7 @@
-"""The threads of runs, as the knobs `threads`, `policy` and `affinity` say.
+"""Sets up the threads of runs from the knobs `threads`, `policy` and `affinity`.
 
-In: the knobs, when a program is made and whenever one of them changes. Out: the settings of the
-native pool; an override is for runs that the thread inside of its block starts. `model` calls
+In: the knobs, when a program is created and whenever one of them changes. Out: the settings of the
+native pool; an override applies to runs that the thread inside its block starts. `model` calls
 `settle`.
 """
 
@@ -15,7 +15,7 @@ _settled: list[tuple[int, int, bool]] = []
 
 
 def settle() -> None:
-    """Bring the pool to what the knobs say; from then on, changes are followed."""
+    """Apply the knobs to the pool, and follow later changes."""
     if not _settled:
         _apply()
 

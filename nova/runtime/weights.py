@@ -1,9 +1,8 @@
-"""The values of params that a program carries: from its file, a file beside it, or the graph.
+"""The param values of a program: from its file, an external weights file, or the graph.
 
-`read_values` is called by `nova.load`, `ParamValues` is asked by `Model` when a run names no
-params, and `lay_out_values` by `Model.save`. A value in a file is seen through a read-only array
-on the file's memory; params that runs change get private copies, so that a loaded training step
-trains.
+`nova.load` calls `read_values`, `Model` reads `ParamValues` if a run names no params, and
+`Model.save` calls `lay_out_values`. A value in a file is a read-only array on the file's memory;
+params that runs change get private copies, so that a loaded training step can train.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from nova.frontends.safetensors import Layout, lay_out, read_safetensors
 from nova.runtime.arrays import take_argument
 
 SUFFIX = ".safetensors"
-# How much of its SHA-256 is in the name of a file with weights.
+# The number of SHA-256 digits in the name of a weights file.
 _DIGITS = 12
-# What stands before the names of a model's parameters in a training step.
+# The prefix of the names of a model's parameters in a training step.
 _MODEL = "model."
-# The length of a safetensors header, which stands before it.
+# The length field before a safetensors header.
 _PREFIX = 8
 
 
 class ParamValues:
-    """The values of a program's params, in the order of the signature; None where there is none.
+    """The values of a program's params, in the order of the signature; None if missing.
 
-    `kind` is that of the file they were read from, and "graph" for the arrays of the tensors that
-    were compiled: those are used as they are, and a run that updates params changes them.
+    `kind` is that of the file they were read from, and "graph" for the arrays of the compiled
+    tensors: those are used in place, and a run that updates params changes them.
     """
 
     def __init__(
@@ -60,14 +59,14 @@ class ParamValues:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of the params that have no value."""
+        """The names of the params without a value."""
         pairs = zip(self.params, self._given, strict=True)
         return tuple(spec.name for spec, array in pairs if array is None)
 
     def get(self) -> tuple[Any, ...]:
         """The arrays that runs use, the same ones at every call.
 
-        `fetch` brings their values up to date, where they are trained on a device.
+        `fetch` updates their values, if they are trained on a device.
         """
         if self._fetch is not None:
             self._fetch()
@@ -83,11 +82,11 @@ class ParamValues:
         return array.copy()
 
     def host(self) -> tuple[np.ndarray | None, ...]:
-        """The values in plain memory."""
+        """The values in host memory."""
         return self.get()
 
     def named(self) -> dict[str, np.ndarray]:
-        """The values there are, by name."""
+        """The available values, by name."""
         pairs = zip(self.params, self.host(), strict=True)
         return {spec.name: array for spec, array in pairs if array is not None}
 
@@ -98,7 +97,7 @@ def param_specs(manifest: Manifest) -> list[TensorSpec]:
 
 
 def no_values(manifest: Manifest) -> ParamValues:
-    """The values of a program that carries none."""
+    """The values of a program without stored values."""
     params = param_specs(manifest)
     return ParamValues(params, [None] * len(params), "none")
 
@@ -107,7 +106,7 @@ def no_values(manifest: Manifest) -> ParamValues:
 
 
 def read_values(artifact: Artifact, path: Path | None, weights: str | Path | None) -> ParamValues:
-    """The values that belong to the file `path`; `weights` names the safetensors file with them."""
+    """The values for the file `path`; `weights` names their safetensors file."""
     manifest = artifact.manifest
     kind = manifest.weights.kind
     if kind == "embedded":
@@ -127,14 +126,14 @@ def read_values(artifact: Artifact, path: Path | None, weights: str | Path | Non
 def name_sibling_file(path: Path, digest: str) -> Path:
     """The file with the external weights of the program at `path`.
 
-    Its name has the hash of its content: a save never writes over the weights of the program that
-    is there, so that a kill between the two files leaves the old pair.
+    Its name contains the hash of its content: a save never overwrites the weights of the existing
+    program, so a kill between the two files leaves the old pair.
     """
     return path.with_name(f"{path.stem}-{digest[:_DIGITS]}{SUFFIX}")
 
 
 def _find_external(path: Path, digest: str) -> Path:
-    """The file with the weights: beside the program, or beside what a link to the program names."""
+    """The weights file: next to the program, or next to the target of a link to the program."""
     found = name_sibling_file(path, digest)
     if not found.exists() and path.is_symlink():
         linked = name_sibling_file(Path(os.path.realpath(path)), digest)
@@ -143,10 +142,10 @@ def _find_external(path: Path, digest: str) -> Path:
 
 
 def find_sibling_file(path: Path) -> Path | None:
-    """The file with the weights of the program that is at `path` now, None where it has none."""
+    """The weights file of the program that is now at `path`; None if it has none."""
     try:
         if not any(_is_sibling_file(path, name) for name in os.listdir(path.parent)):
-            return None  # the usual case, in which the program need not be read
+            return None  # the usual case: the program need not be read
         spec = load_artifact(path).manifest.weights
     except (OSError, ArtifactError):
         return None
@@ -219,7 +218,7 @@ def _read_by_name(manifest: Manifest, path: Path) -> ParamValues:
     return ParamValues(params, values, "none")  # the program's own file has none
 
 
-# --- choosing and writing -------------------------------------------------------------------------
+# --- selecting and writing ------------------------------------------------------------------------
 
 
 def choose_values(
@@ -260,7 +259,7 @@ def choose_values(
 
 
 def fit_names(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The values under the names that the program has for them.
+    """The values under the names of the program.
 
     A training step calls the parameters of its model `model.<name>`, the model itself does not. A
     state dict has a tied parameter under every name, the program under its first; a file of the
@@ -282,10 +281,9 @@ def fit_names(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _is_tied(value: Any, other: Any) -> bool:
-    """Whether two values are one parameter: an object, its memory, or what a file made of it.
+    """Whether two values are one parameter: the same object or memory, or equal copies in a file.
 
-    Copies are recognised by their bytes. Those of an array with one number everywhere say nothing:
-    two biases may both be zero.
+    Copies are recognized by their bytes. Constant arrays do not count: two biases may both be zero.
     """
     if value is other:
         return True
@@ -294,7 +292,7 @@ def _is_tied(value: Any, other: Any) -> bool:
     try:
         a, b = (as_numpy(v, "a value") for v in (value, other))
     except NovaError:
-        return False  # who uses it says what it is
+        return False  # the user of the value reports its type
     if a.dtype != b.dtype or a.size == 0:
         return False
     if a.ctypes.data == b.ctypes.data and a.strides == b.strides:
@@ -305,7 +303,7 @@ def _is_tied(value: Any, other: Any) -> bool:
 
 
 def lay_out_values(manifest: Manifest, values: Sequence[np.ndarray]) -> tuple[Layout, WeightsSpec]:
-    """The safetensors file with the values of all params, and what a manifest says about it."""
+    """The safetensors file with the values of all params, and its manifest entry."""
     indices = [i for i, spec in enumerate(manifest.args) if spec.role == "param"]
     names = [manifest.args[i].name for i in indices]
     if len(set(names)) < len(names):
@@ -331,11 +329,11 @@ def bytes_of(array: np.ndarray) -> memoryview:
 
 
 def _plain(spec: TensorSpec) -> TensorSpec:
-    """The param as one that is only read: a value that is saved may be read-only or strided."""
+    """The param as read-only: a value that is saved may be read-only or strided."""
     return TensorSpec(spec.name, spec.shape, spec.dtype, spec.role)
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """Names for a message, which stays short."""
+    """Names for a message, truncated."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more

@@ -1,7 +1,7 @@
-"""What would make a run shorter: what its critical path consists of, the largest part first.
+"""Advice for a shorter run: the components of its critical path, the largest first.
 
-Comes in: a timeline and its critical path. Goes out: findings, each with the most that it could
-gain. Called by the summary and the page.
+In: a timeline and its critical path. Out: findings, each with its maximum gain. Called by the
+summary and the page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nova.tracing.graph import Task, TaskGraph
 from nova.tracing.timeline import Timeline
 
 _WORTH_SAYING = 0.02
-"""Of the makespan: what cannot gain this much is left out."""
+"""The least fraction of the makespan for a finding; smaller gains are omitted."""
 
 _MOST = 6
 
@@ -28,7 +28,7 @@ _WIDEST = 8
 
 @dataclass(frozen=True)
 class Finding:
-    """One way to a shorter run, and the most nanoseconds that it can gain."""
+    """One way to shorten a run, and its maximum gain in nanoseconds."""
 
     kind: str  # tasks, tiles, reuse, cores or overhead
     gain: int
@@ -36,10 +36,10 @@ class Finding:
 
 
 def find_advice(timeline: Timeline, path: Sequence[Step], bound: int) -> tuple[Finding, ...]:
-    """The findings that are worth saying, the largest gain first.
+    """The relevant findings, the largest gain first.
 
-    `bound` is the longest chain of dependencies: more cores cannot gain more than is above it, and
-    without any wait the cores still have to do all the work.
+    `bound` is the longest dependency chain: more cores cannot reduce the time below it, and without
+    any wait the cores still have to do all the work.
     """
     idle = timeline.makespan - timeline.busy // timeline.workers
     found = [
@@ -97,7 +97,7 @@ def _too_few(graph: TaskGraph, task: Task, count: int, workers: int) -> str:
         return f"{has}, one for each tile, and no more results to share"
     smaller = f"NOVA_TILE_WORK={planned_tile_work(task.kernel, workers)}"
     each = max(1, int(planned_ns(task.kernel) / workers))
-    if each < knobs.KNOBS["task_ns"].default:  # else tiles of that size are tasks of their own
+    if each < knobs.KNOBS["task_ns"].default:  # else tiles of that size are separate tasks
         smaller += f" NOVA_TASK_NS={each}"
     return f"{has}, one for each tile: {smaller} makes more where its rows allow"
 
@@ -114,7 +114,7 @@ def _written(tables: Tables, task: Task) -> int:
 
 
 def _about_reuse(timeline: Timeline, path: Sequence[Step]) -> Iterable[Finding]:
-    """Waits that are only there because memory is used twice."""
+    """Waits that exist only because memory is reused."""
     steps = [step for step in path if step.cause == "reuse"]
     if steps:
         longest = max(steps, key=lambda step: step.held[1] - step.held[0])
@@ -138,7 +138,7 @@ def _about_cores(path: Sequence[Step]) -> Iterable[Finding]:
 
 
 def _covered(spans: Iterable[tuple[int, int]]) -> int:
-    """Nanoseconds that lie in any of the spans: those of later steps overlap."""
+    """Nanoseconds in the union of the spans: those of later steps overlap."""
     total, end = 0, 0
     for low, high in sorted(spans):
         total += max(0, high - max(low, end))

@@ -4,12 +4,11 @@
         program.run([x])
     print(trace.summary())
 
-In: every run of every program in this process that starts while a block is open, also when it ends
-later: a run holds the traces that were open at its start. Out: `Run`s, or
-`DeviceRun`s for those on devices, and a file: a page for a name that ends in `.html`, else JSON for
-Perfetto. The records are written by the workers into memory that is there before the run starts,
-and those of a device are events of its driver; everything else happens when they are looked at.
-With no block open, a call reads one word more than it would.
+In: every run of every program in this process that starts while a block is open, even if it ends
+later: a run holds the traces that were open at its start. Out: `Run`s, or `DeviceRun`s for those on
+devices, and a file: a page for a name that ends in `.html`, else JSON for Perfetto. The workers
+write the records into memory that is allocated before the run starts, and device records are events
+of its driver; everything else happens on access. With no block open, a call reads one extra word.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ from nova.tracing.summary import Summary, summarize
 from nova.tracing.timeline import RECORD, make_timeline
 
 _lock = threading.Lock()
-_open: list[list[Any]] = []  # where the runs of each open block go
+_open: list[list[Any]] = []  # run lists of the open blocks
 
-_ON_DEVICE = 2  # what a run on a device leaves: the program, and what is yet to be read
+_ON_DEVICE = 2  # record of a device run: the program, and unread events
 
 
 @user_facing_class
 class Trace:
-    """The runs of a block; made by `nova.trace`."""
+    """The runs of a block; created by `nova.trace`."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None):
         self._path = None if path is None else Path(path)
@@ -74,10 +73,10 @@ class Trace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop, and write the file; also when the block failed, as then it is wanted most.
+        """Stop, and write the file; also if the block failed, when it is needed most.
 
-        A file has all runs of its block: those still in flight are waited for. A block that failed
-        does not wait, and its file has the runs that have ended.
+        A file has all runs of its block: it waits for those still in flight. A block that failed
+        does not wait, and its file has the finished runs.
         """
         with _lock:
             _open[:] = [items for items in _open if items is not self._items]
@@ -92,19 +91,19 @@ class Trace:
 
     @property
     def runs(self) -> tuple[AnyRun, ...]:
-        """The runs that have ended, by their start; those of a device are waited for."""
-        _native.reap()  # a submitted run that nobody has waited for may have ended
+        """The finished runs, by their start; waits for those of a device."""
+        _native.reap()  # a submitted run without a waiter may have ended
         if self._runs is None or len(self._runs) < len(self._items):
             self._runs = _Builder(lambda: self.peaks).build(list(self._items))
         return self._runs
 
     @cached_property
     def peaks(self) -> Peaks:
-        """What this machine can do; measured when it is first asked for on a machine."""
+        """The peak rates of this machine; measured on first use on a machine."""
         return measured_peaks()
 
     def summary(self) -> Summary:
-        """Time by kernel, idle time by reason, the critical path and what would shorten it."""
+        """Time by kernel, idle time by reason, the critical path and advice to shorten it."""
         runs = self.runs
         on_host = any(isinstance(run, Run) for run in runs)
         return summarize(runs, self.peaks if on_host else None)
@@ -115,7 +114,7 @@ class Trace:
 
 
 def save_runs(path: Path, runs: Sequence[AnyRun], summary: Summary, *, as_page: bool) -> None:
-    """Write a page or JSON; TraceError where that cannot be."""
+    """Write a page or JSON; TraceError on failure."""
     text = to_html(runs, summary) if as_page else to_json(runs, str(summary))
     try:
         write_atomically(path, text.encode(), sync=False)
@@ -130,10 +129,10 @@ def trace(path: str | os.PathLike[str] | None = None) -> Trace:
 
 
 class _Builder:
-    """Turns what the native module has collected into runs."""
+    """Converts native records to runs."""
 
     def __init__(self, peaks: Callable[[], Peaks]):
-        self._peaks = peaks  # asked for when a run was on this machine's cores
+        self._peaks = peaks  # measured if a run was on this machine's cores
         self._tables: dict[int, Tables] = {}
         self._graphs: dict[int, TaskGraph] = {}
         self._plans: dict[tuple[int, ...], Simulation] = {}
@@ -161,7 +160,7 @@ class _Builder:
         return DeviceRun(label, program.device.name, start - base, end - base, found, lost)
 
     def _tables_of(self, program: Any) -> Tables:
-        key = id(program)  # held by the item
+        key = id(program)  # the item keeps it alive
         if key not in self._tables:
             self._tables[key] = unpack_tables(program.tables)
         return self._tables[key]
@@ -183,7 +182,7 @@ class _Builder:
         graph = self._graphs[key]
         records = np.frombuffer(block, RECORD)
         if not graph.specs:
-            records = records[:0]  # nothing to do is a task, too, but not one of the program
+            records = records[:0]  # drops the one dummy task of an empty program
         else:
             records = records.copy()
             for field in ("ready", "start", "end"):
@@ -205,7 +204,7 @@ def _is_page(path: Path) -> bool:
 
 
 def check_place(path: Path) -> None:
-    """A block may run for hours: what is wrong with its file is said before."""
+    """Check the output path first: a block may run for hours."""
     folder = path.parent
     if path.is_dir():
         raise _cannot_write(path, "it is a folder")

@@ -1,7 +1,7 @@
-"""How long tasks take, roughly: the cost model of planned schedules and simulations.
+"""The cost model of planned schedules and simulations: approximate task durations.
 
-Comes in: a `TaskGraph` and `Speeds`. Goes out: nanoseconds a task. A task takes as long as its
-operations or its bytes do, whichever is longer, and a little for being started.
+In: a `TaskGraph` and `Speeds`. Out: nanoseconds per task, by a roofline model: a task takes as long
+as its operations or its bytes, whichever is longer, plus a constant start time.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from nova.tracing.graph import TaskGraph
 from nova.tracing.peaks import Peaks
 
 _OF_PEAK = {"matrix": 0.7, "vector": 0.05, "host": 0.02}
-"""What kernels reach of a core's multiply-adds: an `exp` is one operation, and far from one.
-Estimates, as are the copies and the time of a task below: they are not fitted to measurements."""
+"""The fraction of a core's multiply-add peak that kernels reach: an `exp` counts as one operation,
+but costs far more. These, the copies and the task time below are estimates, not fitted to
+measurements."""
 
 _OF_COPY = 0.8
 
 WORTH_SHARING_NS = 40_000
-"""The compiler makes no tasks of a program that it expects to be shorter."""
+"""The compiler creates no tasks for a program with a shorter estimate."""
 
 PRODUCT_TILE_WORK = 2 * 256_000_000 / 65_536
-"""Operations of a product that count as one of `tile_work`."""
+"""Operations of a matmul that count as one of `tile_work`."""
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """What one core does. The defaults are those of a common server, as in compiled files."""
+    """Speeds of one core. The defaults are those of a common server, as in compiled files."""
 
-    matrix: float = 64.0  # operations a nanosecond, by the kind of the kernel
+    matrix: float = 64.0  # operations per nanosecond, by the core kind of the kernel
     vector: float = 2.0
     host: float = 1.0
-    bytes: float = 8.0  # a nanosecond
+    bytes: float = 8.0  # per nanosecond
     task: float = 150.0  # nanoseconds to start and finish a task
 
 
 def speeds_of(peaks: Peaks) -> Speeds:
-    """The speeds to expect of a core with these peaks."""
+    """The expected speeds of a core with these peaks."""
     flops = peaks.core_flops / 1e9
     return Speeds(
         **{kind: part * flops for kind, part in _OF_PEAK.items()},
@@ -48,9 +49,9 @@ def speeds_of(peaks: Peaks) -> Speeds:
 
 
 def planned_ns(kernel: KernelSpec) -> float:
-    """Nanoseconds of a whole kernel, as the compiler has estimated them to size its tasks.
+    """The compiler's estimate of a whole kernel in nanoseconds, which sizes its tasks.
 
-    The numbers are those of nova/codegen/common/cost.py; kernels of the host have one task.
+    The numbers are those of nova/codegen/common/cost.py; host kernels have one task.
     """
     speeds = Speeds()
     rate = speeds.matrix if kernel.core == "matrix" else speeds.vector
@@ -58,9 +59,9 @@ def planned_ns(kernel: KernelSpec) -> float:
 
 
 def planned_tile_work(kernel: KernelSpec, tiles: int) -> int:
-    """The setting `tile_work` with which the compiler would cut a kernel into about so many tiles.
+    """The setting `tile_work` that divides a kernel into about `tiles` tiles.
 
-    In a product, operations are cheap: a tile has more of them (nova/codegen/cpu/schedule.py).
+    In a matmul, operations are cheap: a tile has more of them (nova/codegen/cpu/schedule.py).
     """
     weight = PRODUCT_TILE_WORK if kernel.core == "matrix" else 1.0
     return max(1, int(kernel.flops / weight / tiles))

@@ -1,8 +1,8 @@
-"""The critical path: the chain of tasks and waits that a run's time consists of.
+"""The critical path: the chain of tasks and waits that determines a run's time.
 
-Comes in: a `Timeline`. Goes out: the steps of the chain, from the beginning to the end of the run,
-and what each waited for last; their durations and waits add up to the makespan. `longest_path` is
-the bound that the graph alone sets. Called by `advice.py`, the summary and the viewers.
+In: a `Timeline`. Out: the steps of the chain, from the beginning to the end of the run, and the
+last cause that each waited for; their durations and waits add up to the makespan. `longest_path` is
+the bound of the graph alone. Called by `advice.py`, the summary and the viewers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from nova.tracing.timeline import Timeline
 
 @dataclass(frozen=True)
 class Step:
-    """A task on the critical path, and what it waited for last.
+    """A task on the critical path, and the last cause that it waited for.
 
     cause     `start` of the run; `data` or `reuse` of memory (`edges.py`), or a `join` of them, for
-              a task before it; `core` for the task that held its core.
-    wait      nanoseconds between the end of that and its own start.
+              a task before it; `core` for the task that occupied its core.
+    wait      nanoseconds between the end of the cause and its own start.
     duration  nanoseconds that it ran.
-    held      from when to when it could have run but for that: only where memory or a core was in
-              the way, else empty.
+    held      the interval in which only the cause delayed it: only if memory or a core was the
+              cause, else empty.
     """
 
     task: int
@@ -37,20 +37,20 @@ class Step:
 
 
 def critical_path(timeline: Timeline) -> tuple[Step, ...]:
-    """The chain of a run, the first step first."""
+    """The critical path of a run, first step first."""
     if not len(timeline.records):
         return ()
     return _Walk(timeline).steps()
 
 
 class _Walk:
-    """From the last task back to the start."""
+    """Walks from the last task back to the start."""
 
     def __init__(self, timeline: Timeline):
         self.timeline = timeline
         self.kinds = EdgeKinds(timeline.graph)
         self.ends = {int(r["task"]): int(r["end"]) for r in timeline.records}
-        self.previous: dict[int, int] = {}  # the task before it on the same core
+        self.previous: dict[int, int] = {}  # the previous task on the same core
         tasks = timeline.records["task"]
         for lane in timeline.lanes:
             self.previous |= {int(tasks[b]): int(tasks[a]) for a, b in pairwise(lane)}
@@ -69,7 +69,7 @@ class _Walk:
         start = int(record["start"])
         known = [p for p in timeline.graph.predecessors[task] if p in ends]
         cause, before, since = "start", None, timeline.start
-        free = int(record["ready"])  # when it could have started but for the cause
+        free = int(record["ready"])  # earliest start without the cause
         if known:
             before = max(known, key=lambda p: (ends[p], p))
             cause, since = self.kinds.kind(before, task), ends[before]
@@ -85,7 +85,7 @@ class _Walk:
 
 
 def longest_path(graph: TaskGraph, durations: np.ndarray) -> tuple[int, tuple[int, ...]]:
-    """The most expensive chain of dependencies, and its cost: no number of cores is faster."""
+    """The most expensive dependency chain, and its cost: a bound for any number of cores."""
     if not graph.specs:
         return 0, ()
     cost = [0] * len(graph.specs)

@@ -1,8 +1,8 @@
-"""Runs on devices as events of a timeline file: a process a device, with lanes for what it does.
+"""Device runs as events of a timeline file: one process per device, with lanes by activity.
 
-Comes in: `DeviceRun`s, by their start. Goes out: events of the Trace Event Format. Runs may
-overlap, on different streams or in different threads: a lane gets a second one beside it then, as
-slices of one lane must not. Called by `perfetto.py`.
+In: `DeviceRun`s, by their start. Out: events of the Trace Event Format. Runs may overlap, on
+different streams or in different threads: a lane then gets a second one next to it, because slices
+of one lane must not overlap. Called by `perfetto.py`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _COLORS = {
     "wait": "thread_state_sleeping",
 }
 _USUAL_COLOR = "thread_state_runnable"
-_APART = 1000  # numbers of lanes of one kind
+_APART = 1000  # spacing of lane numbers by kind
 
 
 class DeviceLanes:
-    """Where the spans of runs go; `process` gives the number of the process of a device."""
+    """Assigns the spans of runs to lanes; `process` gives the process number of a device."""
 
     def __init__(self, process: Callable[[str], int], name: Callable[[int, int, str], None]):
         self._process = process
         self._name = name
-        self._free: dict[tuple[int, str], list[int]] = {}  # when each lane of a kind is free
+        self._free: dict[tuple[int, str], list[int]] = {}  # when each lane of a kind becomes free
 
     def events(self, run: DeviceRun) -> list[dict[str, Any]]:
-        """The slices of a run; lanes are named when they are first used."""
+        """The slices of a run; lanes are named on first use."""
         pid = self._process(run.device)
         found = []
         for number, lane in enumerate(LANES):
@@ -43,7 +43,7 @@ class DeviceLanes:
         return found
 
     def _take(self, pid: int, lane: str, spans: tuple[Span, ...]) -> int:
-        """The first lane of its kind that has nothing at that time."""
+        """The first lane of its kind that is free at that time."""
         free = self._free.setdefault((pid, lane), [])
         if not spans:
             return 0

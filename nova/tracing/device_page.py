@@ -1,7 +1,7 @@
-"""A run on a device as the page shows it: its spans stand where the tasks of the others do.
+"""A device run in the form of the page: its spans take the role of tasks.
 
-Comes in: `DeviceRun`s and their summaries. Goes out: what `page.html` draws, in the form of runs
-on cores: lanes in place of workers, spans in place of tasks, without a plan and without edges.
+In: `DeviceRun`s and their summaries. Out: the data that `page.html` draws, in the form of runs on
+cores: lanes instead of workers, spans instead of tasks, without a plan and without edges.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from nova.tracing.device_summary import DeviceSummary, summarize_devices
 def describe_graph(
     run: DeviceRun, first_kernel: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The spans as tasks, and the kernels that they are of, which get numbers from `first_kernel`.
+    """The spans as tasks, and their kernels, numbered from `first_kernel`.
 
-    A copy, or something that the host does, counts as a kernel of its own.
+    A copy, or a host activity, counts as a separate kernel.
     """
     kernels: dict[tuple[str, str], int] = {}
     described: list[dict[str, Any]] = []
@@ -47,7 +47,7 @@ def _core(span: Span) -> str:
 
 
 def describe_device_run(run: DeviceRun, graph: int) -> dict[str, Any]:
-    """The run; `graph` is the number of what `describe_graph` has made of it."""
+    """The run; `graph` is the index of its result of `describe_graph`."""
     (summary,) = summarize_devices([run])
     device = {
         "kernels": summary.kernel_time - summary.overlap,
@@ -87,7 +87,7 @@ def describe_device_run(run: DeviceRun, graph: int) -> dict[str, Any]:
 
 
 def table_rows(devices: tuple[DeviceSummary, ...]) -> Iterator[dict[str, Any]]:
-    """The kernels of devices as rows of the page's table."""
+    """The device kernels as rows of the page's table."""
     for device in devices:
         total = sum(kernel.time for kernel in device.kernels)
         for kernel in device.kernels:

@@ -1,8 +1,8 @@
-"""A traced run on a device: what its kernels, its copies and the calling thread did, and when.
+"""A traced run on a device: the activity of its kernels, its copies and the calling thread.
 
-Comes in: what a run left in a trace (`nova_span` of native/include/nova/device.h), the tables of
-its program and the names of its tensors. Goes out: `DeviceRun`, with spans in three lanes.
-`collect.py` makes them; the summary, the timeline file and the page are written from them.
+In: the records of a run in a trace (`nova_span` of native/include/nova/device.h), the tables of its
+program and the names of its tensors. Out: `DeviceRun`, with spans in three lanes. `collect.py`
+creates them; the summary, the timeline file and the page use them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SPAN = np.dtype(
         ("end", "<u8"),
     ]
 )
-"""`nova_span`; its kinds are numbers of KINDS."""
+"""`nova_span`; its kinds are indices of KINDS."""
 
 KINDS = ("kernel", "copy in", "copy out", "copy within", "enqueue", "wait", "stage", "host kernel")
 LANES = ("host", "copies", "kernels")
-"""The calling thread, and what the device copies and computes."""
+"""The calling thread, device copies and device kernels."""
 
 _COPIES = {"copy in": "to device", "copy out": "to host", "copy within": "on device"}
 _NO_LAUNCH = 0xFFFFFFFF
@@ -40,10 +40,10 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took from `start` to `end` nanoseconds, in one of LANES.
+    """An activity from `start` to `end` in nanoseconds, in one of LANES.
 
-    `tensors` are what a copy of `bytes` moves. `kernels` are those of one launch, or of several in
-    a row on the host, with the number of the first.
+    `tensors` are those that a copy of `bytes` moves. `kernels` are those of one launch, or of
+    several consecutive host launches, with the index of the first.
     """
 
     lane: str
@@ -78,7 +78,7 @@ class Span:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a viewer shows beside the name and the time."""
+        """Details that a viewer shows next to name and time."""
         found: dict[str, Any] = {"kind": self.kind}
         if self.launch is not None:
             found["launch"] = self.launch
@@ -98,7 +98,7 @@ class Span:
 
 @dataclass(frozen=True)
 class DeviceRun:
-    """A run of `program` on a device such as "cuda:0"; spans by their start, and `lost` missing."""
+    """A run of `program` on a device such as "cuda:0"; spans by their start; `lost` are missing."""
 
     program: str
     device: str
@@ -110,7 +110,7 @@ class DeviceRun:
 
     @property
     def makespan(self) -> int:
-        """Nanoseconds from the call to the end of all that it has caused."""
+        """Nanoseconds from the call to the end of all its work."""
         return self.end - self.start
 
     @cached_property
@@ -120,7 +120,7 @@ class DeviceRun:
 
     @property
     def number(self) -> int:
-        """That of the device; the simulator is device 0."""
+        """The device number; the simulator is device 0."""
         return int(self.device.partition(":")[2] or 0)
 
     def lane_title(self, lane: str) -> str:
@@ -129,13 +129,13 @@ class DeviceRun:
 
 
 Names = tuple[Sequence[str], Sequence[str]]
-"""What arguments are called, and outputs."""
+"""The names of arguments and outputs."""
 
 
 def read_spans(
     tables: Tables, names: Names, spans: np.ndarray, values: np.ndarray, base: int
 ) -> tuple[Span, ...]:
-    """The spans of a run by their start, with times from `base` on."""
+    """The spans of a run by their start, with times relative to `base`."""
     made = [_read_span(tables, names, span, values, base) for span in spans]
     return tuple(sorted(made, key=lambda span: (span.start, span.end)))
 
@@ -176,7 +176,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def covered(spans: Iterable[Span]) -> int:
-    """Nanoseconds in which any of the spans, given by their start, was going on."""
+    """Nanoseconds in the union of the spans, which are sorted by start."""
     total, until = 0, 0
     for span in spans:
         total += max(0, span.end - max(span.start, until))

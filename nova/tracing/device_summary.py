@@ -1,7 +1,7 @@
-"""The summary of traced runs on devices: time by kernel, copies by direction, and the host's part.
+"""The summary of traced runs on devices: time by kernel, copies by direction, and host time.
 
-Comes in: `DeviceRun`s. Goes out: a `DeviceSummary` a device, whose text is part of what
-`nova trace` prints; its fields are plain numbers, for JSON and for the page.
+In: `DeviceRun`s. Out: a `DeviceSummary` per device, whose text is part of the output of `nova
+trace`; its fields are plain numbers, for JSON and for the page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HOST = {
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """All launches of a kernel, over all runs; `core` is "device", or that of a kernel of the host.
+    """All launches of a kernel, over all runs; `core` is "device", or that of a host kernel.
 
     Times in nanoseconds.
     """
@@ -52,9 +52,9 @@ class CopyTime:
 class DeviceSummary:
     """Figures over all runs on one device; times in nanoseconds.
 
-    `kernel_time` and `copy_time` are when the device computed and copied, `overlap` when it did
-    both, `idle` when it did neither while a run was going on; `host` is what the calling threads
-    did.
+    `kernel_time` and `copy_time` are the times the device computed and copied, `overlap` the time
+    it did both, `idle` the time it did neither during a run; `host` is the time of the calling
+    threads.
     """
 
     device: str
@@ -122,7 +122,7 @@ def _time_lines(title: str, rows: Sequence[tuple[str, int]], whole: int) -> list
 
 
 def summarize_devices(runs: Sequence[DeviceRun]) -> tuple[DeviceSummary, ...]:
-    """One for each device, in the order in which they were used first."""
+    """One for each device, in the order of first use."""
     by_device: dict[str, list[DeviceRun]] = {}
     for run in runs:
         by_device.setdefault(run.device, []).append(run)
@@ -153,7 +153,7 @@ def _summarize(device: str, runs: Sequence[DeviceRun]) -> DeviceSummary:
 
 
 def _launch_times(runs: Sequence[DeviceRun]) -> tuple[LaunchTime, ...]:
-    """By program and kernel, the longest first; those of the host among them."""
+    """By program and kernel, the longest first; includes host kernels."""
     found: dict[tuple[str, str], list[Span]] = {}
     for run in runs:
         for span in run.spans:

@@ -1,8 +1,8 @@
-"""Why one task waits for another: for its result, or only for memory to be free again.
+"""The reason of an edge: one task waits for the result of another, or only for free memory.
 
-Comes in: a `TaskGraph`. Goes out: for an edge, `data`, `reuse`, or `join` for one into a task
-without tiles. Edges of the second kind are write-after-read and write-after-write: a larger
-workspace would do without them. Called by `critical.py`.
+In: a `TaskGraph`. Out: for an edge, `data`, `reuse`, or `join` for one into a task without tiles.
+`reuse` edges are write-after-read and write-after-write: a larger workspace would remove them.
+Called by `critical.py`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from nova.tracing.graph import TaskGraph
 
 
 class EdgeKinds:
-    """Kinds of edges, by the launches at both ends; each pair is worked out once."""
+    """Kinds of edges, by the launches at both ends; each pair is computed once."""
 
     def __init__(self, graph: TaskGraph):
         self._graph = graph
         self._known: dict[tuple[int, int], str] = {}
 
     def kind(self, before: int, after: int) -> str:
-        """`data` when task `after` reads what task `before` wrote, else `reuse`."""
+        """`data` if task `after` reads a result of task `before`, else `reuse`."""
         tasks = self._graph.tasks
         if tasks[after].is_join:
             return "join"
         if tasks[before].is_join:
-            # A join stands for all that it waits for: one that gives data is reason enough.
+            # A join stands for all its predecessors: one that provides data is sufficient.
             kinds = {self.kind(p, after) for p in self._graph.predecessors[before]}
             return "reuse" if kinds == {"reuse"} else "data"
         pair = (tasks[before].launch, tasks[after].launch)
@@ -35,7 +35,7 @@ class EdgeKinds:
     def _find(self, before: int, after: int) -> str:
         first, second = self._graph.tables.launches[before], self._graph.tables.launches[after]
         if self._graph.by_launch or not first.reads or not second.reads:
-            return "data"  # in the order of the program, for all that is known
+            return "data"  # program order; the dependence is unknown
         buffers = self._graph.tables.buffers
         written = [buffers[b] for b in first.buffers[first.reads :]]
         read = [buffers[b] for b in second.buffers[: second.reads]]

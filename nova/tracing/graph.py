@@ -1,8 +1,8 @@
-"""The task graph of a program, as traces and simulations look at it.
+"""The task graph of a program, for traces and simulations.
 
-Comes in: the `Tables` of a file. Goes out: `TaskGraph`, with what each task computes and moves, who
-waits for whom, and why (`edges.py`). A program without tasks runs its launches in order: it gets a
-task a launch, each behind the one before. Used by everything in this package.
+In: the `Tables` of a file. Out: `TaskGraph`, with the operations and bytes of each task, its
+dependences, and their reasons (`edges.py`). A program without tasks runs its launches in order: it
+gets one task per launch, each after the previous one. Used by everything in this package.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Task:
 
     @property
     def share(self) -> float:
-        """Its part of the kernel's tiles."""
+        """Its fraction of the kernel's tiles."""
         return (self.end - self.begin) / self.kernel.grid if self.kernel.grid else 0.0
 
     @property
@@ -48,7 +48,7 @@ class Task:
 
     @property
     def title(self) -> str:
-        """`kernel_3[4:8]`, or the name alone where it is the whole of the kernel."""
+        """`kernel_3[4:8]`, or the name alone if it is the whole kernel."""
         if self.is_join:
             return "join"
         whole = self.end - self.begin == self.kernel.grid
@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskGraph:
-    """Tasks in topological order; `by_launch` when each is a whole launch, run in order."""
+    """Tasks in topological order; `by_launch` if each is a whole launch, run in order."""
 
     tables: Tables
     specs: tuple[TaskSpec, ...]
@@ -65,7 +65,7 @@ class TaskGraph:
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
-        """What the records of the file say, with the kernels put in."""
+        """The task records of the file, with their kernels."""
         launches, kernels = self.tables.launches, self.tables.kernels
         return tuple(
             Task(
@@ -90,7 +90,7 @@ class TaskGraph:
 
     @cached_property
     def task_counts(self) -> tuple[int, ...]:
-        """How many tasks with tiles each launch has."""
+        """The number of tasks with tiles of each launch."""
         counts = [0] * len(self.tables.launches)
         for task in self.tasks:
             counts[task.launch] += not task.is_join

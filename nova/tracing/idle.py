@@ -1,12 +1,12 @@
-"""Why cores did nothing: the gaps between tasks, by reason.
+"""Idle time: the gaps between tasks, by reason.
 
-Comes in: a `Timeline`. Goes out: nanoseconds of all cores together, by reason:
+In: a `Timeline`. Out: nanoseconds of all cores together, by reason:
 
-- dependency: no task was ready, and some waited for tasks that were running
-- no task left: all tasks had started
-- sleeping: a task was ready; the core had not begun, or had been idle long enough to sleep
-- stealing: a task was ready, and the core took its next one from another core's queue
-- dispatch: a task was ready, and the core was starting it
+  - dependency: no task was ready, and some waited for tasks that were running
+  - no task left: all tasks had started
+  - sleeping: a task was ready; the core had not begun, or had been idle long enough to sleep
+  - stealing: a task was ready, and the core took its next one from another core's queue
+  - dispatch: a task was ready, and the core was starting it
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nova.tracing.timeline import NOT_STOLEN, Timeline
 REASONS = ("dependency", "no task left", "sleeping", "stealing", "dispatch")
 
 SLEEP_NS = 50_000
-"""An idle core counts as asleep after this long. A guess: records do not say when it slept."""
+"""An idle core counts as asleep after this time. A guess: records do not say when it slept."""
 
 
 def idle_reasons(timeline: Timeline) -> dict[str, int]:
-    """Nanoseconds in which cores were idle, by reason; with the busy time they make up the run."""
+    """Idle nanoseconds of cores, by reason; together with the busy time they make up the run."""
     found = dict.fromkeys(REASONS, 0)
     clock = _ReadyClock(timeline)
     last_start = int(timeline.records["start"].max(initial=timeline.start))
@@ -39,7 +39,7 @@ def idle_reasons(timeline: Timeline) -> dict[str, int]:
                 found["sleeping" if asleep else "stealing" if stolen else "dispatch"] += ready
             since, first = max(since, int(record["end"])), False
         if timeline.end > since:
-            # Behind its last task: from some moment on there was nothing left to start.
+            # After its last task: from some moment on there was nothing left to start.
             until = min(max(last_start, since), timeline.end)
             ready = clock.some_ready(since, until)
             found["sleeping"] += ready
@@ -49,7 +49,7 @@ def idle_reasons(timeline: Timeline) -> dict[str, int]:
 
 
 class _ReadyClock:
-    """How long, until a moment, some task had been ready and not started."""
+    """The accumulated time, up to a moment, in which some task was ready and not started."""
 
     def __init__(self, timeline: Timeline):
         times = np.concatenate([timeline.records["ready"], timeline.records["start"]])

@@ -1,7 +1,7 @@
-"""The page: one HTML file with everything in it, to be opened in a browser without a network.
+"""The page: one self-contained HTML file, to be opened in a browser without a network.
 
-Comes in: runs and their summary. Goes out: the text of `page.html` with the data in it. What is
-shown may come from a hostile file: the page gets it as JSON and writes it as text, never as markup.
+In: runs and their summary. Out: the text of `page.html` with the data in it. The data may come from
+a hostile file: the page gets it as JSON and writes it as text, never as markup.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nova.tracing.summary import Summary, path_parts
 from nova.tracing.timeline import NOT_STOLEN, Timeline
 
 MOST_RECORDS = 60_000
-"""On one page; runs that do not fit are left out, the shortest first, and the page says so."""
+"""The limit on one page; the shortest runs beyond it are omitted, and the page says so."""
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -33,7 +33,7 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 def to_html(runs: Sequence[AnyRun], summary: Summary) -> str:
     """The text of the page."""
     text = json.dumps(_page_data(runs, summary), separators=(",", ":"), allow_nan=False)
-    # Inside of a script element only this can end it.
+    # Only this sequence can end a script element.
     return _TEMPLATE.read_text().replace("@DATA@", text.replace("<", "\\u003c"), 1)
 
 
@@ -81,7 +81,7 @@ class _Graphs:
         self.kernels: list[dict[str, Any]] = []
         self.described: list[dict[str, Any]] = []
         self._places: dict[int, int] = {}
-        self._kept: list[TaskGraph] = []  # an id stays in use as long as its object
+        self._kept: list[TaskGraph] = []  # an id stays in use as long as its object lives
 
     def place(self, graph: TaskGraph) -> int:
         if id(graph) not in self._places:
@@ -91,7 +91,7 @@ class _Graphs:
         return self._places[id(graph)]
 
     def place_spans(self, run: DeviceRun) -> int:
-        """The spans of a run on a device, as if they were a graph."""
+        """The spans of a run on a device, in the form of a graph."""
         described, kernels = describe_graph(run, len(self.kernels))
         self.kernels += kernels
         self.described.append(described)
@@ -155,7 +155,7 @@ def _describe_timeline(timeline: Timeline, path: Sequence[Step]) -> dict[str, An
 
 
 def _curve(measured: Timeline) -> list[dict[str, float]]:
-    """How the measured tasks would scale; `limit` is the speed-up that no schedule beats."""
+    """The scaling of the measured tasks; `limit` is the bound on the speed-up of any schedule."""
     durations = np.maximum(measured.task_durations(), 1)
     if len(durations) < 2:
         return []

@@ -1,8 +1,8 @@
-"""What this machine can do at its best, measured once and kept in the cache folder.
+"""The peak rates of this machine, measured once and kept in the cache folder.
 
-Goes out: `Peaks`, from a loop of multiply-adds and a loop of copies, on one core and on all that
-the process may use. What traces compare with. The file is JSON, by the kind of CPU and the number
-of cores; one that cannot be read is measured again, a folder that cannot be used is not written.
+Out: `Peaks`, from a loop of multiply-adds and a loop of copies, on one core and on all cores that
+the process may use; traces compare with them. The file is JSON, keyed by CPU model and number of
+cores; an unreadable file is measured again, an unusable folder is not written.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nova.artifact.cache.folder import make_folder
 from nova.artifact.files import write_atomically
 
 _SECONDS = 0.1
-"""Of a measurement; the best of many short blocks counts, so that a busy machine does not spoil
-it."""
+"""The duration of a measurement; the best of many short blocks counts, so that a busy machine does
+not spoil it."""
 
 _COPIED = 32 << 20
 """Bytes that each thread copies: more than a core's share of any cache."""
@@ -33,7 +33,7 @@ _COPIED = 32 << 20
 
 @dataclass(frozen=True)
 class Peaks:
-    """Operations and bytes (read and written) a second, f32, of one core and of `cores`."""
+    """Operations and bytes (read and written) per second, f32, of one core and of `cores`."""
 
     cores: int
     core_flops: float
@@ -51,7 +51,7 @@ def measured_peaks() -> Peaks:
 
 @cache
 def _peaks_in(folder: str | None, cpu: str, cores: int) -> Peaks:
-    """The peaks that a folder keeps; without a folder they are measured in every process."""
+    """The peaks in a folder; without a folder they are measured in every process."""
     name = sha256(f"{cpu}/{cores}/1".encode()).hexdigest()[:16]
     path = None if folder is None else Path(folder) / f"peaks-{name}.json"
     found = None if path is None else _read(path)
@@ -87,7 +87,7 @@ def _measure(cores: int) -> Peaks:
 
 
 def _together(measure: Callable[[], float], cores: int, alone: float) -> float:
-    """The sum over all cores at the same time; no less than one of them alone."""
+    """The sum over all cores running concurrently; at least that of one core alone."""
     with ThreadPoolExecutor(cores) as threads:
         return max(alone, sum(threads.map(lambda _: measure(), range(cores))))
 

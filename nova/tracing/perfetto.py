@@ -1,9 +1,9 @@
 """The timeline as a JSON file for https://ui.perfetto.dev and chrome://tracing.
 
-Comes in: runs. Goes out: the events of the Trace Event Format: a process for what was measured and
-one for what was planned, each with a lane a worker, the critical path as a lane of its own, the
-number of ready tasks as a counter, and the edges of the graph as flows. A device is a process with
-lanes of its own (`device_events.py`). Times are microseconds.
+In: runs. Out: the events of the Trace Event Format: one process for the measured and one for the
+planned schedule, each with a lane per worker, the critical path as a separate lane, the number of
+ready tasks as a counter, and the edges of the graph as flows. A device is a process with its own
+lanes (`device_events.py`). Times are microseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nova.tracing.schedule_sim import moved
 from nova.tracing.timeline import NOT_STOLEN, Timeline
 
 MOST_FLOWS = 100_000
-"""Edges in one file; the edges of later runs are left out, which the file says."""
+"""The limit on edges in one file; the edges of later runs are omitted, which the file says."""
 
 _COLORS = {
     "matrix": "thread_state_running",
@@ -55,18 +55,18 @@ class _Writer:
         self.events: list[dict[str, Any]] = []
         self.left_out = 0
         self._flows = 0
-        self._busy: dict[str, list[int]] = {}  # of each group of processes: when each is free
+        self._busy: dict[str, list[int]] = {}  # per process group: when each becomes free
         self._processes: dict[tuple[str, int], int] = {}
         self._named: set[tuple[int, int]] = set()
         self._planned: set[tuple[str, int]] = set()
         self._devices = DeviceLanes(lambda device: self._number(device, 0), self._name_lane)
 
     def add_device_run(self, run: DeviceRun) -> None:
-        """What the host, the copies and the kernels of the device did."""
+        """The activity of the host, the copies and the kernels of the device."""
         self.events += self._devices.events(run)
 
     def add_run(self, run: Run) -> None:
-        """The run; and its plan, once a program, as it is the same every time."""
+        """The run; and its plan, once per program, because it is the same every time."""
         self._add(run.kind, run, run.measured)
         key = (run.program, run.measured.workers)
         if key not in self._planned:
@@ -133,7 +133,7 @@ class _Writer:
                 self._flows += 1
                 before, after = timeline.records[index[number]], timeline.records[index[successor]]
                 edge = {"cat": "edge", "name": "edge", "id": self._flows, "pid": pid}
-                # The flow leaves inside of the slice it belongs to, not at its very end.
+                # The flow leaves inside the slice it belongs to, not at its end.
                 leaves = max(int(before["start"]), int(before["end"]) - 1)
                 self.events += [
                     {**edge, "ph": "s", "tid": int(before["worker"]), "ts": _us(leaves)},
@@ -144,14 +144,14 @@ class _Writer:
     # --- processes and lanes ----------------------------------------------------------------------
 
     def _process(self, group: str, timeline: Timeline) -> int:
-        """The first process of a group that has no run at that time."""
+        """The first process of a group without a run at that time."""
         free = self._busy.setdefault(group, [])
         slot = next((i for i, end in enumerate(free) if end <= timeline.start), len(free))
         free[slot : slot + 1] = [timeline.end]
         return self._number(group, slot)
 
     def _number(self, group: str, slot: int) -> int:
-        """That of a process, named when it is first used."""
+        """The number of a process, which is named on first use."""
         pid = self._processes.setdefault((group, slot), len(self._processes) + 1)
         if (pid, -1) not in self._named:
             self._named.add((pid, -1))
@@ -178,13 +178,13 @@ class _Writer:
 
 
 def _ready_counter(pid: int, timeline: Timeline) -> Iterator[dict[str, Any]]:
-    """How many tasks were ready and not started, over time."""
+    """The number of ready tasks that have not started, over time."""
     times = np.concatenate([timeline.records["ready"], timeline.records["start"]])
     changes = np.repeat([1, -1], len(timeline.records))
     order = np.argsort(times, kind="stable")
     counts = np.cumsum(changes[order])
     moments = times[order]
-    # The last value of those at the same time is the one that holds.
+    # The last value among those at the same time counts.
     last = np.ones(len(moments), bool)
     last[:-1] = moments[1:] != moments[:-1]
     for moment, count in zip(moments[last], counts[last], strict=True):

@@ -1,6 +1,6 @@
-"""One traced run: what was measured, what was planned, and what its time consists of.
+"""One traced run: the measured and the planned schedule, and its critical path.
 
-`collect.py` makes them; the summary, the timeline file and the page are written from them.
+`collect.py` creates them; the summary, the timeline file and the page use them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nova.tracing.timeline import Timeline
 class Run:
     """A run of `program`; `lost` records did not fit.
 
-    `kind` is "replayed" when the times of its tasks were measured, but not their schedule.
+    `kind` is "replayed" if the times of its tasks were measured, but not their schedule.
     """
 
     program: str
@@ -30,22 +30,22 @@ class Run:
 
     @property
     def planned(self) -> Timeline:
-        """The schedule that the cost model expects, from time 0 on."""
+        """The schedule predicted by the cost model, starting at time 0."""
         return self.plan.timeline
 
     @cached_property
     def critical(self) -> tuple[Step, ...]:
-        """The chain of tasks and waits that its time consists of."""
+        """The chain of tasks and waits that determines its time."""
         return critical_path(self.measured)
 
     @cached_property
     def bound(self) -> int:
-        """Nanoseconds of its longest chain of dependencies, with the measured durations."""
+        """Nanoseconds of its longest dependency chain, with the measured durations."""
         return longest_path(self.measured.graph, self.measured.task_durations())[0]
 
     @cached_property
     def advice(self) -> tuple[Finding, ...]:
-        """What would make it shorter, the largest gain first."""
+        """Advice for a shorter run, the largest gain first."""
         return find_advice(self.measured, self.critical, self.bound)
 
 
@@ -53,7 +53,7 @@ AnyRun = Run | DeviceRun
 
 
 def replay(run: Run, cores: int) -> Run:
-    """The tasks of a run, with the times that they took, on another number of cores."""
+    """The tasks of a run, with their measured times, on another number of cores."""
     plan, graph = run.plan, run.measured.graph
     played = play(graph, run.measured.task_durations(), cores, plan.policy)
     planned = play(graph, plan.costs, cores, plan.policy)

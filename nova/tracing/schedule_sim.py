@@ -1,8 +1,8 @@
-"""Simulation: a task graph played on virtual cores, in the time that the cost model gives.
+"""Simulates a task graph on virtual cores, with the times of the cost model.
 
-Comes in: the `Tables` of a program, a number of cores, a policy and a seed. Goes out: `Simulation`,
-a timeline with its bounds, the same on every machine for the same costs. `Model.simulate` calls
-this, traces do for the planned schedule, and `run_mode="sim"` runs the tasks in its order.
+In: the `Tables` of a program, a number of cores, a policy and a seed. Out: `Simulation`, a timeline
+with its bounds, the same on every machine for the same costs. `Model.simulate` calls this, traces
+call it for the planned schedule, and `run_mode="sim"` runs the tasks in its order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLICIES = ("locality", "fifo", "critical-path")
 """In the order of nova_policy."""
 
 CURVE = (1, 2, 4, 8, 16, 24, 32, 48, 64)
-"""Numbers of cores that a scaling curve is shown for."""
+"""The numbers of cores of a scaling curve."""
 
 MOST_CORES = 65_536
 
@@ -35,7 +35,7 @@ _SIMULATED = np.dtype([("task", "<u4"), ("core", "<u4"), ("start", "<u8"), ("end
 
 @dataclass(frozen=True)
 class Point:
-    """A place on the scaling curve: times in nanoseconds; `bound` is what no schedule beats."""
+    """A point on the scaling curve: times in nanoseconds; `bound` holds for every schedule."""
 
     cores: int
     makespan: int
@@ -46,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What `cores` cores would do with a program, by the cost model."""
+    """The schedule of a program on `cores` cores, by the cost model."""
 
     graph: TaskGraph
     costs: np.ndarray
@@ -69,17 +69,17 @@ class Simulation:
 
     @property
     def speedup(self) -> float:
-        """Against one core."""
+        """Relative to one core."""
         return self.work / self.makespan if self.makespan else 1.0
 
     @property
     def utilisation(self) -> float:
-        """The part of the cores' time that they work."""
+        """The fraction of the cores' time that they work."""
         return self.timeline.utilisation
 
     @property
     def bounds(self) -> dict[str, int]:
-        """What no schedule can beat: all the work on all cores, and the longest chain of it."""
+        """Bounds for every schedule: all the work on all cores, and the longest chain."""
         return {"work": -(-self.work // self.cores), "critical path": self.critical_cost}
 
     @property
@@ -89,7 +89,7 @@ class Simulation:
 
     @cached_property
     def critical_path(self) -> tuple[Step, ...]:
-        """The chain of tasks and waits that the makespan consists of."""
+        """The chain of tasks and waits that determines the makespan."""
         return critical_path(self.timeline)
 
     def curve(self, cores: Sequence[int] = CURVE) -> tuple[Point, ...]:
@@ -122,7 +122,7 @@ def simulate(
     policy: str = "critical-path",
     speeds: Speeds | None = None,
 ) -> Simulation:
-    """Play a program's task graph. A seed other than 0 picks among the ready tasks at random."""
+    """Simulate a program's task graph. A seed other than 0 picks among ready tasks at random."""
     graph = make_graph(tables)
     return play(graph, task_costs(graph, speeds or Speeds()), cores, policy, seed)
 
@@ -130,7 +130,7 @@ def simulate(
 def play(
     graph: TaskGraph, costs: np.ndarray, cores: int, policy: str = "critical-path", seed: int = 0
 ) -> Simulation:
-    """Play a graph whose tasks take `costs` nanoseconds each."""
+    """Simulate a graph whose tasks take `costs` nanoseconds each."""
     _check(cores, policy, seed)
     costs = np.ascontiguousarray(costs, np.uint64)
     if not graph.specs:  # every result is an argument, or empty
@@ -144,7 +144,7 @@ def play(
 
 
 def moved(simulation: Simulation, start: int) -> Timeline:
-    """The timeline as if it had begun at `start`, to stand beside a measured one."""
+    """The timeline shifted to begin at `start`, for comparison with a measured one."""
     old = simulation.timeline
     records = old.records.copy()
     for field in ("ready", "start", "end"):

@@ -1,7 +1,7 @@
 """The summary of a trace: time by kernel, idle time by reason, rates against the machine's peaks.
 
-Comes in: measured runs with their planned schedules. Goes out: `Summary`, whose text is what
-`nova trace` prints; its fields are plain numbers, for JSON and for the page.
+In: measured runs with their planned schedules. Out: `Summary`, whose text is the output of `nova
+trace`; its fields are plain numbers, for JSON and for the page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """All tasks of a kernel, over all runs; times in nanoseconds, rates in units a second."""
+    """All tasks of a kernel, over all runs; times in nanoseconds, rates in units per second."""
 
     program: str
     name: str
@@ -37,12 +37,12 @@ class KernelTime:
 
     @property
     def flop_rate(self) -> float:
-        """Operations a second while the kernel ran, on one core."""
+        """Operations per second while the kernel ran, on one core."""
         return 1e9 * self.flops / self.time if self.time else 0.0
 
     @property
     def byte_rate(self) -> float:
-        """Bytes a second while the kernel ran, on one core."""
+        """Bytes per second while the kernel ran, on one core."""
         return 1e9 * self.bytes / self.time if self.time else 0.0
 
 
@@ -50,7 +50,7 @@ class KernelTime:
 class Summary:
     """Figures over all runs of a trace; times in nanoseconds.
 
-    All but `devices` and `lost` are of the runs on this machine's cores.
+    All but `devices` and `lost` cover the runs on this machine's cores.
     """
 
     runs: int
@@ -62,20 +62,20 @@ class Summary:
     busy: int
     idle: dict[str, int]
     kernels: tuple[KernelTime, ...]
-    path: dict[str, int]  # of the longest run: what its critical path consists of
-    bound: int  # of the longest run: its longest chain of dependencies
+    path: dict[str, int]  # of the longest run: components of its critical path
+    bound: int  # of the longest run: its longest dependency chain
     advice: tuple[Finding, ...]
-    peaks: Peaks | None  # of this machine; None when nothing ran on its cores
+    peaks: Peaks | None  # of this machine; None if nothing ran on its cores
     devices: tuple[DeviceSummary, ...] = ()
 
     @property
     def flop_rate(self) -> float:
-        """Operations a second over the whole time."""
+        """Operations per second over the whole time."""
         return 1e9 * sum(k.flops for k in self.kernels) / self.time if self.time else 0.0
 
     @property
     def byte_rate(self) -> float:
-        """Bytes a second over the whole time."""
+        """Bytes per second over the whole time."""
         return 1e9 * sum(k.bytes for k in self.kernels) / self.time if self.time else 0.0
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class Summary:
         return "\n\n".join(parts) or "no run was traced"
 
     def _describe(self, peaks: Peaks) -> str:
-        """What ran on the cores of this machine."""
+        """The runs on the cores of this machine."""
         total = self.busy + sum(self.idle.values())
         runs = f"{self.runs} run{'s' if self.runs != 1 else ''}"
         workers = f"{self.workers} worker{'s' if self.workers != 1 else ''}"
@@ -125,8 +125,11 @@ class Summary:
 
 
 def summarize(traced: Sequence[AnyRun], peaks: Peaks | None) -> Summary:
-    """The summary of all runs; the critical path is that of the longest on this machine's cores,
-    whose peaks are needed only where there is one."""
+    """The summary of all runs.
+
+    The critical path is that of the longest run on this machine's cores, whose peaks are needed
+    only if there is one.
+    """
     on_devices = [run for run in traced if isinstance(run, DeviceRun)]
     runs = [run for run in traced if not isinstance(run, DeviceRun)]
     idle: dict[str, int] = {}
@@ -206,7 +209,7 @@ _WAITS = {
 
 
 def _kernel_lines(kernels: Sequence[KernelTime], peaks: Peaks, most: int = 20) -> list[str]:
-    """The table; what is left out is said."""
+    """The table; it says what is omitted."""
     programs = len({kernel.program for kernel in kernels})
     header = ("kernel", "core", "tasks", "time", "share", "GFLOP/s", "of peak", "GB/s", "")
     rows = [

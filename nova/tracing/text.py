@@ -14,12 +14,12 @@ def format_ns(nanoseconds: float) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """`12.3 %`, or a dash where there is no whole."""
+    """`12.3 %`, or a dash if there is no total."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (1, 2)) -> list[str]:
-    """Rows with their cells aligned; the columns `right` to the right."""
+    """Rows with aligned cells; the columns in `right` are right-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
     return [
         "  "

@@ -1,8 +1,7 @@
 """A timeline: which core ran which task, and when.
 
-Measured ones come from `collect.py`, planned ones from `nova/tracing/schedule_sim.py`: both are
-arrays
-of the same records, in nanoseconds, so that everything behind this module takes either.
+Measured timelines come from `collect.py`, planned ones from `nova/tracing/schedule_sim.py`: both
+are arrays of the same records, in nanoseconds, so all users of this module take either.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Timeline:
 
     @property
     def utilisation(self) -> float:
-        """The part of the cores' time that they spent in tasks."""
+        """The fraction of the cores' time that they spent in tasks."""
         return self.busy / (self.makespan * self.workers) if self.makespan else 0.0
 
     @cached_property
@@ -79,8 +78,11 @@ class Timeline:
 def make_timeline(
     graph: TaskGraph, records: np.ndarray, workers: int, start: int, end: int
 ) -> Timeline:
-    """A timeline of records in any order. Clocks of cores may differ a little: nothing is before
-    `start`, and no task begins before it is ready."""
+    """A timeline of records in any order.
+
+    Clocks of cores may differ a little: nothing is before `start`, and no task begins before it is
+    ready.
+    """
     ordered = records[np.lexsort((records["end"], records["start"]))].copy()
     ordered["start"] = np.maximum(ordered["start"], start)
     ordered["end"] = np.maximum(ordered["end"], ordered["start"])

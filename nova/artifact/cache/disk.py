@@ -1,10 +1,10 @@
-"""The disk cache: one folder, one file an entry, each file a whole artifact.
+"""The disk cache: one folder, one file per entry, each file a whole artifact.
 
-The compile driver opens a `building` block with a key from `cache_key`, and gets the entry; after a
-miss it compiles inside of the block, while other processes that want the same key wait for it, and
-calls `put` with the bytes of `write_artifact`. An entry appears by rename, so a reader sees a whole
-file or none, and whoever has it open keeps it when it is evicted. Nothing here raises for a bad
-folder or a bad file: there is one `CacheWarning`, and the program compiles.
+The compile driver opens a `building` block with a key from `cache_key`, and gets the entry. After a
+miss it compiles inside the block, while other processes with the same key wait for it, and calls
+`put` with the bytes of `write_artifact`. An entry appears by rename, so a reader sees a whole file
+or none, and a reader that has it open keeps it when it is evicted. Nothing here raises for a bad
+folder or a bad file: there is one `CacheWarning`, and the program is compiled.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from nova.errors import ArtifactError, CacheFolderError, CacheWarning
 
 __all__ = ["CacheEntry", "CacheStats", "DiskCache", "cache_key", "explain", "open_cache"]
 
-_warned_folders: set[Path] = set()  # one warning a folder and process, not one a compile
+_warned_folders: set[Path] = set()  # one warning per folder and process, not per compile
 _warned_homeless: list[str] = []
 
 
 @record
 class CacheStats:
-    """What one `DiskCache` object did since it was made."""
+    """Counters of one `DiskCache` object since its creation."""
 
     hits: int = 0
     misses: int = 0
@@ -53,7 +53,7 @@ class CacheStats:
 
 
 def open_cache() -> DiskCache | None:
-    """The disk cache that the knobs describe, whether it is on or off; None without a folder."""
+    """The disk cache that the knobs describe, enabled or not; None without a folder."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -61,7 +61,7 @@ def open_cache() -> DiskCache | None:
 
 
 def cache_folder() -> Path | None:
-    """The folder that the knobs name, or the user's; None, and one warning, where there is none."""
+    """The folder from the knobs, or the user's; None, and one warning, if there is none."""
     folder = knobs.get("cache_dir")
     if folder:
         return Path(folder)
@@ -79,7 +79,7 @@ def cache_folder() -> Path | None:
 
 
 def default_folder() -> Path:
-    """The user's cache folder for Nova on this platform; CacheFolderError where there is none."""
+    """The user's cache folder for Nova on this platform; CacheFolderError if there is none."""
     hint = "Set NOVA_CACHE_DIR to a folder, or NOVA_CACHE=0 to switch the cache off"
     try:
         import platformdirs
@@ -89,7 +89,7 @@ def default_folder() -> Path:
         raise CacheFolderError(
             "the user's cache folder is not known without the package platformdirs", hint=hint
         ) from None
-    except (RuntimeError, KeyError, OSError):  # HOME is not set, and nobody has this user id
+    except (RuntimeError, KeyError, OSError):  # HOME is not set, and the user id is unknown
         folder = Path("~")
     if not folder.is_absolute():
         raise CacheFolderError("this user has no home folder, and so no cache folder", hint=hint)
@@ -97,27 +97,27 @@ def default_folder() -> Path:
 
 
 class DiskCache:
-    """Artifacts by key in `folder`, at most `max_bytes` of them; the least recently used go first.
+    """Artifacts by key in `folder`, at most `max_bytes`, with LRU eviction.
 
     A process waits at most `wait` seconds for another one that builds the same key. Thread-safe.
-    Reading goes on where writing is not possible.
+    Reading works even if writing is not possible.
     """
 
     def __init__(self, folder: Path, max_bytes: int, wait: float = 300):
         self.folder, self.max_bytes, self.wait = Path(folder), max_bytes, wait
         self._counts = dict.fromkeys(CacheStats.__dataclass_fields__, 0)
         self._lock = threading.Lock()
-        self._trusted: bool | None = None  # None: the folder was not looked at yet
+        self._trusted: bool | None = None  # None: the folder was not checked yet
         self._writable = True
 
     @property
     def stats(self) -> CacheStats:
-        """Counts of this object; other processes that use the folder have their own."""
+        """Counters of this object; other processes that use the folder have their own."""
         with self._lock:
             return CacheStats(**self._counts)
 
     def path(self, key: str) -> Path:
-        """Where the entry of a key is, or would be."""
+        """The path of the entry of a key, which may not exist."""
         return entry_path(self.folder, key)
 
     def get(self, key: str) -> Artifact | None:
@@ -129,10 +129,10 @@ class DiskCache:
 
     @contextmanager
     def building(self, key: str) -> Iterator[Artifact | None]:
-        """Gives the entry; or None for a block in which the key is to be built and `put`.
+        """Yields the entry, or None for a block that must build the key and `put` it.
 
-        One process builds, and the others get its entry. Where it takes longer than `wait`, or
-        where there are no locks, they build too: their results are the same.
+        One process builds, and the others get its entry. If it takes longer than `wait`, or if
+        there are no locks, they build too: their results are the same.
         """
         artifact, lock = self.get(key), None
         if artifact is None and self._prepare():
@@ -144,7 +144,7 @@ class DiskCache:
                 unlock(lock)
 
     def put(self, key: str, data: bytes) -> None:
-        """Store an artifact, then evict until the folder keeps to its bound."""
+        """Store an artifact, then evict until the folder is within its limit."""
         path = self.path(key)
         if self._writable and len(data) > self.max_bytes:
             self._warn_folder(f"may hold {self.max_bytes} bytes, fewer than one entry has")
@@ -152,9 +152,9 @@ class DiskCache:
         if not self._prepare():
             return
         try:
-            # Not flushed: what a power cut leaves of it, the seal shows as damaged when it is read.
+            # Not synced: the seal detects a file that a power cut has damaged, when it is read.
             write_atomically(path, data, mode=0o600, sync=False)
-            with suppress(FileNotFoundError):  # another process evicted it already
+            with suppress(FileNotFoundError):  # another process has already evicted it
                 mark_used(path)
             tag_folder(self.folder)
         except OSError as error:
@@ -172,14 +172,14 @@ class DiskCache:
         return scan_folder(self.folder) if self._is_trusted() else []
 
     def read(self, entry: CacheEntry) -> Artifact:
-        """An entry for a person who looks at it: not marked as used, not removed when damaged.
+        """Read an entry for inspection: not marked as used, not removed if damaged.
 
-        ArtifactError for a damaged one, FileNotFoundError for one that was evicted meanwhile.
+        ArtifactError for a damaged entry, FileNotFoundError for one that was evicted concurrently.
         """
         return open_entry(entry.path, entry.key)
 
     def verify(self) -> dict[Path, str]:
-        """Read every entry; gives the failed check of each damaged one, and removes nothing."""
+        """Read every entry; returns the failed check of each damaged one, and removes nothing."""
         problems = {}
         for entry in self.entries():
             with suppress(FileNotFoundError):
@@ -190,21 +190,21 @@ class DiskCache:
         return problems
 
     def remove(self, entry: CacheEntry) -> bool:
-        """Remove one entry; False if it was gone already."""
+        """Remove one entry; False if it did not exist."""
         return remove_file(entry.path)
 
     def clear(self) -> int:
-        """Remove every entry; gives how many went."""
+        """Remove every entry; returns their number."""
         return sum(self.remove(entry) for entry in self.entries())
 
-    # --- inside ---------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------
 
     def _count(self, what: str) -> None:
         with self._lock:
             self._counts[what] += 1
 
     def _take_lock(self, key: str) -> tuple[Artifact | None, int | None]:
-        """The entry that another process has built, or the lock; neither after a wait in vain."""
+        """The entry that another process has built, or the lock; neither after a timeout."""
         path = self.path(key)
         built: list[Artifact] = []
 
@@ -223,7 +223,7 @@ class DiskCache:
         except OSError as error:
             log("cache", f"no locks in {self.folder}: {error.strerror}")
             return None, None
-        # Also with the lock: who had it before may have written the entry after the miss.
+        # Also with the lock: its last owner may have written the entry after the miss.
         if built or is_built():
             return built[0], lock
         if lock is None:
@@ -244,22 +244,22 @@ class DiskCache:
                 stacklevel=3,
             )
             return None
-        except OSError as error:  # too many open files, no permission: the entry may be sound
+        except OSError as error:  # too many open files, no permission: the entry may be valid
             self._warn_folder(f"cannot be read ({error.strerror})")
             return None
-        with suppress(OSError):  # a read-only folder still serves
+        with suppress(OSError):  # a read-only folder can still be read
             mark_used(path)
         return artifact
 
     def _prepare(self) -> bool:
-        """Make the folder; whether it can be written."""
+        """Create the folder; returns whether it is writable."""
         if self._writable:
             try:
                 make_folder(self.folder)
             except OSError as error:
                 self._refuse_writing(error)
             else:
-                self._trusted = None  # it may have been made just now
+                self._trusted = None  # it may have just been created
                 self._is_trusted()
         return self._writable
 
@@ -290,10 +290,10 @@ class DiskCache:
         )
 
     def _evict(self, keep: str) -> None:
-        """Remove the least recently used entries beyond the bound.
+        """Remove the least recently used entries beyond the limit.
 
-        Processes that evict at the same time remove the same ones; the one that put last counts
-        what all have put.
+        Processes that evict concurrently remove the same entries; the last one to `put` counts the
+        entries of all.
         """
         with suppress(OSError):
             entries = scan_folder(self.folder)
@@ -307,5 +307,5 @@ class DiskCache:
                         self._count("evictions")
 
 
-# One object a folder and process, so that its counts and its warning are, too.
+# One object per folder and process, and so one set of counters and one warning.
 _shared_cache = cache(DiskCache)

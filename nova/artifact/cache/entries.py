@@ -1,7 +1,7 @@
-"""The files of the disk cache: names, order of use, and reading one without trusting it.
+"""The files of the disk cache: names, LRU order, and reading an untrusted entry.
 
-Called by `DiskCache`. A key gives a path and a path an `Artifact`, or an ArtifactError that names
-the failed check.
+Called by `DiskCache`. A key maps to a path and a path to an `Artifact`, or an ArtifactError that
+names the failed check.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CacheEntry:
 
 
 def entry_path(folder: Path, key: str) -> Path:
-    """Where the entry of a key is, or would be."""
+    """The path of the entry of a key, which may not exist."""
     if not _KEY.fullmatch(key):
         raise ValueError(f"a cache key is 64 hexadecimal digits, not {key!r}")
     return folder / (key + _SUFFIX)
@@ -54,7 +54,7 @@ def scan_folder(folder: Path) -> list[CacheEntry]:
 
 
 def open_entry(path: Path, key: str) -> Artifact:
-    """Read and check one entry, which must be a file of this user and hold its own key."""
+    """Read and check one entry, which must be a file of this user and contain its own key."""
     with open(path, "rb", opener=_open_here) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
@@ -67,7 +67,7 @@ def open_entry(path: Path, key: str) -> Artifact:
 
 
 def _open_here(path: str, flags: int) -> int:
-    """No link is followed, and a pipe does not block: the checks after it see what is there."""
+    """Open without following links or blocking on a pipe: later checks see the file itself."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -83,7 +83,7 @@ def mark_used(path: Path) -> None:
 
 
 def remove_file(path: Path) -> bool:
-    """Remove a file; whether it was there and could be."""
+    """Remove a file; returns whether it existed and was removed."""
     try:
         path.unlink()
     except OSError:

@@ -1,8 +1,8 @@
-"""Why a program was not in the cache: what differs from the entry that is nearest to it.
+"""Explains a cache miss: the differences from the most similar entry.
 
-A `Recipe`, what a program is compiled from, comes in; text for a person goes out. Called by the
-compile driver for `NOVA_LOG=cache`, and by `nova cache explain`. Works across processes: entries
-on disk hold the parts of their keys, and the text of their program.
+In: a `Recipe`, the inputs of a compile. Out: text for a person. Called by the compile driver for
+`NOVA_LOG=cache`, and by `nova cache explain`. Works across processes: entries on disk contain the
+parts of their keys, and the text of their program.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from nova.core.constants import compact_plan
 from nova.core.records import record
 from nova.errors import ArtifactError
 
-_COMMENT = re.compile(r" +# .*$", re.MULTILINE)  # the user's line, which no key depends on
-# Reading an entry checks all its hashes, so only the recently used ones are looked at.
+_COMMENT = re.compile(r" +# .*$", re.MULTILINE)  # the user's line, which is not part of the key
+# Reading an entry checks all its hashes, so only recently used entries are compared.
 _MOST_ENTRIES, _MOST_BYTES = 200, 64 << 20
 
 
 @record
 class Recipe:
-    """What a program is compiled from: the parts of its key, and its text without comments.
+    """The inputs of a compile: the parts of its key, and its text without comments.
 
-    The text is that of `stage`; the part of the key that has this name is its digest.
+    The text is that of `stage`; the part of the key with this name is its digest.
     """
 
     parts: Mapping[str, str]
@@ -40,19 +40,19 @@ class Recipe:
 
 def make_recipe(parts: Mapping[str, str], text: str, stage: str = "plan") -> Recipe:
     """The recipe of a program that is about to be compiled."""
-    # Most texts that come here have no comments, and those with large constants are long.
+    # Most texts here have no comments, and those with large constants are long.
     return Recipe(parts, _COMMENT.sub("", text) if " # " in text else text, stage)
 
 
 def recipe_of(artifact: Artifact) -> Recipe:
-    """The recipe that an entry was made by."""
+    """The recipe of an entry."""
     stage = artifact.manifest.source
     text = artifact.stages().get(stage, "")
     return make_recipe(artifact.manifest.key, compact_plan(text), stage)
 
 
 def compare_recipes(old: Recipe, new: Recipe) -> str:
-    """What differs, one line a part; the program line by line, not by its digest."""
+    """The differences, one line per part; the program line by line, not by its digest."""
     stage = new.stage
     if old.stage != stage or old.parts.get(stage) == new.parts.get(stage):
         return explain(old.parts, new.parts)
@@ -62,14 +62,14 @@ def compare_recipes(old: Recipe, new: Recipe) -> str:
 def find_nearest(cache: DiskCache, wanted: Recipe) -> Recipe | None:
     """The entry, other than its own, that has most in common with `wanted`; None without any.
 
-    The same program comes before any other; among equals the last used one wins.
+    The same program comes before any other; ties go to the last used one.
     """
     others = (recipe for recipe in _recent_recipes(cache) if recipe.key != wanted.key)
     return max(others, key=lambda recipe: _likeness(recipe, wanted), default=None)
 
 
 def explain_miss(cache: DiskCache | None, wanted: Recipe, last: Recipe | None) -> str:
-    """Why `wanted` missed; `last` was compiled before it in this process, if any was."""
+    """Why `wanted` missed; `last` is the previous compile in this process, if any."""
     nearest = (find_nearest(cache, wanted) if cache is not None else None) or last
     if nearest is None:
         return "nothing to compare with: the cache is empty"
@@ -80,7 +80,7 @@ def _recent_recipes(cache: DiskCache) -> Iterator[Recipe]:
     for entry in _recent_entries(cache):
         try:
             yield recipe_of(cache.read(entry))
-        except (ArtifactError, OSError):  # damaged or evicted: no more to be compared with
+        except (ArtifactError, OSError):  # damaged or evicted: skip it
             continue
 
 

@@ -1,9 +1,9 @@
 """The cache folder: private to its user, or not used.
 
-Entries are machine code that is going to run, so nobody else may put one there. A path comes in,
-the reason why it cannot be trusted goes out, or None. Called by `DiskCache` before it reads or
-writes. A folder carries the tag that backup programs know cache folders by; with the tag it is
-Nova's own, and permissions that somebody has loosened are put right.
+Entries are machine code that will be executed, so nobody else may be able to write there. In: a
+path. Out: the reason why it cannot be trusted, or None. Called by `DiskCache` before it reads or
+writes. A folder carries the tag by which backup programs recognize cache folders; with the tag it
+is Nova's own, and permissions that were loosened are restored.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder where it is not there; only its user may look inside."""
+    """Create the folder if it does not exist; only its user may access it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def tag_folder(folder: Path) -> None:
-    """Mark a folder that `find_problem` has passed as Nova's own."""
+    """Mark a folder that `find_problem` has accepted as Nova's own."""
     if not (folder / TAG).exists():
         write_atomically(folder / TAG, _TAG_TEXT, mode=0o600, sync=False)
 
 
 def find_problem(folder: Path) -> str | None:
-    """Why the folder cannot be used, or None; a folder that is not there yet has no problem."""
+    """Why the folder cannot be used, or None; a folder that does not exist has no problem."""
     try:
         found = os.stat(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -51,9 +51,9 @@ def find_problem(folder: Path) -> str | None:
 
 
 def _make_private(folder: Path) -> bool:
-    """Close a folder that is Nova's own; False for any other.
+    """Make a folder of Nova private; False for any other.
 
-    Its entries stay: each is read only if it is a file of this user and holds its own key.
+    Its entries stay: each is read only if it is a file of this user and contains its own key.
     """
     with suppress(OSError):
         tag = os.lstat(folder / TAG)

@@ -1,7 +1,7 @@
-"""Cache keys: the named parts that decide what a compile gives, and the hash over them.
+"""Cache keys: the named parts that determine the result of a compile, and the hash over them.
 
 The compile driver builds the parts (text, target, options, versions, ...), stores them in the
-manifest's `key`, and asks `explain` why a second compile did not find the first one's entry.
+manifest's `key`, and asks `explain` why a second compile did not hit the entry of the first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SEPARATOR = re.compile(r"[, ]")
 
 
 def cache_key(parts: Mapping[str, str]) -> str:
-    """SHA-256 over the parts, in hexadecimal; the order of the parts does not matter."""
+    """SHA-256 over the parts, in hexadecimal; independent of the order of the parts."""
     return sha256(canonical_json(dict(parts))).hexdigest()
 
 
 def explain(old_parts: Mapping[str, str], new_parts: Mapping[str, str]) -> str:
-    """Say, one line a part, what differs between two keys."""
+    """The differences between two keys, one line per part."""
     lines = []
     for name in sorted(old_parts.keys() | new_parts.keys()):
         if name not in old_parts:
@@ -45,7 +45,7 @@ def _difference(old: str, new: str) -> str:
 
 
 def _word_difference(old: str, new: str) -> str:
-    """Lists such as `a=1,b=2` are long: of two equally long ones, the items that differ."""
+    """For long lists such as `a=1,b=2` of equal length: the items that differ."""
     before, after = _SEPARATOR.split(old), _SEPARATOR.split(new)
     if len(before) != len(after):
         return f"{_short(old)} became {_short(new)}"

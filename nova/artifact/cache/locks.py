@@ -1,9 +1,9 @@
-"""Locks between processes: who may build a key of the disk cache now.
+"""Locks between processes: which one may build a key of the disk cache.
 
-`DiskCache.building` asks for one. All locks of a folder are byte ranges of one empty file, at an
-offset that the key gives, so that nothing piles up. They are Linux's open file description locks:
-they hold between threads and between processes, and the kernel drops them when their owner ends,
-however it ends. No lock can be stale.
+`DiskCache.building` takes one. All locks of a folder are byte ranges of one empty file, at an
+offset derived from the key, so that no files accumulate. They are Linux open file description
+locks: they work between threads and between processes, and the kernel releases them when their
+owner exits for any reason. No lock can be stale.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pathlib import Path
 LOCK_FILE = ".lock"
 
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
-_BUSY = (BlockingIOError, PermissionError)  # EAGAIN or EACCES, as the file system likes
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between two tries
+_BUSY = (BlockingIOError, PermissionError)  # EAGAIN or EACCES, depending on the file system
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between two attempts
 
 _held: set[int] = set()
-_no_fork = threading.RLock()  # between opening a descriptor and noting it
+_no_fork = threading.RLock()  # between opening and registering a descriptor
 
 
 def try_lock(folder: Path, key: str) -> int | None:
-    """Take the lock of a key: a descriptor for `unlock`, or None when somebody else has it.
+    """Take the lock of a key: a descriptor for `unlock`, or None if it is taken.
 
-    OSError where the folder cannot be written or its file system has no locks.
+    OSError if the folder is not writable or its file system has no locks.
     """
     with _no_fork:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -48,7 +48,7 @@ def try_lock(folder: Path, key: str) -> int | None:
 
 
 def wait_for_lock(folder: Path, key: str, seconds: float, unless: Callable[[], bool]) -> int | None:
-    """Like `try_lock`, again and again; None as soon as `unless` holds, or when time is over."""
+    """Retry `try_lock`; None as soon as `unless` holds, or after the timeout."""
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     while (lock := try_lock(folder, key)) is None:
         if unless() or time.monotonic() >= end:
@@ -59,7 +59,7 @@ def wait_for_lock(folder: Path, key: str, seconds: float, unless: Callable[[], b
 
 
 def unlock(descriptor: int) -> None:
-    """Give a lock back; nothing happens in a forked child, which does not have it."""
+    """Release a lock; a no-op in a forked child, which does not own it."""
     with _no_fork:
         if descriptor in _held:
             _held.remove(descriptor)
@@ -67,7 +67,7 @@ def unlock(descriptor: int) -> None:
 
 
 def is_any_locked(folder: Path) -> bool:
-    """Whether some process builds something in this folder now."""
+    """Whether some process currently builds something in this folder."""
     try:
         descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def _offset(key: str) -> int:
 
 
 def _forget_in_child() -> None:
-    """A forked child shares its parent's descriptions: it must not keep their locks alive."""
+    """A forked child shares its parent's file descriptions: it must not keep their locks alive."""
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()

@@ -1,8 +1,8 @@
 """AArch64 for the linker: its relocations and its stubs.
 
-Read by `elf_read`. The kinds are those of "ELF for the Arm 64-bit Architecture" that position-
-independent code of LLVM and gcc holds in the small code model. Segments start at multiples of
-64 KiB, because a kernel may have pages of that size.
+Used by `reader.py`. The relocation types are those of "ELF for the Arm 64-bit Architecture"
+(AAELF64) that LLVM and gcc emit for position-independent code in the small code model. Segments
+start at multiples of 64 KiB, because a kernel may have pages of that size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nova.artifact.elf.machine import Goal, Ints, Kind, Machine, distance, replace
 
-_PAGE = ~0xFFF  # of `adrp`, whatever the pages of the system are
+_PAGE = ~0xFFF  # of `adrp`, independent of the page size of the system
 
 
 def _pages(goal: Ints, place: Ints) -> Ints:
@@ -27,7 +27,7 @@ def _low_bits(goal: Ints, place: Ints) -> Ints:
 
 
 def _field(start: int, bits: int, shift: int) -> Callable[[Ints, Ints], Ints]:
-    """Puts number >> shift into `bits` bits of an instruction, the lowest at `start`."""
+    """Inserts number >> shift into `bits` bits of an instruction, the lowest at `start`."""
     mask = (1 << bits) - 1
 
     def insert(word: Ints, number: Ints) -> Ints:
@@ -37,7 +37,7 @@ def _field(start: int, bits: int, shift: int) -> Callable[[Ints, Ints], Ints]:
 
 
 def _insert_adr(shift: int) -> Callable[[Ints, Ints], Ints]:
-    """The two low bits of an `adr` or `adrp` stand apart from the other nineteen."""
+    """The two low bits of an `adr` or `adrp` are separate from the other nineteen."""
     low, high = _field(29, 2, shift), _field(5, 19, shift + 2)
     return lambda word, number: high(low(word, number), number)
 
@@ -65,13 +65,13 @@ def _branch(name: str, start: int, bits: int) -> Kind:
 
 
 def _relax(data: NDArray[np.uint8], relocations: NDArray[Any]) -> None:
-    """Nothing: the two instructions of a load may stand apart, so they stay as they are."""
+    """No relaxation: the two instructions of a load may be separated, so they stay unchanged."""
 
 
 def _stub(place: int, slot: int) -> bytes:
     """`adrp x16, slot; ldr x17, [x16, slot]; br x17`, then a trap.
 
-    x16 and x17 are the registers that a call may destroy on its way.
+    x16 and x17 are the intra-procedure-call scratch registers (IP0, IP1) of the ABI.
     """
     at, goal = np.array([place]), np.array([slot])
     first = _insert_adr(12)(np.array([0x90000010]), _pages(goal, at))

@@ -1,7 +1,7 @@
-"""Compiles the C runtime of files for another architecture, with whatever compiler can.
+"""Compiles the C runtime of files for another architecture, with any available compiler.
 
-In: the sources that come with the package. Out: one relocatable object, which is kept in the user's
-cache folder. Called by `elf_runtime`, when a file for another architecture is written.
+In: the sources in the package. Out: one relocatable object, which is kept in the user's cache
+folder. Called by `runtime_object.py`, when a file for another architecture is written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FLAGS = (
     "-fno-stack-protector",
     "-U_FORTIFY_SOURCE",
 )
-# Atomics in line: gcc's default calls functions of libgcc, which no file contains.
+# Inline atomics: gcc's default calls functions of libgcc, which no file contains.
 ARCH_FLAGS = {
     "x86_64": ("-fcf-protection=none",),
     "aarch64": ("-mno-outline-atomics", "-mbranch-protection=none"),
@@ -51,7 +51,7 @@ _DIGEST_SIZE = 32
 
 
 def compile_runtime(arch: str, sources: Path) -> tuple[bytes | None, str]:
-    """The object of the first compiler that can make it, or None and what was wrong with all."""
+    """The object of the first compiler that succeeds, or None and the errors of all."""
     reasons = []
     for command in _compilers(arch):
         data, reason = _compile(command, arch, sources)
@@ -71,7 +71,7 @@ def _compilers(arch: str) -> Iterator[list[str]]:
 
 
 def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | None, str]:
-    """The object from the cache folder or from the compiler, or the reason why there is none."""
+    """The object from the cache folder or from the compiler, or the reason of the failure."""
     flags = [*FLAGS, *ARCH_FLAGS[arch]]
     code, version = _run([*command, "--version"])
     if code:
@@ -98,7 +98,7 @@ def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | 
     except CodegenError as error:  # it calls a library of its compiler
         return None, error.what
     if kept:
-        # A folder that cannot be written costs a compile in every process, nothing else.
+        # A read-only folder costs a compile in every process, nothing else.
         with suppress(OSError):
             kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(kept, sha256(data).digest() + data, mode=0o600, sync=False)
@@ -106,7 +106,7 @@ def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | 
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Exit code, and the first lines of what the command said."""
+    """Exit code, and the first lines of the output of the command."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
@@ -117,12 +117,12 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
 
 
 def _cache_folder() -> Path | None:
-    """Where objects are kept; None when the user wants no cache, or has no folder for it."""
+    """The folder of kept objects; None if the cache is off, or has no folder."""
     return cache_folder() if knobs.get("cache") else None
 
 
 def _read_kept(path: Path) -> bytes | None:
-    """A kept object that is whole, in a folder that nobody else can write to."""
+    """A complete kept object, in a folder that only this user can write."""
     with suppress(OSError):
         status = path.parent.stat()
         if status.st_uid == os.getuid() and not status.st_mode & 0o022:

@@ -1,7 +1,7 @@
-"""The ELF-64 records and numbers that are the same on every machine.
+"""The ELF-64 records and constants that are the same on every machine.
 
-Nothing comes in; every `elf_*` module takes its structs and constants from here. Names
-follow the System V ABI, so that `readelf` output and this file use the same words.
+All modules of this folder take their structs and constants from here. Names follow the System V
+gABI, so that `readelf` output and this file use the same words.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHDR = Struct("<IIQQQQIIQQ")
 PHDR = Struct("<IIQQQQQQ")
 DYN = Struct("<qQ")
 
-# Symbols and relocations come by the thousand: they are arrays.
+# There are thousands of symbols and relocations: they are arrays.
 SYM = np.dtype(
     [
         ("name", "<u4"),
@@ -62,7 +62,7 @@ def align_up(value: int, alignment: int) -> int:
 
 
 def cut_string(table: bytes, offset: int) -> bytes | None:
-    """The zero-terminated string at `offset` of a string table; None when it has no end."""
+    """The NUL-terminated string at `offset` of a string table; None if it is unterminated."""
     if offset >= len(table):
         return None
     end = table.find(b"\0", offset)

@@ -1,7 +1,7 @@
 """The tables of the dynamic linker: dynamic symbols, hash table, relocations, dynamic section.
 
-`elf_link` asks for them sized but without addresses (`dynamic_tables`), lays the file out, and has
-the addresses written by `fill_dynamic`. `elf_listing` has the symbol table that people read.
+`linker.py` requests them sized but without addresses (`dynamic_tables`), lays out the file, and
+`fill_dynamic` writes the addresses. `symtab.py` has the symbol table for people.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ NEEDED = "libc.so.6"
 class Names:
     """The symbols of the dynamic linker.
 
-    `exports` are definitions by name, as (object, symbol); `imports` functions of the C library.
+    `exports` are definitions by name, as (object, symbol); `imports` are functions of the C
+    library.
     """
 
     exports: Mapping[str, tuple[int, int]]
     imports: Sequence[str]
 
     def in_order(self) -> list[str]:
-        """The names after the null symbol; imports stand first."""
+        """The names after the null symbol; imports come first."""
         return [*self.imports, *self.exports]
 
 
 def dynamic_tables(names: Names, relocations: int, slots: int) -> dict[str, OutputSection]:
-    """The sections by name; contents that hold addresses are only sized."""
+    """The sections by name; contents with addresses are only sized."""
     strings, _ = pack_strings([*names.in_order(), NEEDED] if names.imports else names.in_order())
     entries = _entries(names, {}, len(strings), relocations, 0)
     read, writable, group = elf.SHF_ALLOC, elf.SHF_ALLOC | elf.SHF_WRITE, "headers"
@@ -66,7 +67,7 @@ def dynamic_tables(names: Names, relocations: int, slots: int) -> dict[str, Outp
 
 
 def pack_strings(names: Sequence[str]) -> tuple[bytes, list[int]]:
-    """A string table, and where each name is in it."""
+    """A string table, and the offset of each name in it."""
     table, offsets = bytearray(b"\0"), []
     for name in names:
         offsets.append(len(table))
@@ -75,7 +76,7 @@ def pack_strings(names: Sequence[str]) -> tuple[bytes, list[int]]:
 
 
 def _hash(names: Names) -> bytes:
-    """The System V hash table; imports have an entry in the chains, but nobody looks for them."""
+    """The System V hash table; imports have an entry in the chains, but are never looked up."""
     count = max(1, len(names.exports))
     buckets, chains = [0] * count, [0] * (1 + len(names.in_order()))
     for index, name in enumerate(names.exports, start=1 + len(names.imports)):
@@ -127,7 +128,7 @@ def fill_dynamic(
     homes: Homes,
     linkage: Linkage,
 ) -> dict[str, int]:
-    """Write the addresses into all of the tables; gives those of the exported names."""
+    """Write the addresses into all tables; returns those of the exported names."""
     places = {section.name: section.offset for section in layout.sections}
     _, offsets = pack_strings(names.in_order())
     symbols = np.zeros(1 + len(offsets), elf.SYM)
@@ -172,5 +173,5 @@ def symbol_row(
 
 
 def store(out: bytearray, place: int, rows: Array) -> None:
-    """Put an array of records into the file."""
+    """Write an array of records into the file."""
     out[place : place + rows.nbytes] = rows.tobytes()

@@ -1,6 +1,6 @@
-"""The names that the runtime inside of a file may use without defining them.
+"""The names that the runtime in a file may use without defining them.
 
-`elf_read` and `elf_symbols` ask here. Everything else that is undefined is a `CodegenError`.
+Used by `reader.py` and `symbols.py`. Any other undefined name is a `CodegenError`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from nova import _native
 
 IMPORTS = frozenset(_native.allowed_imports())
-"""Functions of the C library: the list of the reader (native/src/imports.c), which refuses a file
-that names another."""
+"""Functions of the C library: the list of the file reader (native/src/imports.c), which refuses a
+file with any other import."""
 
 MARKED_SECTIONS = ("manifest", "tables", "const", "weights", "device")
 
@@ -21,5 +21,5 @@ MARKERS = frozenset(
         *(f"nova_section_{name}_{end}" for name in MARKED_SECTIONS for end in ("begin", "end")),
     )
 )
-"""What the linker itself defines: the ELF header, and both ends of the sections `.nova.*`, which
-are equal (and at the header) when the file has no such section."""
+"""Symbols that the linker itself defines: the ELF header, and begin and end of the sections
+`.nova.*`, which are equal (and at the header) if the file has no such section."""

@@ -1,9 +1,9 @@
-"""Places output sections in a shared object and writes its bytes.
+"""Assigns addresses to the output sections of a shared object and writes its bytes.
 
-`elf_link` gives the sections (sized, addresses still open); `place` gives every section its address
-and file offset, and `write` puts headers and contents together. Addresses equal file offsets, so a
-loader may map the whole file in one piece and then set the protections. What a segment has in
-memory, it has in the file: there are no zeros to add.
+`linker.py` provides the sections (sized, without addresses); `place` assigns every section its
+address and file offset, and `write` combines headers and contents. Addresses equal file offsets, so
+a loader may map the whole file in one piece and then set the protections. The file size of a
+segment equals its memory size: there is no zero fill.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nova.artifact.elf.machine import Machine
 from nova.artifact.elf.shared_object import Buffer
 from nova.core.records import record
 
-# Segments in the order of the file: code and the data it reaches by 32-bit distances first, bulk
-# data last. Those of "relro" become read-only once the loader has stored addresses in them.
+# Segments in file order: code and the data within reach of 32-bit offsets first, bulk data last.
+# Those of "relro" become read-only after the loader has relocated them.
 _GROUPS = {
     "headers": elf.PF_R,
     "text": elf.PF_R | elf.PF_X,
@@ -33,9 +33,9 @@ _GROUPS = {
 
 @dataclass
 class OutputSection:
-    """One section of the output; `group` is its segment, or "" when it is not loaded.
+    """One section of the output; `group` is its segment, or "" if it is not loaded.
 
-    The contents are pieces, which `write` copies once; what holds addresses is zeros until then.
+    The contents are pieces, which `write` copies once; parts with addresses are zeros until then.
     """
 
     name: str
@@ -51,7 +51,7 @@ class OutputSection:
     pieces: list[Buffer] = field(default_factory=list)
 
     def append(self, piece: Buffer, align: int = 1, fill: bytes = b"\0") -> int:
-        """Add a piece at a multiple of `align`; gives its offset in the section."""
+        """Append a piece at a multiple of `align`; returns its offset in the section."""
         gap = align_up(self.size, align) - self.size
         if gap:
             self.pieces.append(fill * gap)
@@ -79,7 +79,7 @@ class Layout:
 
 
 def place(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
-    """Give every section its offset (= address), in the order of `_GROUPS`."""
+    """Assign every section its offset (= address), in the order of `_GROUPS`."""
     page = machine.page
     groups = {name: [s for s in sections if s.group == name] for name in _GROUPS}
     groups = {name: members for name, members in groups.items() if members}
@@ -94,7 +94,7 @@ def place(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
             position += section.size
             ordered.append(section)
         if name == "relro":
-            # The dynamic linker write-protects whole pages, so this segment owns its last one.
+            # The dynamic linker write-protects whole pages, so this segment owns its last page.
             position = align_up(position, page)
             relro = _header(elf.PT_GNU_RELRO, elf.PF_R, start, position - start, 1)
         headers.append(_header(elf.PT_LOAD, _GROUPS[name], start, position - start, page))
@@ -117,14 +117,14 @@ def _header(kind: int, flags: int, start: int, size: int, align: int) -> bytes:
 
 
 def write(layout: Layout) -> bytearray:
-    """The whole file, but for the addresses that are still to be filled in."""
+    """The whole file, except for addresses that are filled in later."""
     indices = layout.indices
     names = b"\0" + b"".join(s.name.encode() + b"\0" for s in layout.sections)
     names_at = layout.end
     table_at = align_up(names_at + len(names) + len(b".shstrtab\0"), 8)
-    count = len(layout.sections) + 2  # the null section, and the names themselves
+    count = len(layout.sections) + 2  # the null section, and the section name table
     out = bytearray(table_at + count * elf.SHDR.size)
-    view = memoryview(out)  # a bytearray would make a second copy of what is stored in it
+    view = memoryview(out)  # a bytearray would make a second copy of the stored data
     table = [bytes(elf.SHDR.size)]
     name_at = 1
     for section in layout.sections:

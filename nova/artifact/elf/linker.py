@@ -1,6 +1,6 @@
-"""The in-process linker: relocatable objects come in, one ELF shared object goes out.
+"""The in-process linker: links relocatable objects to one ELF shared object.
 
-`link` is what `artifact.elf.link_shared` calls. The result is closed but for the functions of the C
+`shared_object.link_shared` calls `link`. The result is closed except for the functions of the C
 library that the runtime uses: every other symbol is resolved here. Debug sections are dropped. The
 bytes depend on the inputs alone, and bulk data is copied once.
 """
@@ -23,7 +23,7 @@ from nova.artifact.elf.symbols import SymbolTable
 from nova.artifact.elf.symtab import fill_listing, listing
 from nova.errors import CodegenError
 
-# name: flags, segment; in the order of the file
+# name: flags, segment; in file order
 _MERGED = {
     ".rodata": (elf.SHF_ALLOC, "headers"),
     ".eh_frame": (elf.SHF_ALLOC, "headers"),
@@ -31,7 +31,7 @@ _MERGED = {
     ".data.rel.ro": (elf.SHF_ALLOC | elf.SHF_WRITE, "relro"),
     ".data": (elf.SHF_ALLOC | elf.SHF_WRITE, "data"),
 }
-# Notes that are loaded: their segments. Bulk data has one of its own, to be mapped and not read.
+# Segments of loaded notes. Bulk data has a separate one, to be mapped and not read.
 _LOADED = {
     ".nova.manifest": "headers",
     ".nova.tables": "headers",
@@ -50,7 +50,7 @@ def link(
     arch: str,
     runtime: bytes | None,
 ) -> Linked:
-    """Link; see `artifact.elf.link_shared`."""
+    """Link; see `shared_object.link_shared`."""
     machine = MACHINES[arch]
     files = [read_object(part.data, f"object {i}") for i, part in enumerate(parts)]
     suffixes = [part.suffix for part in parts]
@@ -99,7 +99,7 @@ def link(
 
 @lru_cache(maxsize=4)
 def read_runtime(data: bytes) -> ObjectFile:
-    """Every compile of a process links the same runtime: it is read once."""
+    """The parsed runtime, cached: every compile of a process links the same runtime."""
     return read_object(data, "the runtime")
 
 
@@ -117,7 +117,7 @@ def _check(machine: Machine, files: Sequence[ObjectFile], exports: Sequence[str]
 def _merge(
     machine: Machine, files: Sequence[ObjectFile]
 ) -> tuple[dict[str, OutputSection], list[dict[int, tuple[str, int]]]]:
-    """Put like behind like; `homes` maps the sections of each object to (output name, offset)."""
+    """Merge sections by output name; `homes` maps sections of objects to (output name, offset)."""
     merged: dict[str, OutputSection] = {}
     homes: list[dict[int, tuple[str, int]]] = []
     for file in files:
@@ -131,7 +131,7 @@ def _merge(
             home[index] = name, out.append(section.data, section.align, fill)
         homes.append(home)
     if ".eh_frame" in merged:
-        merged[".eh_frame"].append(bytes(4))  # the terminator that crtend.o brings elsewhere
+        merged[".eh_frame"].append(bytes(4))  # the terminator, elsewhere from crtend.o
     return merged, homes
 
 

@@ -1,9 +1,9 @@
-"""What the linker has to know of a processor: one `Machine`, made of rows.
+"""The processor interface of the linker: one `Machine` per architecture, as table rows.
 
-`elf_x86_64` and `elf_aarch64` each make one; all other `elf_*` modules ask it and know no processor
-by name. A relocation kind is a row: which number it needs, how far that may reach, and how it goes
-into the bytes. The rows work on whole arrays, so that an object with thousands of relocations is
-linked in a millisecond.
+`x86_64.py` and `aarch64.py` each define one; all other modules of this folder use it and do not
+depend on a processor. A relocation type is a row: the formula of its value, the range of the value,
+and how it is encoded. The rows work on whole arrays, so that an object with thousands of
+relocations is linked in a millisecond.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 class Goal(Enum):
-    """What a relocation refers to."""
+    """The target of a relocation."""
 
     SYMBOL = "the symbol itself"
     SLOT = "the entry of the offset table that holds the symbol's address"
@@ -30,10 +30,10 @@ class Goal(Enum):
 
 @record
 class Kind:
-    """One relocation kind.
+    """One relocation type of the psABI.
 
-    `number(goal + addend, place)` gives what is to be stored, a multiple of `step` in the range
-    [`low`, `high`); `insert(word, number)` puts it into the `width` bytes that are there.
+    `number(goal + addend, place)` computes the value, a multiple of `step` in the range [`low`,
+    `high`); `insert(word, number)` encodes it into the existing `width` bytes.
     """
 
     name: str
@@ -50,9 +50,9 @@ class Kind:
 class Machine:
     """One processor architecture.
 
-    `relax(data, relocations)` turns loads through the offset table into direct ones where the
-    instruction allows it; the arrays are changed in place, and hold the candidates only.
-    `stub(place, slot)` is code of `stub_size` bytes that jumps to the address in a slot.
+    `relax(data, relocations)` rewrites loads through the GOT to direct ones if the instruction
+    allows it; the arrays are changed in place, and contain only the candidates. `stub(place, slot)`
+    is code of `stub_size` bytes that jumps to the address in a slot (a PLT entry).
     """
 
     arch: str
@@ -68,17 +68,17 @@ class Machine:
     stub_size: int
 
     def name_of(self, kind: int) -> str:
-        """A relocation kind in words."""
+        """The name of a relocation type."""
         if kind in self.kinds:
             return self.kinds[kind].name
         return self.names.get(kind, f"number {kind}")
 
 
 def distance(goal: Ints, place: Ints) -> Ints:
-    """How far it is from the place to the goal."""
+    """PC-relative: the distance from the place to the target."""
     return goal - place
 
 
 def replace(word: Ints, number: Ints) -> Ints:
-    """The number alone."""
+    """Replaces the whole word by the number."""
     return number

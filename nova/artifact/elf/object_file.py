@@ -1,7 +1,7 @@
-"""One relocatable object as the linker sees it: the records that `elf_read` makes.
+"""One relocatable object in the linker: the records that `reader.py` creates.
 
-Used by `elf_link` and the modules below it. All that does not depend on the other objects is worked
-out when the object is read, because the runtime's object is read once and linked many times.
+Used by `linker.py` and the modules that it calls. All data that does not depend on other objects is
+computed when the object is read, because the runtime's object is read once and linked many times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @record
 class InputSection:
-    """A section that will be part of the output; `relocations` are arrays of `elf.RELA` by kind."""
+    """A section of the output; `relocations` are arrays of `elf.RELA` by type."""
 
     name: str
     flags: int
@@ -31,14 +31,13 @@ class InputSection:
 
 @record
 class ObjectFile:
-    """What the linker needs of one object.
+    """The linker's view of one object.
 
-    `symbols` is an array of `elf.SYM`; `names` are those of the global ones by index, `defined` the
-    indices of those that have a place here by name. `direct` are the global symbols that
-    relocations refer to, `by_slot` all those that they reach through the offset table; `pointers`
-    counts addresses in data.
-    `listed` are the symbols that a disassembly shows: their indices, with the records `rows`, whose
-    names are offsets in `strings`.
+    `symbols` is an array of `elf.SYM`; `names` are those of the global symbols by index, `defined`
+    maps the names of those that are defined here to indices. `direct` are the global symbols that
+    relocations refer to, `by_slot` all symbols that are reached through the GOT; `pointers` counts
+    addresses in data. `listed` are the symbols that a disassembly shows: their indices, with the
+    records `rows`, whose names are offsets in `strings`.
     """
 
     label: str
@@ -56,7 +55,7 @@ class ObjectFile:
 
     @cached_property
     def visible_functions(self) -> list[str]:
-        """The functions that the object's author exported, by name."""
+        """The exported functions of the object, by name."""
         rows = self.symbols
         return sorted(
             name

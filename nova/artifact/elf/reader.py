@@ -1,8 +1,8 @@
-"""Reads one ELF relocatable object: bytes from LLVM or gcc come in, an `ObjectFile` goes out.
+"""Reads one ELF relocatable object: bytes from LLVM or gcc to an `ObjectFile`.
 
-Called by `elf_link` only. Every offset is checked before it is followed; what an object may not
-hold (constructors, thread-local data, common symbols, relocations of unknown kinds) is refused here
-with its name.
+Called by `linker.py` only. Every offset is checked before it is followed. Unsupported contents
+(constructors, thread-local data, common symbols, relocations of unknown types) are refused here
+with their names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nova.errors import CodegenError
 MACHINES = {machine.arch: machine for machine in (X86_64, AARCH64)}
 
 _MOST_ALIGN = 4096
-_MOST_ZEROS = 1 << 24  # zeroed data is written out, so a slip must not become a giant file
+_MOST_ZEROS = 1 << 24  # .bss is stored in the file, so an error must not create a giant file
 _MOST_ADDEND = 1 << 62  # sums of addresses and addends must not wrap
 
 
@@ -43,7 +43,7 @@ class _Reader:
         relocations = self._relocations(headers, names)
         sections = {}
         for index, header in enumerate(headers):
-            # What notes say (stack, features) holds for whole files: the linker says it itself.
+            # Notes (stack, features) apply to whole files: the linker writes its own.
             if header[2] & elf.SHF_ALLOC and header[1] != elf.SHT_NOTE and header[5]:
                 self._check_section(header, names[index])
                 sections[index] = self._section(
@@ -161,7 +161,7 @@ class _Reader:
         groups = _by_kind(tables)
         for number, rows in groups.items():
             self._check_relocations(machine, number, name, len(data), rows, symbols, global_names)
-        # Addresses that are only known at load time, or far away, stay in the offset table.
+        # Addresses that are known only at load time, or far away, stay in the GOT.
         outside = {i for i, n in global_names.items() if n in IMPORTS or n in MARKERS}
         for number in [n for n in groups if machine.kinds[n].goal is Goal.SLOT]:
             rows = groups.pop(number)
@@ -261,7 +261,7 @@ class _Reader:
 
 
 def _by_kind(tables: list[Array]) -> dict[int, Array]:
-    """Relocations by kind, in the order of the kinds; those of kind 0 do nothing."""
+    """Relocations by type, in the order of the types; type 0 has no effect."""
     rows = np.concatenate(tables) if tables else np.empty(0, elf.RELA)
     kinds = rows["kind"]
     return {kind: rows[kinds == kind] for kind in sorted(set(kinds.tolist())) if kind}

@@ -1,8 +1,8 @@
-"""The offset table, the stubs of imports, and the relocations of all objects.
+"""The GOT, the stubs of imports, and the relocations of all objects, by the ELF psABI.
 
-`elf_link` calls `plan_slots` before the layout, because table and stubs must have a size, and
-`relocate` after it, with the whole file in memory. What is left for the loader comes back: places
-where it adds its base, and slots that it fills with functions of the C library.
+`linker.py` calls `plan_slots` before the layout, because the table and the stubs need a size, and
+`relocate` after it, with the whole file in memory. It returns the work of the loader: offsets where
+it adds its base, and slots for functions of the C library.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from nova.core.records import record
 from nova.errors import CodegenError
 
 Homes = Sequence[Mapping[int, tuple[str, int]]]
-"""For each object: where its sections went, as (output section, offset in it)."""
+"""For each object: the locations of its sections, as (output section, offset in it)."""
 
 
 @record
 class Slots:
-    """Offsets in `.got` by what they hold, and offsets of stubs in their block by import."""
+    """Offsets in `.got` by contents, and offsets of stubs in their block by import."""
 
     slots: dict[Target, int]
     stubs: dict[str, int]
@@ -34,10 +34,10 @@ class Slots:
 
 @record
 class Linkage:
-    """What a finished link knows of addresses.
+    """The addresses of a finished link.
 
     `addresses` are those of every symbol of every object, `bases` those of their sections;
-    `relative` has (place, addend) pairs and `slots` the places of imports by name.
+    `relative` has (offset, addend) pairs and `slots` the offsets of imports by name.
     """
 
     bases: list[dict[int, int]]
@@ -47,7 +47,7 @@ class Linkage:
 
 
 def plan_slots(files: Sequence[ObjectFile], symbols: SymbolTable, stub_size: int) -> Slots:
-    """A slot for everything that is reached through the table, a stub for imports that are not."""
+    """A slot for everything that is reached through the GOT, a stub for other imports."""
     slots: dict[Target, int] = {}
     stubs: dict[str, int] = {}
     for file, targets in zip(files, symbols.targets, strict=True):
@@ -106,7 +106,7 @@ def relocate(
 
 
 def _own_addresses(file: ObjectFile, base: Mapping[int, int]) -> Ints:
-    """The address of every symbol that has a place in the object."""
+    """The address of every symbol that is defined in the object."""
     table: Ints = np.zeros(max(base, default=0) + 2, np.int64)
     for index, start in base.items():
         table[index] = start
@@ -123,7 +123,7 @@ def _patch(
     file: ObjectFile,
     goals: Mapping[Goal, Ints],
 ) -> list[tuple[int, int]]:
-    """Apply the relocations of one section; returns what the loader has to do."""
+    """Apply the relocations of one section; returns those that remain for the loader."""
     relative: list[tuple[int, int]] = []
     for number, rows in section.relocations.items():
         kind = layout.machine.kinds[number]

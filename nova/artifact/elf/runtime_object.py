@@ -1,8 +1,8 @@
-"""The C runtime that goes into files: one relocatable object an architecture.
+"""The C runtime that goes into files: one relocatable object per architecture.
 
-`runtime_object` is called by the compile driver, and gives what `link_shared` takes. That of this
-machine comes with the package, beside the native module; for another architecture `elf_cross`
-compiles the sources that come with it.
+The compile driver calls `runtime_object`, whose result `link_shared` takes. The object for this
+machine comes with the package, next to the native module; for another architecture
+`cross_compile.py` compiles the sources of the package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nova.core.log import log
 
 
 def runtime_object(arch: str) -> bytes | None:
-    """The object, or None where there is none: `why_no_runtime` tells, as does `NOVA_LOG`."""
+    """The object, or None if there is none: `why_no_runtime` and `NOVA_LOG` give the reason."""
     data, reason = _find(arch)
     if data is None:
         log("compile", reason)
@@ -25,13 +25,13 @@ def runtime_object(arch: str) -> bytes | None:
 
 
 def why_no_runtime(arch: str) -> str:
-    """Why files for `arch` get no C entry points; "" when they do."""
+    """Why files for `arch` get no C entry points; "" if they do."""
     return _find(arch)[1]
 
 
 @cache
 def runtime_key(arch: str) -> str:
-    """What identifies the object in cache keys; "none" where there is none."""
+    """The identity of the object in cache keys; "none" if there is none."""
     data, _ = _find(arch)
     return "none" if data is None else sha256(data).hexdigest()[:16]
 

@@ -1,7 +1,7 @@
-"""Linking in one function: `link_shared` makes the shared object that a `.nova` file is.
+"""Linking in one function: `link_shared` creates the shared object of a `.nova` file.
 
-Called by `artifact.format.write_artifact`. The linker behind it (`elf_link`) is imported only when
-something is linked, so that loading a finished file stays quick.
+Called by `write_artifact` (`nova/artifact/write.py`). The linker (`linker.py`) is imported only
+when something is linked, so that loading a finished file stays fast.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Note = Buffer | Sequence[Buffer]
 class Part:
     """One relocatable object of a link.
 
-    `suffix` is put behind every global name that it defines ("k0" becomes "k0.x86_64-v4"); the
-    objects with the same suffix see each other's names without it.
+    `suffix` is appended to every global name that it defines ("k0" becomes "k0.x86_64-v4"); objects
+    with the same suffix see each other's names without it.
     """
 
     data: bytes
@@ -41,8 +41,7 @@ class Linked:
 
 
 def prepare_link(runtime: bytes | None) -> None:
-    """Do what every link with this runtime needs, for whoever has time before the objects are
-    there: the linker is loaded and the runtime read."""
+    """Load the linker and read the runtime in advance, before the objects are available."""
     from nova.artifact.elf.linker import read_runtime
 
     if runtime is not None:
@@ -60,9 +59,9 @@ def link_shared(
     """Link `parts` for `arch` into a shared object; the same inputs give the same bytes.
 
     `exports` (with their suffixes) become dynamic symbols. `notes` become sections: those of
-    docs/nova-format.md that a program reads are loaded, the others are not; empty ones are left
-    out. `runtime` is the object of `elf_runtime.runtime_object`: it alone may import functions of
-    the C library, and its visible functions are exported too.
+    docs/nova-format.md that a program reads are loaded, the others are not; empty ones are omitted.
+    `runtime` is the object of `runtime_object`: it alone may import functions of the C library, and
+    its visible functions are exported too.
     """
     from nova.artifact.elf.linker import link
 

@@ -1,8 +1,9 @@
-"""Finds the definition behind every symbol reference: parsed objects in, `Target`s out.
+"""Symbol resolution: finds the definition of every symbol reference.
 
-Used by `elf_link` and `elf_relocate`. Locals belong to their object; a global name has one strong
-definition in the whole program, or else its first weak one. Objects with a suffix (variants of a
-program) see the names of their own kind first, then those without one.
+In: parsed objects. Out: `Target`s. Used by `linker.py` and `relocate.py`. Locals belong to their
+object; a global name has one strong definition in the whole program, or else its first weak one.
+Objects with a suffix (variants of a program) see the names with the same suffix first, then those
+without one.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from nova.artifact.elf.object_file import ObjectFile
 from nova.errors import CodegenError
 
 Target = tuple[int, int] | str
-"""A symbol by object and index, or the name of an import or of a symbol of the linker's own."""
+"""A symbol by object and index, or the name of an import or of a linker-defined symbol."""
 
 
 class SymbolTable:
-    """All names of a link. `runtime` is the number of the object that may name what is outside."""
+    """All names of a link. `runtime` is the index of the object that may have imports."""
 
     def __init__(self, files: Sequence[ObjectFile], suffixes: Sequence[str], runtime: int | None):
         self.files, self.suffixes, self.runtime = files, suffixes, runtime
@@ -43,7 +44,7 @@ class SymbolTable:
         return self._placed(*self.globals[name])
 
     def imports(self) -> list[str]:
-        """The functions of the C library that the program names."""
+        """The functions of the C library that the program uses."""
         names = {t for targets in self.targets for t in targets.values() if isinstance(t, str)}
         return sorted(names & IMPORTS)
 
@@ -62,7 +63,7 @@ class SymbolTable:
             )
 
     def _targets(self, number: int, file: ObjectFile) -> dict[int, Target]:
-        """What the symbols stand for that the relocations of an object refer to."""
+        """The definitions of the symbols that the relocations of an object refer to."""
         targets: dict[int, Target] = {}
         for index in {*file.direct, *file.by_slot}:
             if index not in file.names:

@@ -1,7 +1,7 @@
-"""The symbol table that people read with `nm` and `objdump`; nothing is loaded from it.
+"""The symbol table for `nm` and `objdump`; it is not loaded.
 
-`elf_link` asks for it sized (`listing`), and has the addresses written by `fill_listing` after the
-layout. It has every function and every table of the objects, the stubs of imports, and the exports.
+`linker.py` requests it sized (`listing`), and `fill_listing` writes the addresses after the layout.
+It has every function and every table of the objects, the stubs of imports, and the exports.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def listing(files: Sequence[ObjectFile], names: Names, plan: Slots) -> Listing:
     for file, hidden in zip(files, exported, strict=True):
         kept = file.rows[~np.isin(file.listed, list(hidden))]
         kept["name"] += strings.append(file.strings)
-        kept["info"] &= 15  # local to the file, whatever it was in its object
+        kept["info"] &= 15  # local in the file, independent of its binding in the object
         kept["other"] = 0
         rows.append(kept)
     first_global = 1 + sum(map(len, rows)) + len(plan.stubs)

@@ -1,7 +1,7 @@
-"""x86-64 for the linker: its relocations, its stubs, and loads that need no offset table.
+"""x86-64 for the linker: its relocations, its stubs, and relaxation of GOT loads.
 
-Read by `elf_read`. The kinds are those of the System V ABI that position-independent code of
-LLVM and gcc holds in the small code model.
+Used by `reader.py`. The relocation types are those of the System V x86-64 psABI that LLVM and gcc
+emit for position-independent code in the small code model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The host half of a compile: from a module at a stage up to `loops` to objects and tables.
+"""The host half of a compile: lowers a module at a stage up to `loops` to objects and tables.
 
-`driver.py` calls `build_host`, once for each CPU target; `backend.py` does for the kernels of a
-device program that are pinned to the host.
+`driver.py` calls `build_host` once for each CPU target. `gpu/backend.py` calls it for the
+host-pinned kernels of a device program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def build_host(
 ) -> TargetCode:
     """Compile `module`, at the stage `after`, for the CPU that `settings` name.
 
-    `suffix` is what is put behind the names of stages, where that is not the target.
+    `suffix` is appended to stage names; the default is the target.
     """
     target = parse_target(settings.target)
     recorder = session.recorder
@@ -58,7 +58,7 @@ def build_host(
             )
         text = module_text(module) if after == "loops" else recorder.compact[f"loops{suffix}"]
         begin(way.shared(text))
-        # Read while LLVM is at work, and before `main` is gone.
+        # Read while LLVM runs, and before `main` is erased.
         tables, constants = read_tables(module)
         unpacked = read_unpacked(module)
         begin(way.kernels())
@@ -66,7 +66,7 @@ def build_host(
         recorder.record(f"ll{suffix}", "\n".join(texts), way.translating)
         session.advance(f"object{suffix}")
         started = time.perf_counter()
-        prepare_link(runtime_object(target.arch))  # as LLVM is at work for a while
+        prepare_link(runtime_object(target.arch))  # overlaps with LLVM
         code = tuple(objects.finish())
         if (helpers := helper_unit(code)) is not None:
             code += tuple(compile_objects([helpers], target, 1))

@@ -1,12 +1,10 @@
-"""Which features LLVM's names of processors imply: asked of LLVM itself.
+"""The features that each LLVM processor name implies, measured with LLVM itself.
 
-`probe` is for the tests of `nova/core/cpus.py`. `python -m nova.compiler.cpu.cpu_probe` writes
-that table
-anew, after a change of LLVM's version or of the features that Nova knows
-(`nova/core/cpu_features.py`).
-LLVM does not list the features of a processor, but it inlines a function only into one that has all
-of its features. So a function for each feature is called from a function for each processor, and
-the calls that remain tell what the processor lacks.
+The tests of `nova/core/cpus.py` call `probe`. `python -m nova.compiler.cpu.cpu_probe` regenerates
+that table after a change of the LLVM version or of the features that Nova knows
+(`nova/core/cpu_features.py`). LLVM does not list the features of a processor, but it inlines a
+callee only if the caller has all features of the callee. So a function for each feature is called
+from a function for each processor, and the calls that remain show the missing features.
 """
 
 from __future__ import annotations
@@ -32,29 +30,29 @@ _ASK = (
     "llvm.initialize_all_asmprinters(); "
     "llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu='help')"
 )
-# The names of architecture levels are Nova's own (x86_64-v3), and generic is no processor.
+# Architecture levels (x86_64-v3) are names of Nova, and generic is not a processor.
 _NOT_PROCESSORS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-# Without them there is no code for the architecture.
+# LLVM generates no code for the architecture without them.
 _FIXED = ("16bit-mode", "32bit-mode", "64bit", "64bit-mode", "x32", "soft-float")
 _LINE = 88
 
 
 @record
 class Caller:
-    """What code is generated for: a processor of LLVM's, and a feature string."""
+    """A code generation target: an LLVM processor and a feature string."""
 
     cpu: str
     features: str = ""
 
 
 def triple(arch: str) -> str:
-    """The triple of the Linux of an architecture."""
+    """The Linux target triple of an architecture."""
     return f"{arch}-unknown-linux-gnu"
 
 
 @cache
 def known_names(arch: str) -> tuple[list[str], list[str]]:
-    """LLVM's names of processors and of features: those that its help text has."""
+    """The processor and feature names in LLVM's help text."""
     done = subprocess.run(
         [sys.executable, "-c", _ASK, triple(arch)], capture_output=True, text=True, check=True
     )
@@ -63,7 +61,7 @@ def known_names(arch: str) -> tuple[list[str], list[str]]:
 
 
 def usable(arch: str, names: Iterable[str]) -> list[str]:
-    """The processors that LLVM has 64-bit code for: on the others it ends the process."""
+    """The processors with 64-bit code in LLVM: it aborts on the others."""
     initialise()
     return [name for name in names if _emits(arch, name)]
 
@@ -81,7 +79,7 @@ def _emits(arch: str, name: str) -> bool:
 
 
 def probe(arch: str, callers: Sequence[Caller], features: Sequence[str]) -> list[set[str]]:
-    """Of `features`, those that each caller has. Features that inlining ignores are had by all."""
+    """The subset of `features` that each caller has; features that inlining ignores are in all."""
     initialise()
     base = BASES[arch]
     off = "".join(f"-{name}," for name in known_names(arch)[1] if name not in _FIXED)
@@ -109,7 +107,7 @@ def probe(arch: str, callers: Sequence[Caller], features: Sequence[str]) -> list
 
 
 def processors(arch: str) -> dict[str, tuple[str, ...]]:
-    """Every processor of LLVM's with 64-bit code, and those of its features that Nova knows."""
+    """Every LLVM processor with 64-bit code, and its features among those that Nova knows."""
     table = FLAGS[arch]
     found = [n for n in known_names(arch)[0] if n not in _NOT_PROCESSORS]
     names = usable(arch, found)
@@ -122,12 +120,12 @@ def processors(arch: str) -> dict[str, tuple[str, ...]]:
 
 
 def _follows(feature: str, answer: set[str]) -> bool:
-    """Whether a feature that inlining ignores is there because a later one is."""
+    """Whether a feature that inlining ignores is implied by a later feature."""
     return feature in UNPROBED and UNPROBED[feature] in answer
 
 
 def _rows(table: Mapping[str, tuple[str, ...]]) -> str:
-    """The table as text: a name, and its features after those of a name before it."""
+    """The table as text: a name, and its features in addition to those of an earlier name."""
     lines: list[str] = []
     before: dict[str, tuple[str, ...]] = {}
     for name, own in sorted(table.items(), key=lambda row: (len(row[1]), row[1], row[0])):
@@ -183,7 +181,7 @@ def processor_features(arch: str, name: str) -> frozenset[str]:
 
 
 def main() -> None:
-    """Write `nova/core/cpus.py` anew."""
+    """Regenerate `nova/core/cpus.py`."""
     text = _HEAD
     for variable, arch in (("_X86_64", "x86_64"), ("_AARCH64", "aarch64")):
         text += f"{variable}: dict[str, str] = {{\n{_rows(processors(arch))}\n}}\n\n"

@@ -1,8 +1,8 @@
 """The entry point of a file, `_mlir_ciface_main(result, argument, ...)`, as an object.
 
-In: how many arguments a program has and the ranks of its results. Out: an object whose one function
-collects the pointers to the memref descriptors and hands them to the C runtime inside of the file
-(`nova_ciface`, native/include/nova/ciface.h). Called by the compile driver.
+In: the number of arguments of a program and the ranks of its results. Out: an object with one
+function that collects the pointers to the memref descriptors and passes them to the C runtime in
+the file (`nova_ciface`, native/include/nova/ciface.h). Called by the compile driver.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ run:
 
 @lru_cache(maxsize=64)
 def compile_entry(arch: str, arguments: int, ranks: tuple[int, ...]) -> bytes:
-    """The object, for the oldest processor of the architecture: it runs before the features are
-    looked at."""
+    """The object, for the baseline processor of the architecture: it runs before the CPU check."""
     unit = Unit(entry_text(arguments, ranks), unroll=False, calls=(RUNTIME,), vectorize=False)
     return compile_objects([unit], parse_target(arch), 1)[0]
 
@@ -50,10 +49,10 @@ def compile_entry(arch: str, arguments: int, ranks: tuple[int, ...]) -> bytes:
 def entry_text(arguments: int, ranks: tuple[int, ...]) -> str:
     """The function in LLVM IR.
 
-    Without results there is no first parameter. The descriptors of the results are zero when the
-    runtime gets them, so that a failed call leaves nothing that looks like an array; where there
-    is no place for them, the runtime says so. The stores are volatile, or LLVM would make them a
-    call of `memset`.
+    Without results there is no first parameter. The result descriptors are zeroed before the
+    runtime gets them, so a failed call leaves nothing that looks like an array. If there is no room
+    for descriptors, the runtime reports it. The stores are volatile, because LLVM would otherwise
+    combine them into a call of `memset`.
     """
     parameters = ["ptr %result"] * bool(ranks) + [f"ptr %a{i}" for i in range(arguments)]
     stores = [

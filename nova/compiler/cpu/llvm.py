@@ -1,8 +1,8 @@
 """LLVM IR to machine code, with llvmlite.
 
-Comes in: LLVM IR text (one text per group of kernels) and a target. Goes out: relocatable objects.
-A fatal error inside LLVM would end the process, so the text is checked first: only intrinsics that
-the target is known to select, and no calls of functions that the object would not contain.
+In: LLVM IR text (one text per group of kernels) and a target. Out: relocatable objects. A fatal
+error inside LLVM would end the process, so the text is checked first: it may use only intrinsics
+that the target can select, and may not call functions that the object does not contain.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _INTRINSICS = re.compile(
     r"|get\.active\.lane\.mask|vector\.(insert|extract|interleave2|deinterleave2)"
     r"|x86\.\w+(\.\w+)*)(\.|$)"
 )
-# With a line's end before them and not `^`: so the search skips to where lines can begin.
+# Anchored by a newline instead of `^`, so the search skips to the starts of lines.
 _DECLARED = re.compile(r"\ndeclare [^@]*@([\w.\"$-]+)\(")
 _UNITS = re.compile(r"^(?=; ModuleID = )", re.MULTILINE)
 _TARGET = re.compile(r"^target (?:triple|datalayout) = .*\n", re.MULTILINE)
 _DEFINED = re.compile(r"\ndefine [^@]*@([\w.\"$-]+)\(")
-# Where a module says this, LLVM's parser verifies it, and ends the process when it is wrong. MLIR
-# says it always, and without debug information it means nothing.
+# LLVM's parser verifies this flag and aborts if it is wrong. MLIR always emits it; without debug
+# information it has no effect.
 _DEBUG_VERSION = b'!"Debug Info Version", i32 3}'
 _COMPILE_UNIT = b"!DICompileUnit("
 
-# What LLVM is to emit.
+# The output format of LLVM.
 ASSEMBLY, OBJECT = 0, 1
 
 
@@ -48,11 +48,10 @@ ASSEMBLY, OBJECT = 0, 1
 class Unit:
     """LLVM IR that becomes one object.
 
-    `unroll` lets LLVM unroll loops: worth it where whole loops have a handful of iterations, and
-    otherwise the larger part of the compile time for nothing. `vectorize` asks for LLVM's whole
-    pipeline with its vectorizers; code whose loops are over vectors already needs less. `calls`
-    may be called and come from another object: the runtime's, or what kernels of several units
-    share.
+    `unroll` lets LLVM unroll loops. This pays off if whole loops have a handful of iterations;
+    otherwise it takes most of the compile time for no gain. `vectorize` runs LLVM's whole pipeline
+    with its vectorizers; code with vector loops needs less. `calls` are external functions from
+    other objects: the runtime, or functions that kernels of several units share.
     """
 
     text: str
@@ -68,10 +67,11 @@ def initialise() -> None:
 
 
 def target_machine(target: Target) -> Any:
-    """An LLVM target machine that makes position-independent code at full optimization.
+    """An LLVM target machine for position-independent code at full optimization.
 
-    The name of the target's processor is in the text (`tune-cpu`, of `export-kernels`), where it
-    decides costs: as the name of the machine it would also allow instructions that no file lists.
+    The processor name of the target is in the text (`tune-cpu`, set by `export-kernels`), where it
+    selects the cost model. As the CPU of the machine it would also enable instructions that are not
+    listed in the file.
     """
     initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
@@ -84,7 +84,7 @@ def target_machine(target: Target) -> Any:
 
 
 def check_text(text: str, calls: Sequence[str] = ()) -> None:
-    """Refuse what LLVM would abort on, or leave undefined, but for `calls`."""
+    """Refuse IR on which LLVM would abort, and undefined functions other than `calls`."""
     text = "\n" + text
     defined = {*_DEFINED.findall(text), *calls}
     unknown = [
@@ -100,12 +100,12 @@ def check_text(text: str, calls: Sequence[str] = ()) -> None:
 
 
 def is_portable(intrinsic: str) -> bool:
-    """Whether every target has code for an intrinsic, given as `llvm.fma.f32`."""
+    """Whether every target can lower an intrinsic such as `llvm.fma.f32`."""
     return bool(_INTRINSICS.match(intrinsic)) and not intrinsic.startswith("llvm.x86.")
 
 
 def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list[bytes]:
-    """One object per unit, on up to `workers` threads, which begin while `units` are still made."""
+    """One object per unit, on up to `workers` threads, which start while units arrive."""
     with Objects(target, workers) as objects:
         for unit in units:
             objects.begin(unit)
@@ -113,7 +113,7 @@ def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list
 
 
 class Objects:
-    """Units on their way to objects, which go on beside the caller on up to `workers` threads.
+    """Units that compile to objects concurrently with the caller, on up to `workers` threads.
 
     With one worker they wait for `finish`. Leaving the `with` waits for all threads.
     """
@@ -126,9 +126,9 @@ class Objects:
         self._results: list[Callable[[], bytes]] = []
 
     def begin(self, unit: Unit) -> None:
-        """Take one more unit."""
+        """Add one unit."""
         job = _Job(unit, self._target)
-        self._jobs.append(job)  # what LLVM made for it is given back here, not in a thread
+        self._jobs.append(job)  # LLVM's memory for it is freed here, not in a thread
         self._results.append(self._workers.start(job.run) if self._workers else job.run)
 
     def finish(self) -> list[bytes]:
@@ -155,13 +155,12 @@ def optimised_ir(unit: Unit, target: Target) -> str:
 
 
 class _Job:
-    """One unit on its way through LLVM: made by the thread that makes units, run by a worker.
+    """One unit in LLVM: created by the thread that lowers units, run by a worker.
 
-    Each call of LLVM gives up the interpreter, and gets it back when the other thread is done with
-    what it does in MLIR, some milliseconds later. So a worker makes the three long calls, and all
-    short ones are made here or keep the interpreter. llvmlite also serialises every call with one
-    lock: a module has a context of its own, which makes the long ones safe to run beside others, so
-    they are made without.
+    Each call of LLVM releases the GIL, and waits for it again while the other thread runs in MLIR,
+    which takes some milliseconds. So a worker makes the three long calls, and all short calls are
+    made here or keep the GIL. llvmlite also serializes every call with one lock. A module has its
+    own context, which makes the long calls safe to run concurrently, so they bypass the lock.
     """
 
     def __init__(self, unit: Unit, target: Target):
@@ -172,17 +171,17 @@ class _Job:
         header = (
             f'target datalayout = "{self.machine.target_data}"\ntarget triple = "{target.triple}"\n'
         )
-        # The text of a whole program is that of its units, one behind the other.
+        # The text of a whole program is the concatenation of the texts of its units.
         text = _TARGET.sub("", unit.text) if "target triple" in unit.text else unit.text
         parts = filter(str.strip, _UNITS.split(text))
         self.texts = [(header + part).encode() for part in parts]
 
     def run(self) -> bytes:
-        """The object."""
+        """Compile and return the object."""
         return emit(self.machine, self.optimise(), OBJECT)
 
     def optimise(self) -> Any:
-        """The module behind LLVM's passes."""
+        """The module after LLVM's passes."""
         module, *others = [parse_module(text, self.context) for text in self.texts]
         for other in others:
             try:
@@ -195,7 +194,7 @@ class _Job:
 
 
 def parse_module(text: bytes, context: Any) -> Any:
-    """The module of a text, verified: on a wrong one the passes would end the process."""
+    """Parse and verify a module: on an invalid module the passes would abort."""
     if _COMPILE_UNIT not in text:
         text = text.replace(_DEBUG_VERSION, _DEBUG_VERSION.replace(b"3", b"0"))
     error = ffi.OutputString(owned=False)
@@ -204,23 +203,23 @@ def parse_module(text: bytes, context: Any) -> Any:
         raise CodegenError(f"LLVM does not take the module: {error}")
     module = llvm.ModuleRef(pointer, context)
     if _unlocked("LLVMPY_VerifyModule")(module, error):
-        module.close()  # before its context, whatever the collector of garbage finds first
+        module.close()  # before its context, independent of the order of garbage collection
         raise CodegenError(f"LLVM does not take the module: {error}")
     return module
 
 
 class _Passes(llvm.ModulePassManager):
-    """A list of passes that LLVM gets back.
+    """A pass list that is freed.
 
     llvmlite's own class is never disposed of: its first base class has a `_dispose` that does
-    nothing, which hides the one of the second. The passes of a default pipeline are 60 KiB.
+    nothing and hides that of the second. The passes of a default pipeline take 60 KiB.
     """
 
     _dispose = NewPassManager._dispose
 
 
 def default_passes(builder: Any) -> Any:
-    """LLVM's own pipeline; for one run, which uses it up."""
+    """LLVM's default pipeline, for a single run, which consumes it."""
     leaked = builder.getModulePassManager()
     passes = _Passes(leaked._ptr)
     leaked.detach()
@@ -230,9 +229,9 @@ def default_passes(builder: Any) -> Any:
 def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
     """The passes for a unit, and the builder they need.
 
-    Code without scalar loops was written as it is to run: LLVM's own pipeline takes six times as
-    long as this list and finds next to nothing more in it. What it would move out of loops has been
-    moved before (`loop-invariant-code-motion` in `loops-to-llvm`).
+    Code without scalar loops is already in its final form: LLVM's default pipeline takes six times
+    as long as this list and improves it little. Loop-invariant code was hoisted before
+    (`loop-invariant-code-motion` in `loops-to-llvm`).
     """
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_unrolling = unit.unroll
@@ -251,12 +250,12 @@ def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
 
 
 def run_passes(manager: Any, module: Any, builder: Any) -> None:
-    """Run passes on a module that has its context to itself, beside whatever else LLVM does."""
+    """Run passes on a module that owns its context, concurrently with other LLVM work."""
     _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, builder)
 
 
 def emit(machine: Any, module: Any, kind: int) -> bytes:
-    """The code of such a module: an object, or the text of its assembly."""
+    """The code of such a module: an object or assembly text."""
     error = ffi.OutputString(owned=False)
     buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, kind, error)
     if not buffer:
@@ -275,7 +274,7 @@ def _unlocked(name: str) -> Any:
 
 @cache
 def _quick(name: str) -> Any:
-    """A function of LLVM that takes no time, and is called without giving up the interpreter."""
+    """A short LLVM function, called without releasing the GIL."""
     same = _unlocked(name)
     function = getattr(PyDLL(ffi.lib._lib._name), name)
     function.argtypes, function.restype = same.argtypes, same.restype

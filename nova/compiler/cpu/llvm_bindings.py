@@ -1,4 +1,4 @@
-"""llvmlite, or the error that says how to install it: the only file that imports it."""
+"""Imports llvmlite, or raises an error that says how to install it; no other file imports it."""
 
 from nova.core.packages import compiler_missing
 

@@ -1,12 +1,12 @@
-"""LLVM IR text as the code generator's older LLVM reads it.
+"""Rewrites LLVM IR text for the older LLVM of the code generator.
 
 MLIR's LLVM prints floating-point constants in a newer syntax (`f0x3F800000`, `+inf`, `+qnan`, and
-shortest decimals that are not exact). The LLVM behind llvmlite wants the exact double in
-hexadecimal. This is the one place that knows about the difference.
+shortest decimals that are not exact). The LLVM in llvmlite expects the exact double in hexadecimal.
+Only this file knows about the difference.
 
-bf16 becomes i16 on the way: kernels only load, store and select it, and compute in f32. LLVM would
-keep a `bfloat` in a register as a float and convert it back with an instruction that flushes
-subnormal numbers to zero. x86's dot products of bf16 take i16 as well, as they did before LLVM had
+bf16 becomes i16: kernels only load, store and select it, and compute in f32. LLVM would keep a
+`bfloat` in a register as a float and convert it back with an instruction that flushes subnormal
+numbers to zero. x86's bf16 dot-product instructions take i16 as well, as they did before LLVM had
 the type.
 """
 
@@ -27,8 +27,8 @@ _TOKEN = re.compile(
     r"|(?<![\w.%@])(?P<special>[+-](?:inf|qnan|snan|nan)(?:\(0x[0-9A-Fa-f]+\))?)"
     r"|(?<![\w.%@])(?P<decimal>[+-]?\d+\.\d*(?:e[+-]?\d+)?)(?![\w.])"
 )
-# What a line has that must change. Each begins with a letter, which is fast to find; one pattern of
-# all would not be.
+# The tokens that must change. Each begins with a letter, which is fast to search for; one combined
+# pattern would not be.
 _SIGNS = [re.compile(sign) for sign in ("bfloat", "bf16", "f0x", "inf", "nan", r"\.\d")]
 
 
@@ -38,7 +38,7 @@ def normalise(text: str) -> str:
     pieces, done = [], 0
     for place in places:
         if place < done:
-            continue  # of a line that has been changed
+            continue  # in a line that has been changed
         start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
         end = len(text) if end < 0 else end
         pieces += [text[done:start], _line(text[start:end])]
@@ -47,13 +47,13 @@ def normalise(text: str) -> str:
 
 
 def _line(line: str) -> str:
-    # A constant has the floating-point type named last before it on its line.
+    # A constant has the last floating-point type before it on its line.
     current = "double"
 
     def replace(match: re.Match[str]) -> str:
         nonlocal current
         if match["instruction"]:
-            return match[0]  # types in names of instructions stay what they are
+            return match[0]  # keep types in instruction names
         if match["type"]:
             current = match["type"]
             return "i16" if current == "bfloat" else match[0]

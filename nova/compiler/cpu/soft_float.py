@@ -1,10 +1,10 @@
-"""Functions that LLVM calls where the target has no instruction, as LLVM IR for the same target.
+"""Runtime library functions (as in compiler-rt), as LLVM IR for the target of the objects.
 
-LLVM's own names: conversions between floats of 16 bits and wider ones, and divisions of 128-bit
-integers. Compilers of C link them from a library; a `.nova` file has none, so the ones that objects
-call are compiled for the target of the objects and linked with them.
-`nova/compiler/cpu/backend.py` asks
-for `helper_unit`; what LLVM may call and is not here stays undefined, which the linker refuses.
+LLVM calls them if the target has no instruction: conversions between 16-bit and wider floats, and
+divisions of 128-bit integers. C compilers link them from a library. A `.nova` file has none, so the
+functions that objects call are compiled for the same target and linked with the objects.
+`nova/compiler/cpu/backend.py` calls `helper_unit`. Functions that are not here stay undefined, and
+the linker refuses them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nova.compiler.cpu.llvm import Unit
 
 @dataclass(frozen=True)
 class _Format:
-    """A binary floating-point format by LLVM's name."""
+    """A binary floating-point format by its LLVM name."""
 
     type: str
     bits: int
@@ -37,7 +37,7 @@ _SINGLE, _DOUBLE = _Format("float", 32, 23), _Format("double", 64, 52)
 
 
 def _narrowing(name: str, source: _Format, target: _Format) -> str:
-    """A conversion with one rounding, to nearest even; NaN keeps the top of its payload, quiet."""
+    """A conversion with one rounding, to nearest even; NaN becomes quiet, with its high bits."""
     s, t = f"i{source.bits}", target.bits
     drop = source.fraction - target.fraction
     offset = source.bias - target.bias
@@ -91,7 +91,7 @@ define hidden {target.type} @{name}({source.type} %x) #0 {{
 
 
 def _widening(name: str) -> str:
-    """An f16 as an f32: exact, and NaN becomes quiet."""
+    """f16 to f32: exact, and NaN becomes quiet."""
     return f"""
 define hidden float @{name}(half %x) #0 {{
   %short = bitcast half %x to i16
@@ -120,7 +120,7 @@ define hidden float @{name}(half %x) #0 {{
 
 
 def _division(name: str, *, signed: bool, remainder: bool) -> str:
-    """A division of 128-bit integers, bit by bit; by zero it gives what its loop gives."""
+    """A bitwise division of 128-bit integers; division by zero gives the result of the loop."""
     sign = "%negative.x" if remainder else "%negative"
     return f"""
 define hidden i128 @{name}(i128 %x, i128 %y) #0 {{
@@ -172,14 +172,15 @@ HELPERS = {
     "__udivti3": _division("__udivti3", signed=False, remainder=False),
     "__umodti3": _division("__umodti3", signed=False, remainder=True),
 }
-"""The function of each name, as LLVM IR."""
+"""The LLVM IR of each function by name."""
 
 _ATTRIBUTES = '\nattributes #0 = { nounwind noinline "no-builtins" }\n'
 
 
 def helper_unit(objects: Iterable[bytes]) -> Unit | None:
-    """A unit with the functions that objects call; None where they call none."""
-    # Names are in the string table of an object, whole. A name that is data costs a function.
+    """A unit with the functions that objects call; None if they call none."""
+    # A name is a whole string in the string table of an object. A false match, of a name that is
+    # data, only adds an unused function.
     found = [name for name in HELPERS if any(name.encode() in data for data in objects)]
     if not found:
         return None

@@ -1,10 +1,9 @@
-"""Kernels to LLVM IR in units that compile side by side: the stages `llvm` and `ll`, unit by unit.
+"""Lowers kernels to LLVM IR in units that compile in parallel: the stages `llvm` and `ll` per unit.
 
-In: a module at the stage `loops`, or on its way there. Out: units for `nova/compiler/cpu/llvm.py`,
-what
-kernels share first and then those that take longest, so that LLVM is at work while the next ones
-are still being lowered; the module is at the stage `llvm` when the last one has been taken.
-`nova/compiler/cpu/backend.py` calls this.
+In: a module at the stage `loops`, or being lowered to it. Out: units for
+`nova/compiler/cpu/llvm.py`, shared functions first and then the units that take longest, so that
+LLVM runs while the next units are lowered. The module is at the stage `llvm` after the last unit
+has been taken. `nova/compiler/cpu/backend.py` calls this.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from nova.passes.math.expand_math import MATH
 from nova.passes.pipelines import tidy_loops
 
 _KERNELS_PER_OBJECT = 3
-# Not the number of threads: the same program gives the same bytes on every machine.
+# Independent of the number of threads: a program compiles to the same bytes on every machine.
 _MOST_OBJECTS = 8
 _UNROLLED_WORK = 8_000
-# Text of shared functions that is worth a unit of its own.
+# The least text of shared functions that gets a separate unit.
 _LEAST_SHARED = 16_000
-# How much longer LLVM takes over text that it is to vectorize.
+# The slowdown of LLVM on text that it vectorizes.
 _VECTORIZED_COST = 4
 _FUNCTION = re.compile(r"^  func\.func (?:private )?@(\w+)\(", re.MULTILINE)
 _CALL = re.compile(r"\bcall @(\w+)\(")
@@ -40,7 +39,7 @@ _CALL = re.compile(r"\bcall @(\w+)\(")
 
 @record
 class _Part:
-    """Functions that go into one unit, and how LLVM is to treat them."""
+    """The functions of one unit, and the LLVM options for them."""
 
     functions: list[Any]
     size: int
@@ -53,13 +52,13 @@ class _Part:
 
 
 class UnitLowering:
-    """The way of a module's code from `loops` to LLVM IR; `passes` lead to `llvm`.
+    """Lowers the code of a module from `loops` to LLVM IR; `passes` lead to `llvm`.
 
-    `written` gives units of functions that kernels share while the module is still on its way to
-    `loops`; it may be called behind each kernel, or not at all. `shared` gives the others of them,
-    `kernels` those of the kernels; to be taken in this order, and with the text of the stage.
-    `main` and what is no code is the caller's until the last begins. `lowering` and `translating`
-    are the seconds that both have taken so far.
+    `written` yields units of shared functions while the module is still being lowered to `loops`;
+    it may be called after each kernel, or not at all. `shared` yields the remaining shared
+    functions, and `kernels` the kernels; call them in this order, with the text of the stage. The
+    caller owns `main` and everything that is not code until the last one starts. `lowering` and
+    `translating` are the seconds that both have taken so far.
     """
 
     def __init__(self, module: ir.Module, passes: Sequence[Pass]):
@@ -70,16 +69,16 @@ class UnitLowering:
         self._texts: dict[str, str] = {}
         self._declared: dict[str, dict[str, Any]] = {}
         self._math: set[str] = set()
-        self._seen = 0  # how many ops the module had when `written` looked for functions
-        self._lowered: list[ir.Module] = []  # what `written` made, to be put into the module
+        self._seen = 0  # ops in the module when `written` last looked for functions
+        self._lowered: list[ir.Module] = []  # results of `written`, to be put into the module
 
     def written(self) -> Iterator[Unit]:
-        """Units of shared functions that were not there the last time, where they are many.
+        """Units of new shared functions since the last call, if they are many.
 
-        They are lowered as they will be at `loops`: a copy is tidied as that stage will do it.
+        They are lowered as they will be at `loops`: a copy gets the cleanup passes of that stage.
         """
         count = len(self.module.body.operations)
-        if count == self._seen:  # called behind each of many kernels
+        if count == self._seen:  # called after each of many kernels
             return
         self._seen = count
         new = [op for op in self._functions(SHARED) if _name(op) not in self._declared]
@@ -97,12 +96,12 @@ class UnitLowering:
             yield unit
 
     def shared(self, text: str) -> Iterator[Unit]:
-        """Units of what kernels share; `text` is that of the module."""
+        """Units of shared functions; `text` is that of the module."""
         self._texts = _function_texts(text)
         self._declare_shared(self._functions(SHARED))
         while self._lowered:
             self._put_back(self._lowered.pop())
-        # As `written` would have had them: units do not depend on where a compile starts.
+        # The same parts as from `written`: units do not depend on the stage a compile starts from.
         left = {_name(op): op for op in self._functions(SHARED)}
         for kernel in self._functions("nova.kernel"):
             names = self._reached(kernel, left)
@@ -110,9 +109,9 @@ class UnitLowering:
                 yield self._replaced(part)
 
     def kernels(self) -> Iterator[Unit]:
-        """Units of kernels: one of the tiny ones, others of those with scalar loops or without.
+        """Units of kernels: one for tiny kernels, others for those with and without scalar loops.
 
-        Shared functions that are too few for a unit of their own come along.
+        Shared functions that are too few for a separate unit are included.
         """
         run_pipeline(self.module, [DropHostCode()], verify=False)
         kernels = self._functions("nova.kernel")
@@ -120,7 +119,7 @@ class UnitLowering:
         rest = [op for op in kernels if _work(op) > _UNROLLED_WORK] + self._functions(SHARED)
         parts = [_Part(tiny, sum(map(self._size, tiny)), unroll=True)] if tiny else []
         parts += self._divide_kinds(rest)
-        # A long one at the end would keep one thread busy alone.
+        # A long unit at the end would run alone on one thread.
         for part in sorted(parts, key=lambda part: -part.cost):
             yield self._replaced(part)
 
@@ -130,7 +129,7 @@ class UnitLowering:
     # --- dividing -------------------------------------------------------------------------------
 
     def _together(self, functions: list[Any]) -> list[_Part]:
-        """Functions that became ready together, as parts; none where they are small."""
+        """Functions that became ready at the same time, as parts; empty if they are small."""
         scalar = [op for op in functions if SCALAR_LOOPS in op.attributes]
         vector = [op for op in functions if SCALAR_LOOPS not in op.attributes]
         parts = [
@@ -140,7 +139,7 @@ class UnitLowering:
         return [part for part in parts if part.size >= _LEAST_SHARED]
 
     def _reached(self, kernel: Any, left: Mapping[str, Any]) -> set[str]:
-        """The functions among `left` that a kernel calls, directly or not."""
+        """The functions in `left` that a kernel calls, directly or indirectly."""
         found: set[str] = set()
         waiting = [self._text(kernel)]
         while waiting:
@@ -156,7 +155,7 @@ class UnitLowering:
         return self._divide(scalar) + [replace(p, vectorize=False) for p in self._divide(vector)]
 
     def _divide(self, functions: list[Any]) -> list[_Part]:
-        """The functions in parts of about the same size."""
+        """Divide the functions into parts of about the same size."""
         count = max(1, min(_MOST_OBJECTS, len(functions) // _KERNELS_PER_OBJECT))
         members: list[list[Any]] = [[] for _ in range(count)]
         sizes = [0] * count
@@ -170,7 +169,7 @@ class UnitLowering:
         return len(self._text(function))
 
     def _text(self, function: Any) -> str:
-        # Names with other letters, in a text that a person wrote, are not found in it.
+        # Names with escaped characters, in hand-written text, do not match in the printed text.
         return self._texts.get(_name(function)) or function.get_asm(assume_verified=True)
 
     def _called(self, text: str) -> set[str]:
@@ -179,7 +178,7 @@ class UnitLowering:
     # --- lowering -------------------------------------------------------------------------------
 
     def _replaced(self, part: _Part) -> Unit:
-        """The unit of functions of the module, where the lowered ones take their places."""
+        """The unit of functions of the module; the lowered functions replace them."""
         unit, lowered = self._unit(part)
         started = time.perf_counter()
         self._put_back(lowered)
@@ -201,7 +200,7 @@ class UnitLowering:
         return Unit(code, part.unroll, tuple(elsewhere), part.vectorize), cut
 
     def _cut(self, functions: Sequence[Any], declared: Sequence[str]) -> ir.Module:
-        """A module with copies of functions, and declarations of those that they call."""
+        """A module with copies of functions, and declarations of their callees."""
         with self.module.context, ir.Location.unknown():
             cut = ir.Module.create()
             with ir.InsertionPoint(cut.body):
@@ -216,9 +215,9 @@ class UnitLowering:
         self._declared |= {_name(op): _declaration(op) for op in functions}
 
     def _put_back(self, lowered: ir.Module) -> None:
-        """Lowered functions take the places of what they were; declarations are of no use.
+        """Replace functions by their lowered versions; declarations are dropped.
 
-        Math functions, which every unit has for itself, stand once in the module.
+        Math functions, of which every unit has a copy, appear once in the module.
         """
         made = [op.operation for op in lowered.body.operations if op.operation.regions[0].blocks]
         own = [op for op in made if MATH not in op.attributes or _name(op) not in self._math]
@@ -243,10 +242,10 @@ def _functions(module: ir.Module, attribute: str) -> list[Any]:
 
 
 def _function_texts(text: str) -> dict[str, str]:
-    """The text of each function; to count and search it is much faster than to walk the ops."""
+    """The text of each function: counting and searching it is much faster than walking the ops."""
     found = list(_FUNCTION.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)]
-    # The last one has the end of the module behind it.
+    # The end of the module follows the last function.
     return {m[1]: text[m.start() : end].rstrip("} \n") for m, end in zip(found, ends, strict=True)}
 
 

@@ -1,6 +1,6 @@
-"""The device half of a compile: from a module at a stage up to `nvvm` to tables and images.
+"""The device half of a compile: lowers a module at a stage up to `nvvm` to tables and images.
 
-`driver.py` calls `begin_device`, once for each device target.
+`driver.py` calls `begin_device` once for each device target.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def begin_device(
 ) -> Callable[[], TargetCode]:
     """Compile `module`, at the stage `after`, for the device target of `settings`.
 
-    Its stages in MLIR are run now; what LLVM and the assembler do is begun, and goes on beside the
-    caller. The result waits for them.
+    The MLIR stages run now. LLVM and the assembler start, and run concurrently with the caller. The
+    result waits for them.
     """
     suffix = session.suffix(settings)
     found: list[tuple[Tables, bytes]] = []
@@ -74,9 +74,9 @@ def begin_device(
 
 
 def _build_pinned(module: ir.Module, settings: Settings, session: CompileSession) -> Variant | None:
-    """The kernels that are pinned to the host, which leave `module`; None where there are none.
+    """Compile the host-pinned kernels and remove them from `module`; None if there are none.
 
-    They are for every CPU of the file's architecture: whoever has the device runs them.
+    They are compiled for the baseline CPU of the architecture: any host of the device can run them.
     """
     pinned = split_pinned(module)
     if pinned is None:
@@ -88,7 +88,7 @@ def _build_pinned(module: ir.Module, settings: Settings, session: CompileSession
 
 @dataclass(frozen=True)
 class _Code:
-    """Device code, and how long it took."""
+    """Device code, and the seconds to compile it."""
 
     ptx: str
     ptx_seconds: float
@@ -103,21 +103,21 @@ def _compile(text: str, settings: Settings) -> _Code:
     between = time.perf_counter()
     cubin = None
     if settings.cubin:
-        from nova.compiler.gpu.ptxas import assemble  # only for who asks for it
+        from nova.compiler.gpu.ptxas import assemble  # only if cubins are requested
 
         cubin = assemble(ptx, target.cpu).cubin
     return _Code(ptx, between - started, cubin, time.perf_counter() - between)
 
 
 def read_device_tables(module: ir.Module, host: Variant | None = None) -> tuple[Tables, bytes]:
-    """The tables and the constants of a module at the stage `outlined`.
+    """The tables and constants of a module at the stage `outlined`.
 
-    `host` has the kernels that are pinned to the host; its launches get their places among those
-    of the device, and copies between.
+    `host` has the host-pinned kernels. Its launches are merged in order with those of the device,
+    with copies in between.
     """
     try:
         return _read(module, host)
-    except KeyError:  # an attribute that the stages before leave; the text came from outside
+    except KeyError:  # earlier stages set this attribute; the text is not from Nova
         raise LoweringError("the module is not of the stage outlined") from None
 
 
@@ -153,7 +153,7 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
             name = call.callee.value
             operands = list(call.operation.operands)
             launch = None
-            if (place := known[name]) is not None:  # else a grid without points
+            if (place := known[name]) is not None:  # None: an empty grid
                 number, order = place
                 launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
                 launches.append(launch)
@@ -204,7 +204,7 @@ def _loop_spec(launches: int, loop: Any) -> KernelSpec:
 
 
 def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
-    """The kernel that a function launches, and which of its arguments that kernel is given."""
+    """The kernel that a function launches, and which of its arguments it passes to the kernel."""
     launches = find_ops(function, "gpu.launch_func")
     if not launches:
         return None

@@ -1,8 +1,8 @@
 """Device code: a module at the stage `nvvm` to PTX, with llvmlite.
 
-Comes in: `gpu.module`s in the LLVM and NVVM dialects, and a device target. Goes out: one PTX text
-with all of their kernels. A fault inside LLVM would end the process, and an intrinsic that it does
-not know becomes a call of a function that nobody has: both are looked for first.
+In: `gpu.module`s in the LLVM and NVVM dialects, and a device target. Out: one PTX text with all of
+their kernels. An error inside LLVM would end the process, and an unknown intrinsic becomes a call
+of an undefined function. Both are checked first.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from nova.ir.diagnostics import place_of
 from nova.ir.walk import every_op
 
 _SHARED = "__dynamic_shmem__"
-# On intrinsics that it does not know, MLIR's translation ends the process; these Nova calls itself.
+# MLIR's translation aborts on intrinsics that it does not know; Nova itself calls these.
 _DEVICE_INTRINSICS = frozenset(("llvm.nvvm.ex2.approx.ftz.f", "llvm.nvvm.vote.ballot.sync"))
-# What LLVM calls a library for that devices do not have, where integers are wider than 64 bits.
+# Library calls of LLVM for integers wider than 64 bits, which devices do not have.
 _OF_A_LIBRARY = frozenset(
     f"llvm.{name}"
     for name in ("sdiv", "udiv", "srem", "urem", "fptosi", "fptoui", "sitofp", "uitofp")
@@ -56,7 +56,7 @@ def device_ir(module: ir.Module) -> str:
 
 
 def _check_lowered(device: Any) -> None:
-    """Refuse ops on which MLIR's translation or LLVM ends the process, or that nobody lowered."""
+    """Refuse ops on which MLIR's translation or LLVM aborts, and ops that were not lowered."""
     for op in every_op(device)[:-1]:
         if not op.name.startswith(("llvm.", "nvvm.")):
             raise CodegenError(f"{op.name} is left in the device code", where=place_of(op.location))
@@ -80,10 +80,10 @@ def _is_wide(value: Any) -> bool:
 
 
 def _clone_variable(op: Any, known: set[str]) -> None:
-    """Copy a variable of a device module, whose name others may have, too.
+    """Copy a variable of a device module; its name may also be used in other modules.
 
-    The conversion to NVVM makes a variable without a size of a block's shared memory, where that is
-    given at the launch, and calls it internal: LLVM would take it for one of its own. It is the
+    The conversion to NVVM represents dynamic shared memory, whose size is set at the launch, as a
+    variable without a size and with internal linkage: LLVM would treat it as private. It is the
     same memory in all modules.
     """
     name = op.attributes["sym_name"].value
@@ -98,7 +98,7 @@ def _clone_variable(op: Any, known: set[str]) -> None:
 
 
 def compile_ptx(text: str, target: Target) -> str:
-    """The PTX of LLVM IR; the long calls of LLVM leave other threads the interpreter."""
+    """Compile LLVM IR to PTX; the long calls of LLVM release the GIL."""
     initialise()
     context = llvmlite.create_context()
     module = parse_module(text.encode(), context)

@@ -1,10 +1,10 @@
-"""PTX before it goes into a file: NVIDIA's assembler takes it, and no kernel spills registers.
+"""Checks PTX before it goes into a file: ptxas accepts it, and no kernel spills registers.
 
-Comes in: the images of a program that is about to be saved or was translated. Goes out: nothing,
-or a `PtxasError`. Programs that are only run are not looked at, for the driver says what it does
-not take. Where there is no `ptxas`, or one that is older than the code, nothing is asked. What was
-accepted is remembered, so that the same code is assembled once: in the process, and in a file in
-the cache folder, with the spills of its kernels, which the knob `spills` may allow at any time.
+In: the images of a program that is about to be saved or was translated. Out: nothing, or a
+`PtxasError`. Programs that are only run are not checked, because the driver reports errors. Without
+a `ptxas`, or with one that is older than the code, the check is skipped. Accepted code is
+remembered in the process and in a file in the cache folder, with the spills of its kernels, which
+the knob `spills` may allow at any time. So the same code is assembled once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_artifact(artifact: Artifact) -> None:
 
 
 def check_images(images: Iterable[DeviceImage]) -> None:
-    """Check PTX that has no cubin beside it, which was checked when it was made."""
+    """Check PTX images without a cubin; cubins were checked when they were assembled."""
     images = list(images)
     assembled = {image.arch for image in images if image.kind == "cubin"}
     waiting = [image for image in images if image.kind == "ptx" and image.arch not in assembled]
@@ -77,13 +77,13 @@ def _check(ptx: bytes, arch: str) -> None:
     refuse_spills(used, arch, knobs.get("spills"))
 
 
-# --- what was accepted ----------------------------------------------------------------------------
+# --- accepted code --------------------------------------------------------------------------------
 
 
 def _remembered(key: str) -> dict[str, KernelUse] | None:
-    """The kernels of accepted code that spill; None for code that was not seen."""
+    """The spilling kernels of accepted code; None for unknown code."""
     if key not in _accepted and (path := _file()) is not None:
-        with suppress(OSError, ValueError, TypeError, AttributeError):  # damaged: not seen
+        with suppress(OSError, ValueError, TypeError, AttributeError):  # damaged: unknown
             for line in path.read_text().splitlines():
                 if line.startswith(key):
                     uses = json.loads(line[len(key) :])
@@ -92,7 +92,7 @@ def _remembered(key: str) -> dict[str, KernelUse] | None:
 
 
 def _remember(key: str, used: dict[str, KernelUse]) -> None:
-    """A line of the file; one that has become long begins anew."""
+    """Append a line to the file; a file that has become long is truncated."""
     spilling = {name: use for name, use in used.items() if use.spilled}
     _accepted[key] = spilling
     path = _file()
@@ -100,7 +100,7 @@ def _remember(key: str, used: dict[str, KernelUse]) -> None:
         return
     uses = {n: (use.registers, use.stack, use.spilled) for n, use in spilling.items()}
     line = f"{key} {json.dumps(uses)}\n".encode()
-    with suppress(OSError):  # a folder that cannot be written: it is assembled again next time
+    with suppress(OSError):  # a read-only folder: it is assembled again next time
         make_folder(path.parent)
         if path.exists() and path.stat().st_size > _MOST_BYTES:
             write_atomically(path, line, mode=0o600)
@@ -111,7 +111,7 @@ def _remember(key: str, used: dict[str, KernelUse]) -> None:
 
 
 def _file() -> Path | None:
-    """Where it is written down, unless there is no cache or others may write in its folder."""
+    """The file of accepted code; None without a cache or if others may write to its folder."""
     if not knobs.get("cache"):
         return None
     cache = open_cache()

@@ -1,9 +1,9 @@
-"""PTX to cubin, with NVIDIA's assembler where there is one: code that a driver need not translate.
+"""PTX to cubin with NVIDIA's assembler, if installed, so that the driver need not translate it.
 
-Comes in: the PTX of one architecture. Goes out: the cubin and what each kernel uses of a
-multiprocessor, or an error with the assembler's log. Compiling needs no `ptxas`: `backend.py` calls
-this when cubins are asked for, `ptx_check.py` when PTX goes into a file. The knob `ptxas` says
-where it is; else it is looked for on PATH, and then in the package `nvidia-cuda-nvcc`.
+In: the PTX of one architecture. Out: the cubin and the resource usage of each kernel, or an error
+with the assembler's log. Compiling does not need `ptxas`: `backend.py` calls this if cubins are
+requested, `ptx_check.py` when PTX goes into a file. The knob `ptxas` gives its path; otherwise it
+is searched on PATH, and then in the package `nvidia-cuda-nvcc`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FUNCTION = re.compile(
 
 @dataclass(frozen=True)
 class KernelUse:
-    """What a thread of a kernel takes: registers, bytes of its own memory, bytes spilled to it."""
+    """Resources per thread of a kernel: registers, bytes of local memory, bytes spilled to it."""
 
     registers: int
     stack: int
@@ -51,7 +51,7 @@ class Assembled:
 
 
 def find_ptxas() -> Path | None:
-    """The assembler, or None where there is none."""
+    """The path of the assembler, or None."""
     given = knobs.get("ptxas")
     if given is not None:
         found = shutil.which(given)
@@ -74,7 +74,7 @@ def _find_in_packages() -> Path | None:
 
 
 def require_ptxas() -> Path:
-    """The assembler; PtxasError where there is none."""
+    """The path of the assembler; PtxasError if there is none."""
     found = find_ptxas()
     if found is None:
         raise PtxasError(
@@ -85,7 +85,7 @@ def require_ptxas() -> Path:
 
 
 def ptxas_version() -> str:
-    """What identifies the assembler, for cache keys: its cubins are part of the file."""
+    """The identity of the assembler, for cache keys: its cubins are part of the file."""
     return _version_of(require_ptxas())
 
 
@@ -102,10 +102,10 @@ def _version_of(program: Path) -> str:
 
 
 def assemble(ptx: str, arch: str) -> Assembled:
-    """The cubin of PTX for `arch`; spills are refused but in kernels that the knob `spills` names.
+    """The cubin of PTX for `arch`; refuses spills except in kernels that the knob `spills` names.
 
-    A kernel that spills keeps what it computes with in memory: it is a wrong choice of a schedule
-    more often than what somebody wants.
+    A kernel that spills keeps registers in local memory: this usually means a bad schedule and is
+    rarely intended.
     """
     done = _assemble(ptx, arch)
     refuse_spills(done.kernels, arch, knobs.get("spills"))
@@ -113,7 +113,7 @@ def assemble(ptx: str, arch: str) -> Assembled:
 
 
 def use_of_kernels(ptx: str, arch: str) -> dict[str, KernelUse]:
-    """What the kernels of PTX would use; PtxasError where it is not taken."""
+    """The resource usage of the kernels of PTX; PtxasError if ptxas refuses it."""
     return _assemble(ptx, arch).kernels
 
 
@@ -121,7 +121,7 @@ def _assemble(ptx: str, arch: str) -> Assembled:
     program = require_ptxas()
     with tempfile.TemporaryDirectory(prefix="nova-ptxas-") as folder:
         (Path(folder) / "kernels.ptx").write_text(ptx)
-        # Names without a folder: they must not depend on where the folder is.
+        # Names without a folder: the output must not depend on the temporary folder.
         words = [str(program), "-v", f"-arch={arch}", "kernels.ptx", "-o", "kernels.cubin"]
         try:
             done = subprocess.run(
@@ -146,7 +146,7 @@ def _assemble(ptx: str, arch: str) -> Assembled:
 
 
 def _kernel_at(ptx: str, said: str) -> str | None:
-    """The kernel with the first line that ptxas complains of."""
+    """The kernel that contains the first line of a ptxas error."""
     line = re.search(r"line (\d+)", said)
     if line is None:
         return None
@@ -156,7 +156,7 @@ def _kernel_at(ptx: str, said: str) -> str | None:
 
 
 def read_uses(said: str) -> dict[str, KernelUse]:
-    """What `ptxas -v` says of each kernel."""
+    """Parse the resource usage of each kernel from `ptxas -v`."""
     return {
         match[1]: KernelUse(int(match[5] or 0), int(match[2]), int(match[3]) + int(match[4]))
         for match in _FUNCTION.finditer(said)
@@ -164,7 +164,7 @@ def read_uses(said: str) -> dict[str, KernelUse]:
 
 
 def refuse_spills(used: Mapping[str, KernelUse], arch: str, allowed: Collection[str]) -> None:
-    """PtxasError for kernels that spill, but those that are `allowed`."""
+    """PtxasError for kernels that spill, except those in `allowed`."""
     spills = [
         f"{name} spills {use.spilled} bytes with {use.registers} registers"
         for name, use in used.items()

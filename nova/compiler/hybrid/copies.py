@@ -1,6 +1,6 @@
-"""Where values change sides in a program of which a part is pinned to the host.
+"""Inserts host/device copies into a hybrid program.
 
-In: its calls in order, each on one side. Out: copies, and the calls behind which they stand.
+In: its calls in order, each on the host or the device. Out: copies, and the calls that they follow.
 `split.py` calls `place_copies`.
 """
 
@@ -15,9 +15,9 @@ from nova.core.records import record
 
 @record
 class Step:
-    """A call of `main`: `launch` is None for one of the host, or for one that does nothing.
+    """A call of `main`: `launch` is None for a host call, or for a call that does nothing.
 
-    `reads` are the buffers whose values it needs, `writes` those that it makes.
+    `reads` are the buffers whose values it needs, `writes` those that it produces.
     """
 
     on_host: bool
@@ -28,21 +28,21 @@ class Step:
 
 @record
 class Copy:
-    """A buffer that is copied to the other side."""
+    """A buffer that is copied to the other side (host or device)."""
 
     buffer: BufferSpec
     to_host: bool
 
 
 def place_copies(steps: Sequence[Step]) -> dict[int, list[Copy]]:
-    """The copies behind each step, by its number; -1 stands for the beginning.
+    """The copies after each step, by its number; -1 stands for the beginning.
 
-    What an island needs is copied at once, behind the last step of the device that makes any of it;
-    arguments are at the beginning. What islands make is copied when they end.
+    All inputs of a host region are copied at once, after the last device step that produces one of
+    them; arguments are available at the beginning. Outputs of a host region are copied at its end.
     """
     sides = _Sides()
     placed: dict[int, list[Copy]] = {}
-    needed: dict[int, list[tuple[int, BufferSpec]]] = {}  # by island: made where, and what
+    needed: dict[int, list[tuple[int, BufferSpec]]] = {}  # region: producer, buffer
     ends = _host_region_ends(steps)
 
     def to_device(made: int, buffer: BufferSpec) -> None:
@@ -65,7 +65,7 @@ def place_copies(steps: Sequence[Step]) -> dict[int, list[Copy]]:
 
 
 def _host_region_ends(steps: Sequence[Step]) -> list[int]:
-    """Of each step: the last one of its island."""
+    """For each step: the last step of its host region."""
     ends = list(range(len(steps)))
     for place in reversed(range(len(steps) - 1)):
         if steps[place].on_host and steps[place + 1].on_host:
@@ -78,17 +78,17 @@ _SIDES = {False: "device", True: "host"}
 
 @dataclass
 class _Sides:
-    """Follows a program and knows which sides have the value of each buffer, and who made it.
+    """Tracks which sides (host, device) have the value of each buffer, and its producer.
 
-    Arguments begin on the device, and constants are on both sides. A buffer that is not known has
-    no value that anybody needs.
+    Arguments start on the device, and constants are on both sides. The value of an unknown buffer
+    is not needed.
     """
 
     sides: dict[BufferSpec, set[str]] = field(default_factory=dict)
     made: dict[BufferSpec, int] = field(default_factory=dict)
 
     def before(self, step: Step, place: int) -> list[tuple[int, BufferSpec]]:
-        """What has to be copied to the side of `step`, which is taken to have run then."""
+        """The copies to the side of `step` that it needs; `step` then counts as executed."""
         side = _SIDES[step.on_host]
         moved = []
         for buffer in dict.fromkeys(step.reads):
@@ -106,7 +106,7 @@ class _Sides:
         return moved
 
     def at_end(self) -> list[tuple[int, BufferSpec]]:
-        """What has to be copied to the device: results, and arguments that were updated."""
+        """The final copies to the device: results, and arguments that were updated."""
         return [
             (self.made[buffer], buffer)
             for buffer, sides in self.sides.items()
@@ -115,7 +115,7 @@ class _Sides:
 
 
 def _overlapping(buffer: BufferSpec, known: Iterable[BufferSpec]) -> Iterator[BufferSpec]:
-    """Those that are gone when `buffer` is written: in the workspace, values share memory."""
+    """The buffers that a write to `buffer` clobbers: values in the workspace share memory."""
     for other in known:
         if other.kind != buffer.kind:
             continue

@@ -1,9 +1,9 @@
-"""Programs of which a part is pinned to the host: taken apart for two compilers, and put together.
+"""Splits hybrid programs for the host and the device compiler, and joins the results.
 
-`split_pinned` takes the kernels of the host out of a module at the stage `buffers`; `join_host`
-gives their launches the places that they had among those of the device, with copies where a value
-is needed on the side that does not have it (`copies.py`), and their tasks
-(`task_graph.py`). `backend.py` calls both.
+`split_pinned` moves the host-pinned kernels out of a module at the stage `buffers`. `join_host`
+merges their launches in order with those of the device, inserts copies for values that are needed
+on the other side (`copies.py`), and merges their tasks (`task_graph.py`). `gpu/backend.py` calls
+both.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _KEPT = (DEVICE, "nova.inputs")
 
 
 def pinned_functions(module: ir.Module) -> dict[str, Any]:
-    """The kernels that run on the host, or what `split_pinned` left of them, by name."""
+    """The host-pinned kernels, or their declarations after `split_pinned`, by name."""
     return {f.name.value: f for f in functions(module) if DEVICE in f.attributes}
 
 
 def split_pinned(module: ir.Module) -> ir.Module | None:
-    """The kernels of the host in a module of their own, with a main that calls them.
+    """The host-pinned kernels in a separate module, with a main that calls them.
 
-    In `module` they become declarations. None where there are none.
+    In `module` they become declarations. None if there are none.
     """
     pinned = pinned_functions(module)
     if not pinned:
@@ -65,7 +65,7 @@ def join_host(
     """The tables of the whole program, and its constants.
 
     `tables` has the kernels and buffers of the device, and `steps` are all calls in order. A value
-    changes sides as soon as it is there, so that nobody waits for more than it needs.
+    is copied as soon as it is available, so that no launch waits for more than it needs.
     """
     start = len(constants) + -len(constants) % ALIGN
     constants = constants.ljust(start, b"\0") + host.constants

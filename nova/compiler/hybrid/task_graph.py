@@ -1,11 +1,11 @@
-"""The tasks of a program of which a part is pinned to the host.
+"""The tasks of a hybrid program.
 
-In: the tasks of the host's launches, and where those launches are in the whole program. Out: tasks
-of all launches, for the format wants all or none. `split.py` calls `join_tasks`.
+In: the tasks of the host launches, and the positions of those launches in the whole program. Out:
+tasks of all launches, because the format requires all or none. `split.py` calls `join_tasks`.
 
-Inside of an island, which is launches of the host that follow each other, the order is that of the
-host's tasks. Between islands, copies and launches of the device it is that of the launches: what
-really may overlap there is known to the runtime.
+A host region is a sequence of consecutive host launches; its order is that of the host tasks. Host
+regions, copies and device launches are ordered as the launches: only the runtime knows what may
+overlap there.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from nova.artifact.tables import TaskSpec
 
 @dataclass
 class _Group:
-    """Tasks that are done before those of the next group begin: an island, or one launch."""
+    """Tasks that finish before those of the next group start: a host region, or one launch."""
 
-    launch: int  # the first one
-    tasks: list[int] = field(default_factory=list)  # numbers of the host's tasks; none: one launch
+    launch: int  # first launch
+    tasks: list[int] = field(default_factory=list)  # indices of host tasks; empty: one launch
 
 
 def join_tasks(
     tasks: Sequence[TaskSpec], host_at: Sequence[int], launch_count: int
 ) -> tuple[TaskSpec, ...]:
-    """Tasks for `launch_count` launches, of which those numbered `host_at` have `tasks`.
+    """Tasks for `launch_count` launches, of which those at `host_at` have `tasks`.
 
-    None where the host's launches have none.
+    None if the host launches have none.
     """
     if not tasks:
         return ()
@@ -53,19 +53,19 @@ def join_tasks(
 
 
 class _Joined:
-    """Tasks so far; the edges are lists of who comes after."""
+    """Tasks so far; the edges are successor lists."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, int, int]] = []
         self._after: list[list[int]] = []
-        self._ends: list[int] = []  # tasks of the last group that no other one of it waits for
+        self._ends: list[int] = []  # tasks of the last group without a successor in it
 
     def add_launch(self, launch: int) -> None:
         self._close(launch, 1)
         self._ends = [self._after_all(launch, 0, 1)]
 
     def add_host_region(self, rows: Sequence[tuple[int, int, TaskSpec]]) -> None:
-        """Add tasks of the host, given with their launches and their old numbers."""
+        """Add host tasks, with their launches and their old indices."""
         old = {number for _, number, _ in rows}
         named = {s for _, _, task in rows for s in task.successors if s in old}
         self._close(rows[0][0], len(old - named))
@@ -84,7 +84,7 @@ class _Joined:
         self._ends = ends
 
     def _close(self, launch: int, followers: int) -> None:
-        """Put one task that does nothing between two groups where that saves edges."""
+        """Insert one empty task between two groups where that saves edges."""
         if len(self._ends) > 1 and followers > 1:
             self._ends = [self._after_all(launch, 0, 0)]
 

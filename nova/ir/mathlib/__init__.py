@@ -2,8 +2,8 @@
 
 In: the operands of a `math` op, wrapped by `builder.Builder`. Out: values computed by `arith` ops
 (and the `math` ops that are single instructions: absf, copysign, sqrt, roundeven). Called by the
-pass `expand-math`, which looks a function up in `EXPANSIONS` by op name. The measured error of each
-function is in docs/math-accuracy.md.
+pass `expand-math`, which looks up a function in `EXPANSIONS` by op name. docs/math-accuracy.md
+lists the measured error of each function.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EXPANSIONS: dict[str, Expansion] = {
     "math.tanh": hyperbolic.tanh,
 }
 
-# Single instructions on most targets: expanded only when the target has none.
+# Single instructions on most targets: expanded only if the target has none.
 ROUNDING: dict[str, Expansion] = {
     "math.ceil": rounding.ceil,
     "math.floor": rounding.floor,
@@ -65,7 +65,7 @@ ROUNDING: dict[str, Expansion] = {
     "math.trunc": rounding.trunc,
 }
 
-# For targets where 2**x of an f32 near zero is an instruction.
+# For targets with an instruction for 2**x of an f32 near zero.
 BY_EXP2: dict[str, Expansion] = {
     "math.exp": exponential.exp_by_instruction,
     "math.exp2": exponential.exp2_by_instruction,

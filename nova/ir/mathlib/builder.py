@@ -4,9 +4,9 @@ In: MLIR values of a float type (f32, f64, or a vector of them) wrapped by `Buil
 `arith` ops at the current insertion point and location. Called by the functions of this package,
 which `expand-math` runs.
 
-Python operators give ops with exact IEEE rounding, so error-free transformations can be written
-down as they stand. Only `Builder.mad` and `Builder.poly` carry `fastmath<contract>`: a target with
-FMA may fuse those, a target without multiplies and adds. There are no branches, calls or tables.
+Python operators emit ops with exact IEEE rounding, so error-free transformations can be written
+directly. Only `Builder.mad` and `Builder.poly` carry `fastmath<contract>`: a target with FMA may
+fuse those, a target without FMA multiplies and adds. There are no branches, calls or tables.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import ir
 
-# The predicates of arith.cmpf and arith.cmpi that the library uses, as the dialect numbers them.
+# The predicates of arith.cmpf and arith.cmpi that the library uses, as numbered by the dialect.
 _CMPF = {"oeq": 1, "ogt": 2, "oge": 3, "olt": 4, "ole": 5, "une": 13, "uno": 14}
 _CMPI = {"eq": 0, "ne": 1, "slt": 2}
 
 
 @record
 class Layout:
-    """The numbers that describe an IEEE format."""
+    """The parameters of an IEEE format."""
 
     width: int
     mantissa: int
@@ -90,7 +90,7 @@ class Builder:
 
     @cached_property
     def double(self) -> Builder:
-        """The builder of f64 with the same shape: for f32 functions that need more bits."""
+        """The f64 builder with the same shape: for f32 functions that need more bits."""
         return Builder(self.like(ir.F64Type.get()), native_rounding=self.native_rounding)
 
     def begin(self) -> None:
@@ -108,7 +108,7 @@ class Builder:
         return f64 if self.wide else f32
 
     def const(self, number: Number) -> Float:
-        # repr keeps 0.0 and -0.0 apart, and nan findable.
+        # repr distinguishes 0.0 from -0.0, and makes nan a valid key.
         key = repr(number)
         found = self._float_values.get(key)
         if found is None:
@@ -142,7 +142,7 @@ class Builder:
         return x if isinstance(x, Float) else self.const(x)
 
     def mad(self, a: Float, b: Float | Number, c: Float | Number) -> Float:
-        """a*b + c, with one rounding or two: whichever the target does faster."""
+        """a*b + c, with one rounding or two, whichever is faster on the target."""
         operands = [a.v, self.lift(b).v]
         create = ir.Operation.create
         product = create("arith.mulf", self.float_results, operands, self._contract).results[0]
@@ -152,7 +152,7 @@ class Builder:
         )
 
     def fused(self, a: Float, b: Float | Number, c: Float | Number) -> Float:
-        """a*b + c with one rounding: math.fma, only for targets that have the instruction."""
+        """a*b + c with one rounding: math.fma, only for targets with the instruction."""
         return a._op("math.fma", a.v, self.lift(b).v, self.lift(c).v)
 
     def poly(self, x: Float, coefficients: Sequence[float]) -> Float:
@@ -165,8 +165,8 @@ class Builder:
     def round_to_int(self, x: Float) -> tuple[Float, Int]:
         """The nearest integer as float and int, for |x| < 2**(mantissa - 1).
 
-        Adds 1.5 * 2**mantissa, whose last bit has weight one. Any other x gives some defined bits,
-        never poison as fptosi would.
+        Adds 1.5 * 2**mantissa, whose last bit has weight one. Any other x gives defined bits, never
+        poison as with fptosi.
         """
         magic = self.const(1.5 * 2.0**self.layout.mantissa)
         shifted = x + magic
@@ -178,7 +178,7 @@ class Builder:
 
 
 class _Operand:
-    """An MLIR value with the builder it came from."""
+    """An MLIR value with its builder."""
 
     __slots__ = ("b", "v")
 
@@ -245,22 +245,22 @@ class Float(_Operand):
         return self._cmp("oeq", other)
 
     def differs(self, other: Float | Number) -> Bool:
-        """True for NaN, too."""
+        """True also for NaN."""
         return self._cmp("une", other)
 
     def unordered(self, other: Float | Number) -> Bool:
-        """Whether one of the two is NaN."""
+        """Whether either operand is NaN."""
         return self._cmp("uno", other)
 
     def sqrt(self) -> Float:
         return self._op("math.sqrt", self.v)
 
     def exp2(self) -> Float:
-        """The op math.exp2; only for targets that have an instruction for it."""
+        """The op math.exp2; only for targets with an instruction for it."""
         return self._op("math.exp2", self.v)
 
     def round_even(self) -> Float:
-        """The op math.roundeven; only for targets that have the instruction."""
+        """The op math.roundeven; only for targets with the instruction."""
         return self._op("math.roundeven", self.v)
 
     def copysign(self, sign: Float) -> Float:
@@ -367,12 +367,12 @@ class Int(_Operand):
 
 
 class Bool(_Operand):
-    """An i1, lane by lane."""
+    """An i1 per lane."""
 
     __slots__ = ()
 
     def choose(self, yes: Int, no: Int) -> Int:
-        """`arith.select` of integers; for floats there is `where`."""
+        """`arith.select` of integers; `where` is for floats."""
         operands = [self.v, yes.v, no.v]
         op = ir.Operation.create("arith.select", self.b.int_results, operands)
         return Int(self.b, op.results[0])

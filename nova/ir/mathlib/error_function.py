@@ -1,8 +1,8 @@
 """erf and erfc.
 
-In: a `Float` x. Out: a `Float`. Called through the table in `mathlib`. erf of f32 stays in f32: a
-polynomial in the middle and 1 - exp(polynomial) outside. erf and erfc of f64 take
-erfc(x) = exp(-x**2) * erfcx(x), with erfcx as a polynomial in (x - 4)/(x + 4); erfc of f32 uses it.
+In: a `Float` x. Out: a `Float`. Called through the table in `mathlib`. f32 erf is computed in f32:
+a polynomial in the middle and 1 - exp(polynomial) outside. f64 erf and erfc use erfc(x) =
+exp(-x**2) * erfcx(x), with erfcx as a polynomial in (x - 4)/(x + 4); f32 erfc uses it, too.
 """
 
 from __future__ import annotations

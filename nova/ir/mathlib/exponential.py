@@ -1,8 +1,8 @@
-"""exp, exp2, expm1: n = round(x / ln 2), a polynomial in the rest, and the scale 2**n.
+"""exp, exp2, expm1: Cody-Waite reduction x = n*ln2 + r, a polynomial in r, and the scale 2**n.
 
 In: a `Float` x. Out: a `Float`. Called through the table in `mathlib`, and by the hyperbolic, error
-and power functions. The scale is applied as two factors, so that overflow and subnormal results
-come out with a single rounding.
+and power functions. The scale is applied as two factors, so overflow and subnormal results are
+rounded once.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from nova.ir.mathlib.builder import Builder, Float, Int
 
 INV_LN2 = 1.4426950408889634
-# What an f32 of it lacks.
+# The low part that an f32 of it loses.
 _INV_LN2_LO = 1.9259629911266175e-08
-# ln 2 in two parts; the first is short enough that n times it is exact.
+# ln 2 in two parts (Cody-Waite); the first is short enough that n times it is exact.
 LN2_HI = {32: float.fromhex("0x1.62e4p-1"), 64: float.fromhex("0x1.62e42fefa3p-1")}
 LN2_LO = {32: 1.428606765330187e-06, 64: float.fromhex("0x1.3de6af278ece6p-42")}
 
@@ -63,7 +63,7 @@ _EXP2_64 = (
 
 
 def reduce_ln2(b: Builder, x: Float) -> tuple[Int, Float]:
-    """n and r with x = n*ln2 + r, |r| <= ln(2)/2 and a little; x must not be huge."""
+    """n and r with x = n*ln2 + r and |r| slightly above ln(2)/2 at most; x must not be huge."""
     width = b.layout.width
     n, n_int = b.round_to_int(x * INV_LN2)
     r = b.mad(n, -LN2_HI[width], x)
@@ -95,11 +95,11 @@ def exp(b: Builder, x: Float) -> Float:
 
 
 def exp_by_instruction(b: Builder, x: Float) -> Float:
-    """exp of an f32 where 2**r is an instruction; that of an f64 as elsewhere.
+    """exp of an f32 if 2**r is an instruction; f64 uses the generic code.
 
-    What is left of x behind a whole power of two is small, so that its error is that of the
-    instruction. That power is one that an f32 has: at the ends, where x has more, r is large, and
-    the instruction gives zero, infinity, or what becomes subnormal when it is scaled.
+    After removing a whole power of two the rest of x is small, so its error is that of the
+    instruction. The power is clamped to the exponent range of f32: beyond it r is large, and the
+    instruction gives zero, infinity, or a value that becomes subnormal when it is scaled.
     """
     if b.wide:
         return exp(b, x)
@@ -109,7 +109,7 @@ def exp_by_instruction(b: Builder, x: Float) -> Float:
 
 
 def exp2_by_instruction(b: Builder, x: Float) -> Float:
-    """exp2 in the same way."""
+    """exp2 by the same method."""
     if b.wide:
         return exp2(b, x)
     power, scale = _whole_power(b, x)
@@ -117,8 +117,8 @@ def exp2_by_instruction(b: Builder, x: Float) -> Float:
 
 
 def _whole_power(b: Builder, x: Float) -> tuple[Float, Float]:
-    """The integer n next to x, no smaller or larger than an f32's exponent is; and 2**n."""
-    # The last bits of the sum are n with the bias of exponents.
+    """The integer n nearest to x, clamped to the exponent range of f32; and 2**n."""
+    # The low bits of the sum are n plus the exponent bias.
     magic = b.const(1.5 * 2.0**b.layout.mantissa + b.layout.bias)
     shifted = x.bounded(1.0 - b.layout.bias, b.layout.bias - 1.0) + magic
     return shifted - magic, b.pow2(shifted.bits())
@@ -127,7 +127,7 @@ def _whole_power(b: Builder, x: Float) -> tuple[Float, Float]:
 def exp_with_tail(
     b: Builder, hi: Float, lo: Float | None = None, factor: Float | None = None
 ) -> Float:
-    """factor * e**(hi + lo), rounded once more at most, where the result is subnormal.
+    """factor * e**(hi + lo), with at most one more rounding, if the result is subnormal.
 
     hi is at most 710 and at least -1400 in f64; lo is a small correction.
     """
@@ -149,8 +149,8 @@ def logistic(b: Builder, x: Float) -> Float:
     n, r = reduce_ln2(b, x.at_most(bound).at_least(-bound))
     p = expm1_of_reduced(b, r)
     first, second = scale_factors(b, n)
-    # Numerator and denominator times 2**-second: nothing overflows. What the sum of 1 and 2**n
-    # loses is put back with p, so that one rounding of the denominator counts.
+    # Numerator and denominator are scaled by 2**-second: nothing overflows. The rounding error of 1
+    # + 2**n is added to p, so only one rounding of the denominator counts.
     s, one = b.pow2(first), b.pow2(2 * b.layout.bias - second)
     total = s + one
     return one / (b.mad(p, s, one - (total - s)) + total)
@@ -161,6 +161,6 @@ def expm1(b: Builder, x: Float) -> Float:
     p = expm1_of_reduced(b, r)
     first, second = scale_factors(b, n)
     s = b.pow2(first)
-    # 2**n * (p + 1) - 1 with the second factor taken out, so that nothing overflows early.
+    # 2**n * (p + 1) - 1 with the second factor taken out, so it does not overflow early.
     inverse = b.pow2(2 * b.layout.bias - second)
     return (b.mad(p, s, s - inverse) * b.pow2(second)).copysign(x)

@@ -1,7 +1,7 @@
 """sinh, cosh, tanh and their inverses, from exp, a polynomial near zero, and log1p.
 
-In: a `Float` x. Out: a `Float`. Called through the table in `mathlib`. tanh stays in its type; the
-inverse functions of f32 go through f64, where the sum under the logarithm has bits to spare.
+In: a `Float` x. Out: a `Float`. Called through the table in `mathlib`. tanh is computed in its own
+type; the f32 inverse functions use f64, where the sum in the logarithm has bits to spare.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def through_double(function: Callable[..., Float]) -> Callable[..., Float]:
 
 
 def _half_exp(b: Builder, magnitude: Float) -> Float:
-    """e**magnitude / 2, which overflows where sinh and cosh do."""
+    """e**magnitude / 2, which overflows exactly where sinh and cosh do."""
     n, r = reduce_ln2(b, magnitude.at_most(b.pick(90.0, 711.0)))
     return scale(b, expm1_of_reduced(b, r) + 1.0, n - 1)
 
@@ -96,7 +96,7 @@ def tanh(b: Builder, x: Float) -> Float:
     square = (expm1_of_reduced(b, r) + 1.0) * b.pow2(n + b.layout.bias)
     far = 1.0 - 2.0 / (square + 1.0)
     near = _odd_near_zero(b, x, b.pick(_TANH_32, _TANH_64))
-    # Near -0 the polynomial cancels to +0, so the sign goes on last.
+    # Near -0 the polynomial cancels to +0, so the sign is applied last.
     return where(magnitude < 0.625, near, far).copysign(x)
 
 
@@ -104,7 +104,7 @@ def tanh(b: Builder, x: Float) -> Float:
 def asinh(b: Builder, x: Float) -> Float:
     magnitude = abs(x)
     large = magnitude > 2.0**28
-    # For the large, x*x may overflow: unused there.
+    # For large x, x*x may overflow: it is not used there.
     root = b.mad(magnitude, magnitude, 1.0).sqrt() + 1.0
     argument = where(large, magnitude, magnitude + magnitude * magnitude / root)
     result = log1p_of_finite(b, argument, doubled=large)

@@ -1,7 +1,7 @@
 """asin, acos, atan, atan2: one division or square root, one polynomial, and parts of pi.
 
-In: `Float`s. Out: a `Float`. Called through the table in `mathlib`. atan2 of f32 goes through f64,
-where no quotient of two f32 over- or underflows.
+In: `Float`s. Out: a `Float`. Called through the table in `mathlib`. f32 atan2 uses f64, where no
+quotient of two f32 overflows or underflows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ATAN_64 = (
 
 
 def _asin_parts(b: Builder, x: Float) -> tuple[Bool, Float, Float]:
-    """Whether |x| > 1/2; y, which is |x| or then sqrt((1 - |x|)/2); asin(y) - y."""
+    """Whether |x| > 1/2; y, which is |x| or in that case sqrt((1 - |x|)/2); asin(y) - y."""
     magnitude = abs(x)
     outer = magnitude > 0.5
     z = where(outer, (1.0 - magnitude) * 0.5, magnitude * magnitude)
@@ -72,8 +72,8 @@ def _asin_parts(b: Builder, x: Float) -> tuple[Bool, Float, Float]:
 def asin(b: Builder, x: Float) -> Float:
     outer, y, rest = _asin_parts(b, x)
     hi, lo = _PI_2_HI[b.layout.width], _PI_2_LO[b.layout.width]
-    # asin(x) = pi/2 - 2*asin(sqrt((1 - x)/2)); pi/4 comes last, for the larger part of the
-    # difference is then exact.
+    # asin(x) = pi/2 - 2*asin(sqrt((1 - x)/2)); pi/4 is added last, so that the larger part of the
+    # difference is exact.
     far = ((hi * 0.5 - (y + y)) - (rest + rest - lo)) + hi * 0.5
     return where(outer, far, y + rest).copysign(x)
 
@@ -90,7 +90,7 @@ def acos(b: Builder, x: Float) -> Float:
 
 
 def _atan_of_ratio(b: Builder, numerator: Float, denominator: Float, base: Float) -> Float:
-    """base + atan(numerator / denominator) for a quotient within tan(pi/8).
+    """base + atan(numerator / denominator) for a quotient up to tan(pi/8).
 
     `base` is a multiple of pi/2, as a `Float` that holds 0, 1/2 or 1.
     """
@@ -116,7 +116,7 @@ def atan2(b: Builder, y: Float, x: Float) -> Float:
     rise, run = abs(y), abs(x)
     steep = rise > run
     small, large = where(steep, run, rise), where(steep, rise, run)
-    # Two zeros count as 0/1 and two infinities as 1/1.
+    # 0/0 counts as 0/1 and inf/inf as 1/1.
     both_infinite = small.equals(_INF)
     small, large = where(both_infinite, 1.0, small), where(both_infinite, 1.0, large)
     large = where(large.equals(0.0), 1.0, large)

@@ -1,4 +1,4 @@
-"""log, log2, log10, log1p: exponent by integer arithmetic, the mantissa by a polynomial.
+"""log, log2, log10, log1p: the exponent by integer arithmetic, the mantissa by a polynomial.
 
 In: a `Float` x. Out: a `Float`; zero gives -inf, negatives NaN. Called through the table in
 `mathlib`; the inverse hyperbolic functions use `log_of_sum`.
@@ -50,7 +50,7 @@ def split_exponent(b: Builder, x: Float) -> tuple[Float, Float, Int]:
     one = layout.bias << layout.mantissa
     biased = (bits + (one - _SQRT_HALF_BITS[layout.width])) >> layout.mantissa
     m = (bits - ((biased - layout.bias) << layout.mantissa)).float()
-    # Integer to float: the integer is put below the last bit of 2**mantissa.
+    # Integer to float: the integer is placed in the low bits of 2**mantissa.
     unit = 2.0**layout.mantissa
     counted = (biased | b.const(unit).bits()).float()
     offset = unit + layout.bias
@@ -69,7 +69,7 @@ def log_deficit(b: Builder, f: Float) -> Float:
 
 
 def guard(x: Float, result: Float, zero: float = 0.0) -> Float:
-    """`result` where x is positive and finite, else what a logarithm gives there."""
+    """`result` if x is positive and finite, else the IEEE result of a logarithm."""
     result = where(x < _INF, result, x)
     return where(x <= zero, where(x < zero, _NAN, -_INF), result)
 
@@ -103,7 +103,7 @@ def log_of_sum(b: Builder, hi: Float, lo: Float, doubled: Bool | None = None) ->
     """log(hi + lo), plus ln 2 where `doubled`; lo below an ulp of hi, hi normal and positive."""
     e, m, biased = split_exponent(b, hi)
     bias, width = b.layout.bias, b.layout.width
-    # The reciprocal power stays normal: where the cap acts, lo is nothing beside hi.
+    # The reciprocal power stays normal: where the clamp acts, lo is negligible relative to hi.
     inverse = (2 * bias - biased).at_least(1)
     f = b.mad(lo, b.pow2(inverse), m - 1.0)
     if doubled is not None:
@@ -115,7 +115,7 @@ def log_of_sum(b: Builder, hi: Float, lo: Float, doubled: Bool | None = None) ->
 def log1p_of_finite(b: Builder, x: Float, doubled: Bool | None = None) -> Float:
     """log(1 + x) for finite x > -1; where `doubled`, log(2 * x) instead."""
     total = x + 1.0
-    # The error of that sum, whichever operand is larger.
+    # The error of that sum, for any order of magnitudes.
     rest = total - x
     error = (x - (total - rest)) + (1.0 - rest)
     if doubled is not None:

@@ -1,12 +1,13 @@
-"""Large f64 angles: x / (2 pi) modulo one turn, in integer arithmetic.
+"""Payne-Hanek reduction of large f64 angles: x / (2 pi) modulo 1, in integer arithmetic.
 
-In: an f64 `Float` of at least 2**30 in magnitude; below, the result is defined but means nothing.
-Out: quarter turns, and the rest as hi + lo.
-Called by the trigonometric reduction for what subtracting multiples of pi/2 cannot reach.
+In: an f64 `Float` of at least 2**30 in magnitude; below, the result is defined but meaningless.
+Out: the quadrant, and the remainder as hi + lo. Called by the trigonometric reduction for arguments
+beyond the range of Cody-Waite reduction.
 
-x is m * 2**e with 53-bit m. Of 1/(2 pi), the bits above weight 2**-e give whole turns with m, and
-those 180 places below give nothing: a window of 192 bits is cut out, by selects on the bits of
-the position instead of a table in memory, and multiplied by m in limbs of 32 bits.
+x is m * 2**e with 53-bit m. In 1/(2 pi), the bits above weight 2**-e contribute whole periods when
+multiplied by m, and the bits 180 places below contribute nothing. A window of 192 bits is
+extracted, by selects on the bits of the position instead of a table in memory, and multiplied by m
+in limbs of 32 bits.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _LIMB = 0xFFFFFFFF
 def _window(b: Builder, position: Int) -> list[Int]:
     """The 192 bits of `_WORDS` from bit `position` on, as six limbs, the highest first."""
     words = [b.int_const(word) for word in _WORDS]
-    # A barrel shifter: each level leaves the words that the levels after it can still reach.
+    # A barrel shifter: each level keeps the words that later levels can still reach.
     for step, left in ((8, 11), (4, 7), (2, 5), (1, 4)):
         move = (position & (64 * step)).differs(0)
         words = [move.choose(words[i + step], words[i]) for i in range(left)]
@@ -65,7 +66,7 @@ def _window(b: Builder, position: Int) -> list[Int]:
 def _fraction(b: Builder, magnitude: Float) -> list[Int]:
     """magnitude / (2 pi) modulo 1, as four limbs of 32 bits, the highest first."""
     bits = magnitude.bits()
-    # The exponent of the last bit of m is biased - 1075. The mask is for what is out of range.
+    # The exponent of the last bit of m is biased - 1075. The mask handles values out of range.
     position = (bits >> 52) - (1075 - _PAD)
     w = _window(b, position & 1023)
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
@@ -75,7 +76,7 @@ def _fraction(b: Builder, magnitude: Float) -> list[Int]:
     limbs: list[Int] = []
     carry: Int | None = None
     for k in (3, 2, 1, 0):
-        # Products that meet at weight 2**-32(k+1); low[j] starts there, high[j] one limb below.
+        # Partial terms of weight 2**-32(k+1); low[j] starts there, high[j] one limb below.
         column = (low[k] & _LIMB) + (low[k + 1] >> 32) + (high[k] & _LIMB) + (high[k + 1] >> 32)
         if carry is not None:
             column = column + carry
@@ -85,7 +86,7 @@ def _fraction(b: Builder, magnitude: Float) -> list[Int]:
 
 
 def reduce_large(b: Builder, x: Float) -> tuple[Int, Float, Float]:
-    """Quarter turns n and y + low with x = n * pi/2 + y + low modulo 2 pi, |y| <= pi/4."""
+    """Quadrant n and y + low with x = n * pi/2 + y + low modulo 2 pi, |y| <= pi/4."""
     top, *rest = _fraction(b, abs(x))
     quarter = (top + (1 << 29)) >> 30
     top = top - (quarter << 30)

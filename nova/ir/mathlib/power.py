@@ -1,8 +1,8 @@
 """powf, fpowi, rsqrt, cbrt.
 
 In: `Float`s. Out: a `Float`, with C99's rules for zeros, infinities, NaN and negative bases. Called
-through the table in `mathlib`. f64 takes the logarithm in double-double, because its error is
-multiplied by the exponent; f32 takes plain f64.
+through the table in `mathlib`. f64 computes the logarithm in double-double, because its error is
+multiplied by the exponent; f32 uses plain f64.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ATANH_TAIL = (
 
 
 def _log_double_double(b: Builder, x: Float) -> tuple[Float, Float]:
-    """log(x) of a positive finite f64 as hi + lo, to about 2**-64 of itself."""
+    """log(x) of a positive finite f64 as hi + lo, with a relative error of about 2**-64."""
     e, m, _ = split_exponent(b, x)
     f = m - 1.0
     # s = f / (m + 1) with its remainder.
@@ -41,7 +41,7 @@ def _log_double_double(b: Builder, x: Float) -> tuple[Float, Float]:
     s_lo = (((f - p) - p_error) - s_hi * d_lo) / d_hi
     z_hi, z_lo = two_product(s_hi, s_hi)
     z_lo = z_lo + (s_hi + s_hi) * s_lo
-    # c = 2/3 + z * tail, u = z * c, w = s * u, each as a pair.
+    # c = 2/3 + z * tail, u = z * c, w = s * u, each as a double-double.
     c_hi, c_lo = fast_two_sum(b.const(_TWO_THIRDS_HI), z_hi * b.poly(z_hi, _ATANH_TAIL))
     c_lo = c_lo + _TWO_THIRDS_LO
     u_hi, u_lo = two_product(z_hi, c_hi)
@@ -62,9 +62,9 @@ def _log_plain(b: Builder, x: Float) -> Float:
 
 
 def _power(b: Builder, x: Float, y: Float, *, double_double: bool) -> Float:
-    """x**y on f64; without `double_double` good for rounding to f32."""
+    """x**y in f64; without `double_double` accurate enough for rounding to f32."""
     base, exponent = abs(x), abs(y)
-    # Beyond 2**64 every base but 1 over- or underflows, and the products below stay finite.
+    # Beyond 2**64 every base but 1 overflows or underflows, and the terms below stay finite.
     bounded = exponent.at_most(2.0**64).copysign(y)
     if double_double:
         log_hi, log_lo = _log_double_double(b, base)
@@ -86,7 +86,7 @@ def _power(b: Builder, x: Float, y: Float, *, double_double: bool) -> Float:
     half = exponent * 0.5
     odd = whole & (half < unit) & ((half + unit) - unit).differs(half)
     result = where(odd, result.copysign(x), result)
-    # A base below zero (not -0, not -inf) needs a whole exponent.
+    # A negative base (not -0, not -inf) needs an integer exponent.
     no_power = (x < 0.0) & (base < _INF) & (exponent < unit)
     result = where(no_power, where(whole, result, _NAN), result)
     result = where(x.unordered(y), _NAN, result)
@@ -100,7 +100,7 @@ def powf(b: Builder, x: Float, y: Float) -> Float:
 
 
 def fpowi(b: Builder, x: Float, exponent: ir.Value) -> Float:
-    """A float to the power of an integer; the exponent is exact up to 2**53."""
+    """A float to an integer power; the exponent is exact up to 2**53."""
     double = b if b.wide else b.double
     y = double.value(
         ir.Operation.create("arith.sitofp", double.float_results, [exponent]).results[0]
@@ -120,18 +120,19 @@ def cbrt(b: Builder, x: Float) -> Float:
     magnitude = abs(x)
     subnormal = magnitude < layout.min_normal
     a = where(subnormal, magnitude * 2.0**steps, magnitude)
-    # A third of the bits, read as an integer, is the cube root to 4 bits; the offset is the third
-    # of the bias that went missing, less what makes the error even on both sides.
+    # A third of the bits, as an integer, is the cube root to 4 bits; the offset restores the
+    # missing third of the bias, adjusted to balance the error on both sides.
     unit = 2.0**layout.mantissa
     third = (((a.bits() >> shift) | b.const(unit).bits()).float() - unit) * (1.0 / 3.0)
     offset = int((layout.bias * 2.0 / 3.0 - 0.0331) * 2.0 ** (layout.mantissa - shift))
     t = ((b.round_to_int(third)[1] + offset) << shift).float()
     inverse = 1.0 / a
     for _ in range(b.pick(1, 2)):
-        # r**(-1/3) about r = t**3 / a = 1: each round has four times the bits of the last.
+        # Series of r**(-1/3) at r = t**3 / a = 1: each iteration quadruples the number of correct
+        # bits.
         d = 1.0 - (t * t) * (t * inverse)
         t = t * b.poly(d, (1.0, 1.0 / 3.0, 2.0 / 9.0, 14.0 / 81.0))
-    # Cut to half of the bits, t*t is exact, and one last step gives a correction far below t.
+    # With t cut to half of the bits, t*t is exact, and a final step adds a correction far below t.
     t = (t.bits() & (-1 << (layout.mantissa + 1 - keep))).float()
     q = a / (t * t)
     t = t + t * ((q - t) / (t + t + q))

@@ -1,8 +1,8 @@
-"""fmod, exactly: the remainder of two floats is always representable, and this finds it.
+"""Exact fmod: the remainder of two floats is always representable.
 
-Both numbers are integers times powers of two. The remainder of the larger mantissa, shifted by the
-difference of the exponents, comes from integer divisions that take a few bits of that shift at a
-time: the one loop in the library, whose length depends on the operands. Scalars only.
+Both numbers are integers times powers of two. The larger mantissa is shifted by the difference of
+the exponents; integer divisions reduce it, a few bits of that shift at a time. This is the only
+loop in the library, and its trip count depends on the operands. Scalars only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def remf(b: Builder, x: Float, y: Float) -> Float:
 
 
 def _positive_remainder(b: Builder, x: Float, y: Float) -> Float:
-    """The remainder of finite x >= y > 0; any defined bits for other operands."""
+    """The remainder of finite x >= y > 0; defined bits for other operands."""
     layout = b.layout
     i64 = ir.IntegerType.get_signless(64)
 
@@ -69,7 +69,7 @@ def _scaled(b: Builder, mantissa: Any, exponent: Any, const: Any) -> Float:
     """mantissa * 2**(exponent - bias - mantissa bits), in two exact factors."""
     layout = b.layout
     whole = Float(b, arith.sitofp(b.element, mantissa))
-    # The biased exponent of the wanted power of two; below 1 it takes a second factor.
+    # The biased exponent of the power of two; below 1 it needs a second factor.
     power = arith.subi(exponent, const(layout.mantissa))
     first = arith.maxsi(power, const(1))
     second = arith.addi(arith.subi(power, first), const(layout.bias))

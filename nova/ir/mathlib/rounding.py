@@ -10,18 +10,18 @@ from nova.ir.mathlib.builder import Builder, Float, where
 
 
 def nearest(b: Builder, x: Float) -> Float:
-    """The nearest integer, ties to even, by whichever way the target has."""
+    """The nearest integer, ties to even, by the fastest method of the target."""
     return x.round_even() if b.native_rounding else roundeven(b, x)
 
 
 def _nearest_magnitude(b: Builder, magnitude: Float) -> Float:
-    """Ties to even, for a magnitude below 2**mantissa: at that size the last bit is worth one."""
+    """Ties to even, for a magnitude below 2**mantissa, where the last bit has weight one."""
     unit = 2.0**b.layout.mantissa
     return (magnitude + unit) - unit
 
 
 def _keep_large(b: Builder, x: Float, magnitude: Float, rounded: Float) -> Float:
-    """`rounded` with the sign of x; x itself where it has no fraction (or is inf or NaN)."""
+    """`rounded` with the sign of x; x itself if it has no fraction (or is inf or NaN)."""
     small = magnitude < 2.0**b.layout.mantissa
     return where(small, rounded.copysign(x), x)
 

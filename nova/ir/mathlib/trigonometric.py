@@ -1,12 +1,12 @@
-"""sin, cos, tan, sincos: reduce to a quarter turn and a rest |y| <= pi/4, then polynomials.
+"""sin, cos, tan, sincos: reduction to a quadrant and |y| <= pi/4, then polynomials.
 
 In: a `Float` x. Out: a `Float`, or two for sincos. Called through the table in `mathlib`.
 
-Every finite argument is reduced rightly. f32 multiplies x by 1/(2 pi), cut into exact f64 pieces,
-and of each product keeps the fraction. f64 subtracts multiples of pi/2 in five parts up to 2**30,
-and beyond that takes `large_angles`; both are computed, for there are no branches, which makes f64
-about twice as slow. With `large-angles=false` the second is left out, and an f64 beyond 2**30 gives
-NaN.
+Every finite argument is reduced correctly. f32 multiplies x by 1/(2 pi), split into exact f64
+pieces, and keeps the fraction of each partial term. f64 uses Cody-Waite reduction (multiples of
+pi/2 in five parts) up to 2**30, and Payne-Hanek reduction (`payne_hanek.py`) beyond. Both are
+computed because there are no branches, which makes f64 about twice as slow. With
+`large-angles=false` the second is omitted, and an f64 beyond 2**30 gives NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nova.ir.mathlib.rounding import nearest
 _F64_LIMIT = 2.0**30
 _PI_2 = 1.5707963267948966
 
-# 1/(2 pi) in pieces of 29 bits: times the 24 bits of an f32, each product is exact in f64.
+# 1/(2 pi) in pieces of 29 bits: multiplied by the 24 bits of an f32, each is exact in f64.
 _TURNS = tuple(
     float.fromhex(piece)
     for piece in (
@@ -36,7 +36,7 @@ _TURNS = tuple(
         "0x1.c820ff2p-177",
     )
 )
-# pi/2 in pieces of 22 bits (the last is whole): times n < 2**31 they are exact.
+# pi/2 in pieces of 22 bits (the last is full): multiplied by n < 2**31 they are exact.
 _PI_2_PARTS = tuple(
     float.fromhex(piece)
     for piece in (
@@ -87,8 +87,8 @@ def _reduce_f32(b: Builder, x: Float) -> tuple[Int, Float, Float]:
     products = [wide * piece for piece in _TURNS]
     fractions = [product - nearest(d, product) for product in products]
     n, n_int = d.round_to_int(_total(fractions) * 4.0)
-    # The sum again, with the quarters taken off first: next to a multiple of pi/2 its terms cancel,
-    # and so every step is exact that would have dropped bits of the small rest.
+    # The sum again, with the quadrants subtracted first: near a multiple of pi/2 its terms cancel,
+    # so every step is exact that would otherwise have dropped bits of the small remainder.
     exact = _total([n * -0.25, *fractions]) * (4.0 * _PI_2)
     y = exact.to_single(b)
     return n_int.to_width_of(b), y, (exact - y.to_double()).to_single(b)
@@ -110,7 +110,7 @@ def _reduce_f64(b: Builder, x: Float) -> tuple[Int, Float, Float]:
 
 
 def _reduce(b: Builder, x: Float) -> tuple[Int, Float, Float]:
-    """Quarter turns n and y with its tail, so that x = n * pi/2 + y + tail modulo 2 pi."""
+    """Quadrant n and y with its tail, so that x = n * pi/2 + y + tail modulo 2 pi."""
     return _reduce_f64(b, x) if b.wide else _reduce_f32(b, x)
 
 
@@ -125,7 +125,7 @@ def _cos_reduced(b: Builder, y: Float, low: Float) -> Float:
     half = z * 0.5
     main = 1.0 - half
     correction = b.mad(z * z, b.poly(z, b.pick(_COS_32, _COS_64)), -(y * low))
-    # What the subtraction 1 - half dropped comes back exactly.
+    # The bits that the subtraction 1 - half dropped are restored exactly.
     return main + (((1.0 - main) - half) + correction)
 
 
@@ -138,7 +138,7 @@ def _by_quarter(b: Builder, n: Int, sine: Float, cosine: Float) -> Float:
 def sincos(b: Builder, x: Float) -> tuple[Float, Float]:
     n, y, low = _reduce(b, x)
     sine, cosine = _sin_reduced(b, y, low), _cos_reduced(b, y, low)
-    # A negative zero does not survive the reduction.
+    # The reduction loses the sign of a negative zero.
     first = where(x.equals(0.0), x, _by_quarter(b, n, sine, cosine))
     return first, _by_quarter(b, n + 1, sine, cosine)
 
