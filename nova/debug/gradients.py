@@ -83,7 +83,8 @@ def gradcheck(
     Float arrays among `args` are converted to f64 and differentiated (only those of `argnums`,
     if it is set); integer and bool arrays and Python numbers are passed unchanged. Of a large
     array, 256 random elements are compared. With `order=2` the gradients of the gradients are
-    compared as well. GradcheckError names the worst element; with `raise_error=False` the report has it.
+    compared as well. GradcheckError names the worst element; with `raise_error=False` the report
+    names it.
     """
     if order not in (1, 2):
         raise AttributeValueError(f"order must be 1 or 2, not {order!r}")
