@@ -451,7 +451,7 @@ def _installed_versions(packages: Sequence[str]) -> dict[str, str]:
     return {package: found.get(package, "unknown") for package in packages}
 
 
-# --- immediate use --------------------------------------------------------------------------------
+# --- immediate evaluation -------------------------------------------------------------------------
 
 
 def evaluate(output: Tensor) -> np.ndarray:

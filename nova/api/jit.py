@@ -296,7 +296,7 @@ class JitFunction(Sealed):
         )
         return _Entry(compiled, result, plain, key._replace(values=state.values), state, captured)
 
-    # --- seeing inside --------------------------------------------------------------------------
+    # --- introspection --------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, programs held, the maximum, and evictions."""

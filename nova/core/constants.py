@@ -38,7 +38,7 @@ def digest_of(data: Buffer) -> str:
 
 
 class Constants:
-    """The bytes of large constants, by digest. They are not copied: nobody may change them."""
+    """The bytes of large constants, by digest. They are not copied: they must not change."""
 
     def __init__(self) -> None:
         self._data: dict[str, memoryview] = {}

@@ -27,7 +27,7 @@ _one_painter = threading.Lock()  # parallel compiles would overwrite each other'
 
 
 def enabled(topic: str) -> bool:
-    """Whether lines of `topic` are printed; ask before building an expensive message."""
+    """Whether lines of `topic` are printed; check before building an expensive message."""
     return topic in knobs.get("log")
 
 

@@ -1,4 +1,4 @@
-"""Plan transformations for inspection: return every slot, cut a prefix, turn slots into inputs.
+"""Plan transformations for inspection: return every slot, cut a prefix, convert slots to inputs.
 
 Pure functions from plan to plan, used by the checked runs and by the reduction of failing programs.
 """

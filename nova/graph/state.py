@@ -246,7 +246,7 @@ def _is_volatile(value: Any) -> bool:
     return isinstance(value, _CONTAINERS) or has_state(value)
 
 
-# --- finding --------------------------------------------------------------------------------------
+# --- discovery ------------------------------------------------------------------------------------
 
 
 def find_roots(function: Callable[..., Any]) -> Roots:

@@ -35,7 +35,7 @@ _evaluator: list[Callable[[Tensor], np.ndarray]] = []
 
 
 if TYPE_CHECKING:
-    from nova.graph.op_methods import TensorMethods  # a stub: the methods that the op table gives
+    from nova.graph.op_methods import TensorMethods  # a stub: the methods from the op table
 else:
     TensorMethods = object
 
@@ -103,7 +103,7 @@ class Tensor(TensorMethods):
         def __getattr__(self, name: str) -> Any:
             raise unknown_name(repr(type(self).__name__), name, dir(type(self)))
 
-    # --- what it is -----------------------------------------------------------------------------
+    # --- properties -----------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:

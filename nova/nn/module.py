@@ -167,7 +167,7 @@ def replaced(model: Module, values: Mapping[Parameter, Tensor]) -> Iterator[None
             vars(module)[name] = part
 
 
-# --- walking --------------------------------------------------------------------------------------
+# --- traversal ------------------------------------------------------------------------------------
 
 
 def _parts(module: Module) -> Iterator[tuple[str, Any]]:

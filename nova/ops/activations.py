@@ -28,7 +28,7 @@ GELU_FLAT = 10.0
 # Beyond this tanh(softplus(x)) is 1 in f64.
 MISH_LINEAR = 20.0
 
-# --- sigmoid and what is made with it -----------------------------------------------------------
+# --- sigmoid and functions of it ----------------------------------------------------------------
 
 
 def _scalar_sigmoid(s: Any, x: Any) -> Any:

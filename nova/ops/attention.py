@@ -219,7 +219,7 @@ def _attention_vjp(
     return [*pieces, as_type(F, F.sum_to(by_score, mask.shape), mask.dtype)]
 
 
-# --- what stays one op ----------------------------------------------------------------------------
+# --- ops that are not expanded --------------------------------------------------------------------
 
 
 def _fits(*types: TensorType) -> bool:

@@ -59,7 +59,7 @@ def _write_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
     return common, index_operand(given[1]), common
 
 
-# --- reading --------------------------------------------------------------------------------------
+# --- gather ---------------------------------------------------------------------------------------
 
 
 def _gather_type(ins: Types, attrs: Attrs) -> TensorType:
@@ -141,7 +141,7 @@ def _embedding_type(ins: Types, attrs: Attrs) -> TensorType:
     return _take_type(ins, {"axis": 0})
 
 
-# --- writing --------------------------------------------------------------------------------------
+# --- scatter --------------------------------------------------------------------------------------
 
 
 def _scatter_type(ins: Types, attrs: Attrs) -> TensorType:
@@ -199,7 +199,7 @@ def _index_add_vjp(
     return g, None, F.take(g, index, axis=axis)
 
 
-# --- made from nothing ----------------------------------------------------------------------------
+# --- creation -------------------------------------------------------------------------------------
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
