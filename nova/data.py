@@ -1,9 +1,9 @@
-"""Batches of arrays, in an order that follows from a seed, gathered ahead of the step.
+"""Batches of arrays, in an order determined by a seed, gathered ahead of the step.
 
-Comes in: arrays with the same number of rows. Goes out: tuples of batches, to a training loop or
-`nova.fit`. Without shuffling a batch is a slice of the arrays and nothing is copied. Shuffled rows
-are gathered into buffers that are used again once nobody else holds them, by another thread while
-the step runs. `Batches.position` says which batch comes next, and may be set.
+In: arrays with the same number of rows. Out: tuples of batches, to a training loop or
+`nova.fit`. Without shuffling a batch is a slice of the arrays, without a copy. Shuffled rows
+are gathered into buffers by another thread while the step runs; a buffer is reused once no other
+code refers to it. `Batches.position` is the next batch, and may be set.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from nova.errors import DataError
 from nova.graph.tensor import as_array
 
 Batch = tuple[np.ndarray, ...]
-# Below this many bytes a batch is gathered in less time than it takes to hand it to a thread.
+# Below this many bytes gathering a batch is faster than handing it to a thread.
 _WORTH_A_THREAD = 1 << 17
 
 
 @user_facing_class
 class Batches:
-    """Rows of `arrays` in batches; a `for` loop goes to the end of the current epoch.
+    """Rows of `arrays` in batches; a `for` loop runs to the end of the current epoch.
 
-    The order of epoch `e` is a function of `seed` and `e` alone. With `drop_last` the rows that
-    are left over at the end of an epoch are left out, so that all batches have one shape (a step
-    is compiled once); without it the last batch is shorter. `prefetch` is how many batches may
-    be ready before they are asked for; 0 gathers each when it is asked for, as is always done for
-    small ones. The arrays of a batch stay as they are for as long as something refers to them (or
-    to views of them); a raw address is good until the next batch is asked for. With
-    `shuffle=False` they are the caller's own memory: writing to them changes the data.
+    The order of epoch `e` is a function of `seed` and `e` alone. With `drop_last` the remaining
+    rows at the end of an epoch are dropped, so that all batches have one shape (a step is
+    compiled once); without it the last batch is shorter. `prefetch` is the number of batches
+    gathered in advance; 0 gathers each on request, as is always done for small ones. The arrays
+    of a batch stay unchanged as long as something refers to them (or to views of them); a raw
+    address is valid until the next batch is requested. With `shuffle=False` they are the
+    caller's own memory: writing to them changes the data.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Batches:
         self._newest: object = None
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches per epoch."""
         full, rest = divmod(self.rows, self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
     @property
     def position(self) -> tuple[int, int]:
-        """Epoch and batch, both from 0, that the next loop starts at; set it to start elsewhere."""
+        """Epoch and batch, both from 0, of the next batch; set it to start elsewhere."""
         return self._position
 
     @position.setter
@@ -93,7 +93,7 @@ class Batches:
     def stream(self, epochs: int) -> Generator[Batch, None, None]:
         """The batches from `position` until `epochs` epochs are complete, counted from the first.
 
-        `position` moves on as each batch is given. Starting another loop, or setting `position`,
+        `position` advances with each batch. Starting another loop, or setting `position`,
         ends this one.
         """
         own = self._newest = object()
@@ -119,13 +119,13 @@ class Batches:
         """The rows of an epoch in the order of its batches."""
         if not self.shuffle:
             return np.arange(self.rows)
-        # Only the raw numbers of a bit generator are the same in every version of numpy. That two
-        # of them, of 64 bits each, are equal, which would leave their order open, does not happen.
+        # Only the raw numbers of a bit generator are the same in every numpy version. Two equal
+        # ones, of 64 bits each, would leave their order undefined; that does not happen.
         bits = np.random.PCG64(np.random.SeedSequence((self.seed, epoch)))
         return np.argsort(bits.random_raw(self.rows))
 
     def _made(self, epoch: int, first: int, epochs: int) -> Generator[Batch, None, None]:
-        """The batches from one place on; runs on the thread when there is one."""
+        """The batches from a position on; runs on the thread if there is one."""
         size = self.batch_size
         pools = [_Pool(a, min(size, self.rows), self.prefetch) for a in self.arrays]
         for number in range(epoch, epochs):
@@ -152,22 +152,22 @@ class Batches:
 
 
 class _Pool:
-    """Buffers for the batches of one array. One that the consumer still holds is not touched."""
+    """Buffers for the batches of one array. One that the consumer still holds is not reused."""
 
     def __init__(self, source: np.ndarray, rows: int, prefetch: int):
         self._source = source
-        # numpy moves integers of the same size as fast as it can; types it does not know, slowly.
+        # numpy gathers integers of the same size fast; dtypes it does not know, slowly.
         self._bits = source.view(f"u{source.itemsize}") if source.itemsize <= 8 else source
         self._shape = (rows, *source.shape[1:])
-        # Those that are ready, one that is being filled, and two that the consumer's loop may
-        # hold while it goes from one batch to the next.
+        # The prefetched ones, one that is being filled, and two that the consumer's loop may
+        # hold while it advances from one batch to the next.
         self._most = prefetch + 3
         self._buffers: list[np.ndarray] = []
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         out = self._unused()[: len(rows)]
         if self._bits.flags.c_contiguous:
-            # The rows are in range; checking them would make numpy gather into a copy first.
+            # The rows are in range; a bounds check would make numpy gather into a copy first.
             np.take(self._bits, rows, axis=0, out=out, mode="clip")
         else:
             out[...] = self._bits[rows]
@@ -179,7 +179,7 @@ class _Pool:
             if sys.getrefcount(buffers[i]) == _ONE_HOLDER:
                 return buffers[i]
         if len(buffers) >= self._most:
-            del buffers[0]  # it stays with whoever holds it
+            del buffers[0]  # its holder keeps it alive
         buffers.append(np.empty(self._shape, self._bits.dtype))
         return buffers[-1]
 
@@ -189,7 +189,7 @@ _ONE_HOLDER = sys.getrefcount(_single[0])
 
 
 class _Failure:
-    """What the thread hands over instead of an item when it failed."""
+    """The thread passes this instead of an item when it failed."""
 
     def __init__(self, error: BaseException):
         self.error = error
@@ -227,7 +227,7 @@ def _work(items: Iterator[Any], ready: SimpleQueue[Any], allowed: SimpleQueue[bo
             ready.put(item)
             if item is _END:
                 return
-            del item  # a buffer is free as soon as the consumer lets go of it
+            del item  # a buffer is free as soon as the consumer drops it
     except BaseException as error:
         ready.put(_Failure(error))
 

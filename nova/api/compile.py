@@ -1,7 +1,7 @@
-"""`nova.compile`: a graph becomes a `Compiled` program, through the caches or through the stages.
+"""`nova.compile`: compiles a graph to a `Compiled` program, through the caches or the stages.
 
-This is the front door above all folders: it builds the plan, looks it up in memory and on disk, and
-only when it is new loads MLIR and LLVM and compiles.
+This is the top-level entry point: it builds the plan and looks it up in memory and on disk. Only
+when the plan is new does it load MLIR and LLVM and compile.
 """
 
 from __future__ import annotations
@@ -76,20 +76,21 @@ def compile(
     sim_cores: int = 64,
     sim_seed: int = 0,
 ) -> Compiled:
-    """Compile what computes `outputs` from `inputs` and `params`.
+    """Compile a program that computes `outputs` from `inputs` and `params`.
 
     With `include_backward` the gradients of the params follow the (one, scalar) output. `updates`
-    maps params to their new values: those arrays are changed in place by a run. `target` is `cpu`
+    maps params to their new values: a run changes those arrays in place. `target` is `cpu`
     (this machine), a CPU such as `x86_64-v3` or `haswell`, `cuda` (the GPU of this machine) or a
-    GPU such as `cuda:sm_80` (docs/devices.md). `fast_math` lets LLVM rearrange float arithmetic
-    (docs/fast-math.md). `max_workspace` limits the scratch memory of a run, in bytes or as "512M":
-    the compiler gives up speed for it (values are computed again, kernels are smaller, so that the
-    last bit of a result may differ), or raises WorkspaceError with the least that works. With
-    `freeze` the values that the params have now become constants of the program, which is faster
-    and takes the inputs alone (docs/deploying.md). `tune` is how many seconds may go into trying
-    schedules on this machine (docs/tuning.md). `run_mode="sim"` means two things. A program for a
-    GPU runs on the simulated one, on the CPU. One for the CPU takes its tasks one after the other,
-    as `sim_cores` cores would start them; its `simulation` is their timeline (docs/tracing.md).
+    GPU such as `cuda:sm_80` (docs/devices.md). `fast_math` lets LLVM reassociate float arithmetic
+    (docs/fast-math.md). `max_workspace` limits the workspace of a run, in bytes or as "512M":
+    the compiler trades speed for it (it rematerializes values and forms smaller kernels, so the
+    last bit of a result may differ), or raises WorkspaceError with the smallest limit that works.
+    With `freeze` the current values of the params become constants of the program: that is faster,
+    and the program takes only the inputs (docs/deploying.md). `tune` is the time limit in seconds
+    for trying schedules on this machine (docs/tuning.md). `run_mode="sim"` has two meanings. A
+    program for a GPU runs on the GPU simulator, on the CPU. A program for the CPU runs its tasks
+    sequentially, in the order in which `sim_cores` cores would start them; its `simulation` is
+    their timeline (docs/tracing.md).
     """
     check_run_mode(run_mode)
     if freeze and updates:
@@ -106,10 +107,10 @@ def compile(
                 f"include_backward with {len(wanted)} outputs: it takes one scalar",
                 hint="compile the loss, or make gradients with nova.backward",
             )
-        # Made here and not taken from `.grad`, which may hold the sum over several losses.
+        # Built here and not read from `.grad`, which may hold the sum over several losses.
         wanted += gradients(wanted[0], params)
     if freeze:
-        params = ()  # leaves that are no arguments are constants
+        params = ()  # leaves that are not arguments are constants
     plan = build_plan(wanted, inputs, params, updates)
     program = compile_plan(
         plan,
@@ -123,14 +124,14 @@ def compile(
         program = program.simulated(sim_cores, sim_seed)
     if not params:
         return program
-    # The arrays and not the tensors: those would keep the graph of the gradients alive.
+    # Hold the arrays, not the tensors: tensors would keep the graph of the gradients alive.
     return carrying(program, [p.data for p in params])
 
 
 def carrying(
     program: Compiled, arrays: Sequence[Any], fetch: Callable[[], None] | None = None
 ) -> Compiled:
-    """The program with the arrays of the graph that its params are; `fetch` makes them current."""
+    """The program with the arrays of the graph's params; `fetch` updates them from the device."""
     return program.with_values(ParamValues(program._values.params, arrays, "graph", fetch))
 
 
@@ -157,10 +158,10 @@ def compile_plan(
     run_mode: str = "native",
     device: str | None = None,
 ) -> Compiled:
-    """Compile a plan, or the text of one. `name` is what log lines call it.
+    """Compile a plan, or the text of a plan. `name` is its name in log lines.
 
-    With `run_mode="sim"` a program for a device runs on the simulated one. `device` is the name of
-    the one that it shall run on, and without a target it is compiled for that one.
+    With `run_mode="sim"` a device program runs on the simulator. `device` is the name of the device
+    to run on; without a target the program is compiled for that device.
     """
     is_text = isinstance(plan, str)
     if isinstance(plan, str):
@@ -185,9 +186,9 @@ def compile_settings(
     *,
     foreign: bool = False,
 ) -> Compiled:
-    """Compile a plan with settings that somebody else has chosen, such as a file.
+    """Compile a plan with settings from another source, such as a file.
 
-    A `foreign` plan came as text, and is compiled in a child process.
+    A `foreign` plan came as text; it is compiled in a child process.
     """
     text = print_plan(plan, locations=False, constants=Constants())
     job = _Job("plan", text, settings, plan, device, foreign)
@@ -195,12 +196,12 @@ def compile_settings(
 
 
 def compile_text(text: str, stage: str, settings: Settings, name: str) -> Compiled:
-    """Compile the text of an MLIR stage that a file holds; the program has no plan."""
+    """Compile the text of an MLIR stage from a file; the program has no plan."""
     return _CACHE.get(_Job(stage, text, settings, None), name)
 
 
 def check_target(target: str) -> None:
-    """TargetError at the user's line unless `target` names something to compile for and run."""
+    """TargetError at the user's line unless `target` names a machine to compile for and run on."""
     try:
         wanted, here = parse_target(local_target(target) or target), parse_target("cpu")
         if wanted.arch != here.arch and not wanted.is_device:
@@ -220,7 +221,7 @@ def device_of(settings: Settings, run_mode: str) -> str | None:
 
 
 def local_target(target: str | None) -> str | None:
-    """`cuda` is the GPU of this machine: only its driver knows what that is called."""
+    """`cuda` is the GPU of this machine: only its driver knows the architecture."""
     if target != "cuda":
         return target
     try:
@@ -230,7 +231,7 @@ def local_target(target: str | None) -> str | None:
 
 
 def check_run_mode(run_mode: str) -> None:
-    """AttributeValueError at the user's line unless programs can be run that way."""
+    """AttributeValueError at the user's line unless `run_mode` is valid."""
     if run_mode not in RUN_MODES:
         raise AttributeValueError(
             f"run_mode is {run_mode!r}",
@@ -244,14 +245,14 @@ def check_run_mode(run_mode: str) -> None:
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be compiled: the `text` of a stage, which is the plan where there is one."""
+    """A compile request: the `text` of a stage, which is the plan if there is one."""
 
     stage: str
     text: str
     settings: Settings
     plan: Plan | None
-    device: str | None = None  # what it is to run on, where that is no CPU
-    foreign: bool = False  # it came as text, which anybody may have written
+    device: str | None = None  # the device to run on; None for the CPU
+    foreign: bool = False  # it came as text of unknown origin
 
     def key_parts(self) -> dict[str, str]:
         target = parse_target(self.settings.target)
@@ -263,7 +264,7 @@ class _Job:
             "runtime": runtime_key(host_arch([target])),
         }
         if target.is_device and self.settings.cubin:
-            from nova.compiler.gpu.ptxas import ptxas_version  # only for who asks for it
+            from nova.compiler.gpu.ptxas import ptxas_version  # loaded only on demand
 
             parts["ptxas"] = ptxas_version()
         return parts
@@ -283,13 +284,13 @@ class _Job:
         return build(self.plan, settings, parts)
 
     def load(self, artifact: Artifact) -> Executable:
-        """The program of its file; without the device that it is for, a run says so."""
+        """The program of its file; if its device is missing, a run raises the error."""
         if self.device is None:
             return Executable(artifact)
         return load_for(artifact, self.device, needed=False)
 
     def _tuned(self, name: str) -> Settings:
-        """The settings with the schedules that are best here."""
+        """The settings with the schedules that are fastest on this machine."""
         from nova.compiler.stages import Recorder, start_from_plan, start_from_text
         from nova.tuning import tune_settings
 
@@ -403,18 +404,18 @@ def clear_memory_cache() -> None:
 
 
 def cache_statistics() -> dict[str, int]:
-    """How many programs came from memory, from disk, and were compiled, in this process."""
+    """Number of programs taken from memory, taken from disk, and compiled, in this process."""
     return _CACHE.statistics
 
 
 def memory_cache_info() -> dict[str, int]:
-    """How many programs are kept in memory and their bytes, the bound, and how many have gone."""
+    """Number of programs in memory, their bytes, the bound, and the number of evictions."""
     return _CACHE.memory
 
 
 @cache
 def compiler_version() -> str:
-    """Versions of what generates code, and a digest of Nova's own sources.
+    """Versions of the code generators, and a digest of Nova's own sources.
 
     The passes are meant to be changed, so a changed file must miss the cache.
     """
@@ -435,7 +436,7 @@ def compiler_version() -> str:
 def _installed_versions(packages: Sequence[str]) -> dict[str, str]:
     """The versions in the names of the packages' .dist-info folders; `unknown` without one.
 
-    importlib.metadata knows them too, but its import alone takes longer than a load from the cache.
+    importlib.metadata has them too, but importing it takes longer than a load from the cache.
     """
     found: dict[str, str] = {}
     for folder in sys.path:
@@ -450,13 +451,13 @@ def _installed_versions(packages: Sequence[str]) -> dict[str, str]:
     return {package: found.get(package, "unknown") for package in packages}
 
 
-# --- immediate use --------------------------------------------------------------------------------
+# --- immediate evaluation -------------------------------------------------------------------------
 
 
 def evaluate(output: Tensor) -> np.ndarray:
-    """The value of a tensor: compiles what it needs, with the data of its leaves as inputs.
+    """The value of a tensor: compiles the graph it needs, with the data of its leaves as inputs.
 
-    Leaves are inputs and not literals, so that the same computation on other data hits the cache.
+    Leaves are inputs and not literals, so the same computation on other data hits the cache.
     """
     order = topological([output])
     unknown = next((t for t in order if t.is_placeholder), None)
@@ -469,7 +470,7 @@ def evaluate(output: Tensor) -> np.ndarray:
         )
     leaves = [t for t in order if t.is_leaf and t.shape != ()]
     plan = build_plan([output], leaves)
-    # Run once: no time that tuning takes comes back.
+    # Runs once: tuning time would not be recovered.
     return compile_plan(plan, tune=0).run([leaf.data for leaf in leaves])
 
 

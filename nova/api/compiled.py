@@ -1,6 +1,6 @@
-"""`Compiled`: a program with its plan and the record of its compile; a `Model` otherwise.
+"""`Compiled`: a `Model` with its plan and the record of its compile.
 
-Made by `nova.compile` and by `nova.load`. The compiler itself is imported only to put weights into
+Created by `nova.compile` and `nova.load`. The compiler itself is imported only to put weights into
 a program that came from a file or from the disk cache.
 """
 
@@ -33,7 +33,7 @@ _checker: list[Callable[..., Any]] = []
 
 
 class Compiled(Model):
-    """A compiled program: call it, look inside, save it."""
+    """A compiled program: call it, inspect it, save it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Compiled(Model):
         values: ParamValues | None = None,
         simulation: Simulation | None = None,
     ):
-        # Before the rest: a checked program looks at the plan.
+        # Before the rest: a checked program reads the plan.
         self._executable = executable
         self._given_plan = plan
         self._recorder = recorder
@@ -63,17 +63,17 @@ class Compiled(Model):
 
     @property
     def has_plan(self) -> bool:
-        """Whether it was compiled from a graph, and its file has the text of it."""
+        """Whether it was compiled from a graph and its file holds the text of the plan."""
         return self._given_plan is not None or "plan" in super().stages
 
     @property
     def is_foreign(self) -> bool:
-        """Whether its text came from outside, in a file or as MLIR: anybody may have written it."""
+        """Whether its text came from outside, in a file or as MLIR: its origin is unknown."""
         return self._given_plan is None
 
     @cached_property
     def plan(self) -> Plan:
-        """The frozen linear program; that of a file is parsed when it is first looked at."""
+        """The frozen linear program; the plan of a file is parsed on first access."""
         if self._given_plan is not None:
             return self._given_plan
         text = super().stages.get("plan")
@@ -87,11 +87,11 @@ class Compiled(Model):
 
     @property
     def stages(self) -> Mapping[str, str]:
-        """The text of every stage, from plan to LLVM IR; also of a program from a cache."""
+        """The text of every stage, from plan to LLVM IR; also for a program from a cache."""
         return super().stages if self._recorder is None else self._recorder.texts
 
     def _held_bytes(self) -> int:
-        """About how many bytes the program keeps: its file, the code of it, texts and constants.
+        """Approximate bytes that the program keeps: its file, its code, texts and constants.
 
         Values of params are not counted, nor is the plan, which belongs to its graph.
         """
@@ -102,18 +102,18 @@ class Compiled(Model):
 
     @property
     def mlir_source(self) -> str:
-        """The program in the nova dialect, in its custom syntax: the stage `nova` for reading."""
-        from nova.ir.custom_syntax import to_pretty  # which does not load MLIR
+        """The program in the nova dialect, in its custom syntax: stage `nova`, readable."""
+        from nova.ir.custom_syntax import to_pretty  # does not load MLIR
 
         return to_pretty(self.stages["nova"])
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Seconds and bytes of every stage of this compile; empty when it came from a cache."""
+        """Seconds and bytes of every stage of this compile; empty if it came from a cache."""
         return {} if self._recorder is None else self._recorder.metrics
 
     def with_values(self, values: ParamValues) -> Compiled:
-        """The same program carrying other values."""
+        """The same program with other param values."""
         return Compiled(
             self._executable,
             self._given_plan,
@@ -126,8 +126,8 @@ class Compiled(Model):
         )
 
     def simulated(self, cores: int, seed: int) -> Compiled:
-        """The same program for run_mode="sim": its tasks run one after the other, in the order in
-        which so many cores would start them."""
+        """The same program for run_mode="sim": its tasks run sequentially, in the order in which
+        `cores` cores would start them."""
         simulation = self.simulate(cores, seed)
         return Compiled(
             in_order(self._executable, simulation.order.astype("<u4")),
@@ -141,7 +141,7 @@ class Compiled(Model):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its file: values of params go along only where they are inside of it."""
+        """Pickled as its file: values of params are included only if they are embedded in it."""
         plan = None if self._given_plan is None else str(self._given_plan)
         executable = self._executable
         data = bytes(executable.artifact.data)
@@ -150,18 +150,18 @@ class Compiled(Model):
     def _check_code(self) -> None:
         artifact = self._executable.artifact
         if artifact.manifest.devices:
-            from nova.compiler.gpu.ptx_check import check_artifact  # only for code of devices
+            from nova.compiler.gpu.ptx_check import check_artifact  # only for device code
 
             check_artifact(artifact)
 
     def _relink(self, weights: Weights) -> bytes:
-        from nova.artifact.write import write_artifact  # the linker, which a run does not need
+        from nova.artifact.write import write_artifact  # the linker: a run does not need it
 
         contents = self._contents if self._contents is not None else self._rebuild()
         return write_artifact(replace(contents, weights=weights))
 
     def _rebuild(self) -> FileSpec:
-        """What the file was linked from, compiled once more: a file does not keep its objects."""
+        """The contents of the file, compiled again: a file does not keep its objects."""
         artifact = self._executable.artifact
         missing = missing_packages()
         if missing:
@@ -194,14 +194,14 @@ class Compiled(Model):
                     f"the code for {old.target} was made for another CPU than this one",
                     hint="compile the program again, for a named target or for this machine",
                 )
-        # The signature that the file has: a text of a later stage may know less of it.
+        # The signature of the file: the text of a later stage may carry less of it.
         return replace(contents, args=manifest.args, outputs=manifest.outputs, stages=stages)
 
 
 def set_checker(make: Callable[..., Any]) -> None:
-    """Say how runs are checked: `make(executable, program, plan, mode)` takes the program's place.
+    """Register how runs are checked: `make(executable, program, plan, mode)` replaces the program.
 
-    The package does this when it is imported; the code of it is loaded when a knob asks for it.
+    The package calls this on import; the checking code is loaded when a knob enables it.
     """
     _checker[:] = [make]
 

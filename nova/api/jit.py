@@ -1,10 +1,10 @@
-"""`@nova.jit`: a Python function of arrays, traced and compiled for the shapes it is called with.
+"""`@nova.jit`: a Python function of arrays, traced and compiled for each argument signature.
 
-The function is run once per signature with placeholder tensors; the graph it builds is compiled and
+The function runs once per signature with placeholder tensors; the graph it builds is compiled and
 kept. Tensors and arrays that it closes over are run-time arguments of the program, read at each
 call; modes, numbers and other Python values that it closes over select the program (docs/jit.md).
-A call first tries the program used last, whose native argument check is the cheapest guard there
-is; only when that refuses is the signature worked out in Python.
+A call first tries the most recently used program, whose native argument check is the cheapest
+guard; only when that check fails is the signature computed in Python.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _NUMBERS = (bool, int, float)
 
 
 class CacheInfo(NamedTuple):
-    """Like functools: calls that found their program, calls that compiled, programs held, how many
-    may be (knob `jit_programs`), and how many have gone because of that."""
+    """As in functools: cache hits, misses (compiles), programs held, the maximum (knob
+    `jit_programs`), and evictions."""
 
     hits: int
     misses: int
@@ -66,7 +66,7 @@ class CacheInfo(NamedTuple):
 
 @record
 class _Options:
-    """How the programs of a function are compiled and run, as `nova.compile` takes it."""
+    """Compile and run options of a jitted function, as `nova.compile` takes them."""
 
     target: str | None
     run_mode: str
@@ -76,7 +76,7 @@ class _Options:
 
 
 class _Key(NamedTuple):
-    """What a program is for: nesting and types of the arguments, their device, and state."""
+    """The key of a program: pytree and types of the arguments, their device, and state."""
 
     structure: TreeDef
     leaves: tuple[tuple[TensorType, bool], ...]
@@ -86,9 +86,9 @@ class _Key(NamedTuple):
 
 @record
 class _Entry:
-    """A compiled signature; `plain` if arguments and results need no unpacking.
+    """A compiled signature; `plain` if arguments and results need no flattening.
 
-    `key` is its key with the state that was known after the trace, `state` the state itself.
+    `key` is its key with the state known after the trace, `state` the state itself.
     """
 
     compiled: Compiled
@@ -113,7 +113,7 @@ class JitFunction(Sealed):
                 where=str(user_location()),
                 hint="decorate a function of arrays, or pass one: nova.jit(f)",
             )
-        # Attributes of a function go along; those of a module are its state.
+        # Attributes of a function are copied; attributes of a module are its state.
         updated = ("__dict__",) if isinstance(function, FunctionType) else ()
         update_wrapper(self, function, updated=updated)
         check_run_mode(options.run_mode)
@@ -127,7 +127,7 @@ class JitFunction(Sealed):
         self._first: SingleFlight[bool] = SingleFlight(1)
         self._lock = threading.Lock()
         self._roots: Roots | None = None
-        # The program used last, where it is plain.
+        # The most recently used program, if it is plain.
         self._last_program: Any = None
         self._last_key: _Key | None = None
         self._hits = 0
@@ -139,7 +139,7 @@ class JitFunction(Sealed):
         """As an attribute of a class: the function with `self` bound, compiled for each object."""
         if instance is None:
             return self
-        # Its own name for each class: that of a base may be called through super().
+        # A separate name for each class: the method of a base class may be called through super().
         name = f"jit of {getattr(self, '__qualname__', self._name)}"
         try:
             made = vars(instance).get(name)
@@ -172,7 +172,7 @@ class JitFunction(Sealed):
         leaves, structure = flatten((args, kwargs), sort_keys=True)
         if any(isinstance(leaf, Tensor) for leaf in leaves):
             return self._function(*args, **kwargs)
-        if current_capture() is not None:  # its results would be constants of the trace
+        if current_capture() is not None:  # its results would become constants of the trace
             leaves = [leaf if type(leaf) in _NUMBERS else tensor(leaf) for leaf in leaves]
             args, kwargs = unflatten(structure, leaves)
             return self._function(*args, **kwargs)
@@ -182,7 +182,7 @@ class JitFunction(Sealed):
         return unflatten(entry.result, listed)
 
     def __reduce__(self) -> Any:
-        return getattr(self, "__qualname__", self._name)  # pickled by name, as functions are
+        return getattr(self, "__qualname__", self._name)  # pickled by name, like functions
 
     def lower(self, *args: Any, **kwargs: Any) -> Compiled:
         """The program for these arguments, compiled but not run.
@@ -197,7 +197,7 @@ class JitFunction(Sealed):
     def _entry(self, leaves: list[Any], structure: TreeDef) -> tuple[_Entry, list[Any]]:
         names = structure.names()
         arrays = [_leaf_array(*pair) for pair in zip(leaves, names, strict=True)]
-        # A Python number is no f64 array: the number takes the type of what it stands beside.
+        # A Python number is not an f64 array: it takes the dtype of the tensor operand next to it.
         numbers = [type(leaf) in _NUMBERS for leaf in leaves]
         types = tuple(zip(map(array_type, arrays), numbers, strict=True))
         place = None
@@ -207,7 +207,7 @@ class JitFunction(Sealed):
             self._roots = find_roots(self._function)
         if len(self._first):
             return self._find(structure, types, place), arrays
-        # Names that a trace assigns look like state until the first one has ended.
+        # Names that a trace assigns look like state until the first trace has ended.
         entries: list[_Entry] = []
 
         def find_first() -> bool:
@@ -223,7 +223,7 @@ class JitFunction(Sealed):
         types: tuple[tuple[TensorType, bool], ...],
         place: str | None,
     ) -> _Entry:
-        """The program for a signature and the state of now; it is what later calls try first."""
+        """The program for a signature and the current state; later calls try it first."""
         assert self._roots is not None
         while True:
             seen = generation[0]
@@ -243,7 +243,7 @@ class JitFunction(Sealed):
         return entry
 
     def _quick(self, entry: _Entry, seen: int) -> Any:
-        """What a call tries first: the native program, or one that looks at the state before."""
+        """The fast path of a call: the native program, or one that checks the state before it."""
         if not entry.plain or entry.captured.draws:
             return None
         roots = self._roots
@@ -267,7 +267,7 @@ class JitFunction(Sealed):
         args, kwargs = unflatten(structure, placeholders)
         assert self._roots is not None
         before, fields = self._roots.each(), self._roots.fields()
-        with on_device(""), capturing() as capture:  # the key does not say where it is called from
+        with on_device(""), capturing() as capture:  # the key does not contain the caller's device
             outputs, result = flatten(self._function(*args, **kwargs))
             outputs = [_as_tensor(value, i, self._function) for i, value in enumerate(outputs)]
         with self._lock:
@@ -291,20 +291,20 @@ class JitFunction(Sealed):
         plain = (
             structure.is_flat_arguments()
             and result.is_array_or_tuple()
-            # The native check takes Python numbers for any 0-d array; here they are told apart.
+            # The native check accepts Python numbers for any 0-d array; distinguish them here.
             and all(type_.shape for type_, _ in leaves)
         )
         return _Entry(compiled, result, plain, key._replace(values=state.values), state, captured)
 
-    # --- seeing inside --------------------------------------------------------------------------
+    # --- introspection --------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
-        """Hits, misses, and how many programs are held, may be held, and have gone."""
+        """Hits, misses, programs held, the maximum, and evictions."""
         entries = self._entries
         return CacheInfo(self._hits, self._misses, len(entries), entries.bound, entries.evictions)
 
     def submit(self, *args: Any, **kwargs: Any) -> RunFuture:
-        """Start a run for these arguments: a future of what a call would return."""
+        """Start a run for these arguments: a future of the value that a call would return."""
         leaves, structure = flatten((args, kwargs), sort_keys=True)
         entry, arrays = self._entry(leaves, structure)
         future = entry.compiled.submit(*arrays, *entry.captured.read())
@@ -314,7 +314,7 @@ class JitFunction(Sealed):
         return future
 
     def explain(self) -> str:
-        """Why the latest compile happened."""
+        """The reason for the latest compile."""
         return self._why
 
     def _explain(self, key: _Key) -> str:
@@ -344,14 +344,14 @@ class JitFunction(Sealed):
 
 
 class _JitMethod(JitFunction):
-    """A jitted function with `self` bound: kept by the object, whose copies make their own."""
+    """A jitted function with `self` bound: kept by the object; its copies create their own."""
 
     def __reduce__(self) -> Any:
         return _Forgotten, ()
 
 
 class _Forgotten:
-    """What a copy of an object has instead of a jitted method that was not used yet."""
+    """Stands in, in a copy of an object, for a jitted method that was not used yet."""
 
     has_no_state = True
 
@@ -368,7 +368,7 @@ def jit(
 ) -> Any:
     """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work.
 
-    `tune` seconds of each compile may go into trying schedules (docs/tuning.md).
+    `tune` is the time limit in seconds per compile for trying schedules (docs/tuning.md).
     """
     options = _Options(target, run_mode, sim_cores, sim_seed, tune)
     if function is None:
@@ -392,7 +392,7 @@ def _check_fields(before: dict[str, Snapshot], after: dict[str, Snapshot]) -> No
 def _common_place(
     names: Sequence[str], arrays: Sequence[Any], numbers: Sequence[bool]
 ) -> str | None:
-    """The device that all arrays are on, None for the host; numbers go along anywhere."""
+    """The device that all arrays are on, None for the host; numbers are accepted on any device."""
     places = {
         name: place_of(array)
         for name, array, number in zip(names, arrays, numbers, strict=True)
@@ -409,12 +409,12 @@ def _common_place(
 
 
 def _leaf_array(leaf: Any, name: str) -> Any:
-    """An argument as an array; one that is on a device stays there."""
+    """An argument as an array; a device array stays on its device."""
     try:
         if type_on_device(leaf) is not None:
             return leaf
         if type(leaf) in _NUMBERS:
-            # Floats at full precision: they take the type of what they stand beside.
+            # Floats at full precision: they take the dtype of the tensor operand next to them.
             return np.asarray(leaf, {bool: np.bool_, int: np.int64, float: np.float64}[type(leaf)])
         array = as_numpy(leaf, f"argument {name!r}")
         dtype(array.dtype.newbyteorder("="))
@@ -430,7 +430,7 @@ def _leaf_array(leaf: Any, name: str) -> Any:
 
 
 def array_type(array: Any) -> TensorType:
-    """The type of an array, on the host or on a device."""
+    """The TensorType of an array, on the host or on a device."""
     shape, kind = type_on_device(array) or (array.shape, array.dtype)
     return TensorType(tuple(shape), dtype(kind.newbyteorder("=")))
 

@@ -1,9 +1,9 @@
 """`nova.load`: a program from a file, on a machine that may have no compiler.
 
-In: a path, the device to run on, and where the weights are when they are not inside. Out: a
-`Compiled`. The file is checked, then its signature where `NOVA_TRUSTED_KEYS` asks for one, and only
+In: a path, the device to run on, and the path of the weights if they are not embedded. Out: a
+`Compiled`. The file is checked first, then its signature if `NOVA_TRUSTED_KEYS` requires one; only
 then is code mapped, or loaded on a device. A file without code for this CPU is compiled again from
-its own text, where the compiler is installed.
+its own text, if the compiler is installed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def load(
 ) -> Compiled:
     """A program from a file that `save` or `nova-translate` wrote. Needs no compiler.
 
-    `device` is `cpu`, `cuda` or `cuda:1` for a GPU of this machine, or `sim`, which runs the code
-    for GPUs on the CPU and reports what it does wrong. Without it a file runs on the CPU where it
-    has code for any, and on the first GPU where it has none.
+    `device` is `cpu`, `cuda` or `cuda:1` for a GPU of this machine, or `sim`, which runs GPU code
+    on the CPU and reports its errors. Without it a file runs on the CPU if it has code for any CPU,
+    else on the first GPU.
 
-    `weights` is the safetensors file with the values of the params: of a program that was saved
-    with `weights="external"` when it is not beside it, or, by name, of one saved without weights.
+    `weights` is the safetensors file with the values of the params: of a program saved with
+    `weights="external"` if it is not next to the file, or, by name, of one saved without weights.
     """
     check_device_name(device)
     path = check_path(path)
@@ -64,7 +64,7 @@ def load(
 
 
 def _usual_device(artifact: Artifact) -> str:
-    """Where a file runs that nobody has named a device for."""
+    """The device that a file runs on by default."""
     return "cuda" if all(spec.is_device for spec in artifact.manifest.variants) else "cpu"
 
 
@@ -103,7 +103,7 @@ def _recompile(artifact: Artifact, path: Path) -> Compiled:
 
 
 def _settings(manifest: Manifest) -> Settings:
-    """What the file was compiled with, for this machine."""
+    """The settings that the file was compiled with, adapted to this machine."""
     try:
         settings = Settings.of(manifest.variants[0].options)
         # Schedules were chosen on, and for, another machine.

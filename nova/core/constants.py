@@ -1,10 +1,10 @@
-"""Large constants of a program: kept once, as bytes, and named by their digests in texts.
+"""Large constants of a program: stored once, as bytes, and named by their digests in texts.
 
 A text with the values of a large constant is twice as long as the constant, and every stage of a
-compile has one. So texts are kept *compact*: a plan has `f32[4096,4096]<@digest>` and a module
-`dense_resource<nova_digest>`, and a table has the bytes. `StageTexts` gives the whole text of a
-stage when it is read: of a plan with its digits in place, of a module with MLIR's section of
-resources behind it. Both parse back.
+compile has one. So texts are kept *compact*: a plan has `f32[4096,4096]<@digest>`, a module has
+`dense_resource<nova_digest>`, and a table has the bytes. `StageTexts` expands the text of a stage
+when it is read: a plan with its digits inline, a module followed by MLIR's resource section. Both
+parse back.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LEAST = 1 << 16
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Digits: TypeAlias = Callable[[str], str | None]
-"""What stands in a text for the digits of a constant, given its digest; None of an unknown one."""
+"""Maps a digest to the text that replaces the digits of the constant; None if unknown."""
 
 _IN_PLAN = re.compile(r"<@([0-9a-f]{64})>")
 _PLAN_DIGITS = re.compile(rf"<x([0-9a-f]{{{2 * LEAST},}})>")
-# MLIR puts a number behind a name that a context has already.
+# MLIR appends a number to a name that the context already has.
 _IN_MODULE = re.compile(r"dense_resource<(nova_([0-9a-f]{64})(?:_[0-9]+)?)>")
 _SECTION_BEGIN = "\n\n{-#\n  dialect_resources: {\n    builtin: {\n"
 _SECTION_END = "\n    }\n  }\n#-}"
@@ -38,23 +38,23 @@ def digest_of(data: Buffer) -> str:
 
 
 class Constants:
-    """The bytes of large constants, by digest. They are not copied: nobody may change them."""
+    """The bytes of large constants, by digest. They are not copied: they must not change."""
 
     def __init__(self) -> None:
         self._data: dict[str, memoryview] = {}
 
     def add(self, data: Buffer, digest: str | None = None) -> str:
-        """Keep a constant; its digest is returned."""
+        """Store a constant and return its digest."""
         digest = digest or digest_of(data)
         self._data.setdefault(digest, memoryview(data).cast("B"))
         return digest
 
     def update(self, others: Constants) -> None:
-        """Keep all constants of another table as well."""
+        """Store all constants of another table as well."""
         self._data |= others._data
 
     def move_into(self, data: memoryview) -> None:
-        """Refer to the copies of constants that `data` has, and let go of the others."""
+        """Refer to the copies of constants inside `data`, and drop the others."""
         for digest, own in self._data.items():
             offset = find_bytes(data, own)
             if offset >= 0:
@@ -84,7 +84,7 @@ class Constants:
 
 
 def find_bytes(data: memoryview, wanted: memoryview) -> int:
-    """Where `data` has the bytes `wanted`, at a multiple of 64; -1 where it does not."""
+    """The offset of the bytes `wanted` in `data`, a multiple of 64; -1 if they are not there."""
     size = len(data) // 64 * 64
     for row in np.flatnonzero(_heads(data[:size]) == _heads(wanted[:64])[0]):
         offset = 64 * int(row)
@@ -99,7 +99,7 @@ def _heads(data: memoryview) -> np.ndarray:
 
 
 def expand_text(text: str, digits: Digits) -> str:
-    """The whole text of a compact one."""
+    """Expand a compact text."""
 
     def in_plan(match: re.Match[str]) -> str:
         known = digits(match[1])
@@ -114,7 +114,7 @@ def expand_text(text: str, digits: Digits) -> str:
     if not lines:
         return text
     head = text.rstrip("\n")
-    if head.endswith(_SECTION_END):  # MLIR has printed small resources
+    if head.endswith(_SECTION_END):  # MLIR printed small resources
         head = head.removesuffix(_SECTION_END) + ",\n"
     else:
         head += _SECTION_BEGIN
@@ -122,7 +122,7 @@ def expand_text(text: str, digits: Digits) -> str:
 
 
 def compact_plan(text: str) -> str:
-    """A whole plan text as `expand_text` was given it."""
+    """A whole plan text made compact again: the inverse of `expand_text`."""
     return _PLAN_DIGITS.sub(lambda match: f"<@{digest_of(bytes.fromhex(match[1]))}>", text)
 
 

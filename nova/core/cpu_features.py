@@ -1,7 +1,7 @@
-"""The features of processors that Nova knows, in LLVM's names: `targets`, `cpus` and tests read it.
+"""The CPU features that Nova knows, by LLVM's names: `targets`, `cpus` and tests read it.
 
-A feature that is not here is never given to LLVM, whatever the processor has: generated code uses
-what is listed in a file and checked by the loader, and nothing else. native/src/cpu.c has the same
+A feature that is not listed here is never passed to LLVM, whatever the processor has: generated
+code uses only features that a file lists and the loader checks. native/src/cpu.c has the same
 names.
 """
 
@@ -65,10 +65,10 @@ _ARM_FLAGS = {
 FLAGS = {"x86_64": _X86_FLAGS, "aarch64": _ARM_FLAGS}
 """By architecture."""
 
-# Architecture -> LLVM's name of a processor with the baseline alone. Code is generated for it and
-# for listed features; the name of the target's processor decides scheduling and costs only.
+# Architecture -> LLVM's name of a processor with the baseline only. Code is generated for it plus
+# the listed features; the name of the target's processor decides only scheduling and costs.
 BASES = {"x86_64": "x86-64", "aarch64": "generic"}
 
-# Features that LLVM's inliner ignores, so that `cpu_probe` cannot ask for them: each is there where
+# Features that LLVM's inliner ignores, so `cpu_probe` cannot query them: each is present if
 # the other one is, by the levels of the x86-64 ABI.
 UNPROBED = {"cx16": "sse4.2", "sahf": "sse4.2"}

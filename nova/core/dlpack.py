@@ -1,7 +1,7 @@
 """Arrays of any library as numpy arrays over the same memory.
 
-Called for the data of `nova.tensor` and for the arguments of compiled programs. What is not an
-array, or is not in the memory of this machine, raises an error that says which value it was.
+Called for the data of `nova.tensor` and for the arguments of compiled programs. A value that is
+not an array, or is not in host memory, raises an error that names the value.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "onea
 
 
 def is_array(value: Any) -> bool:
-    """Whether `as_numpy` can take it."""
+    """Whether `as_numpy` accepts it."""
     return isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__")
 
 
 def as_numpy(value: Any, title: str) -> np.ndarray:
-    """`value` as a plain numpy array; no data is copied. `title` names it in errors."""
+    """`value` as a plain numpy array, without a copy. `title` names it in errors."""
     if isinstance(value, np.ndarray | np.generic):
         if isinstance(value, np.ma.MaskedArray):
             raise masked_array(title)
@@ -52,7 +52,7 @@ def _from_dlpack(value: Any, title: str) -> np.ndarray:
     torch = sys.modules.get("torch")
     try:
         if torch is not None and getattr(value, "dtype", None) is torch.bfloat16:
-            # numpy's DLPack has no bfloat16; the bits travel as integers.
+            # numpy's DLPack has no bfloat16; the bits are passed as integers.
             return np.from_dlpack(value.view(torch.int16)).view(bfloat16)
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -88,10 +88,10 @@ def _check_device(value: Any, title: str) -> None:
 
 
 def _from_array_protocol(value: Any) -> np.ndarray | None:
-    """The array of an object whose type DLPack cannot say (a bfloat16 of jax); None if none."""
+    """The array of an object whose dtype DLPack cannot express (a bfloat16 of jax); else None."""
     try:
         array = np.asarray(value)
     except Exception:
-        # Any library's own exception: the DLPack error above is the one that is reported.
+        # Any exception of the other library: the DLPack error above is the one that is reported.
         return None
     return None if array.dtype == object else array

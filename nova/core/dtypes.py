@@ -1,8 +1,8 @@
-"""Element types, tensor types and the promotion rules: a table everybody may import.
+"""Element types, tensor types and the promotion rules: a table that every folder may import.
 
-Promotion is torch's, written down in `docs/ops.md` and checked against torch in the tests: an
-integer or bool with a float gives that float, whatever its width, and a function that only exists
-on floats computes integers in f32. So f64 comes from f64 alone. i8 with u8 gives i32, as Nova has
+Promotion is torch's, documented in `docs/ops.md` and checked against torch in the tests: an
+integer or bool with a float gives that float, whatever its width, and a float-only function
+computes integers in f32. So only f64 operands give f64. i8 with u8 gives i32, as Nova has
 no i16; an integer sum of any width is i64; Python numbers are weak, as in NEP 50.
 """
 
@@ -23,7 +23,7 @@ from nova.errors import DTypeError, ShapeError
 class DType:
     """One element type; `kind` is 'f' float, 'i' signed, 'u' unsigned, 'b' boolean.
 
-    There is one object of each, so that equal ones are the same.
+    Each is a singleton, so equal dtypes are identical.
     """
 
     name: str
@@ -72,7 +72,7 @@ _BY_NUMPY = {d.numpy: d for d in ALL}
 
 
 def dtype(spec: Any) -> DType:
-    """The DType that `spec` names: a DType, its name, or anything numpy takes as a dtype."""
+    """The DType that `spec` names: a DType, its name, or anything numpy accepts as a dtype."""
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str) and spec in _BY_NAME:
@@ -87,13 +87,13 @@ def dtype(spec: Any) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The common type of two operands, as torch's `promote_types` has it."""
+    """The common dtype of two operands, as torch's `promote_types`."""
     if a is b:
         return a
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if a.is_float:
-        # f16 and bf16 hold values that the other one cannot.
+        # f16 and bf16 each hold values that the other cannot represent.
         return f32 if a.bits == b.bits else max(a, b, key=_width)
     if {a, b} == {i8, u8}:
         return i32  # the next wider type that Nova has
@@ -105,7 +105,7 @@ def _width(type_: DType) -> int:
 
 
 def promote_all(types: Sequence[DType]) -> DType:
-    """The common type of any number of operands."""
+    """The common dtype of any number of operands."""
     result = types[0]
     for other in types[1:]:
         result = promote(result, other)
@@ -113,12 +113,12 @@ def promote_all(types: Sequence[DType]) -> DType:
 
 
 def float_of(a: DType) -> DType:
-    """The float type that a float-only function computes an `a` in: f32 for integers and bool."""
+    """The dtype in which a float-only function computes an `a`: f32 for integers and bool."""
     return a if a.is_float else f32
 
 
 def weak(value: bool | int | float, other: DType) -> DType:
-    """The type a Python number takes beside a tensor of type `other` (NEP 50)."""
+    """The dtype of a Python number combined with a tensor of dtype `other` (NEP 50)."""
     if isinstance(value, bool):
         return other
     if isinstance(value, int):
@@ -127,9 +127,9 @@ def weak(value: bool | int | float, other: DType) -> DType:
 
 
 def constant(value: Any, type_: DType) -> np.ndarray:
-    """Python's `value` as an array of `type_`; an integer that the type cannot hold is an error.
+    """Python's `value` as an array of `type_`; an integer out of the dtype's range is an error.
 
-    A float beyond the type's range becomes an infinity, as a cast of an array does.
+    A float beyond the range becomes an infinity, as in a cast of an array.
     """
     if type(value) is int and not type_.is_float and type_ is not bool_:
         limits = np.iinfo(type_.numpy)
@@ -143,16 +143,16 @@ def constant(value: Any, type_: DType) -> np.ndarray:
 
 
 def converted(array: np.ndarray, type_: DType) -> np.ndarray:
-    """`array` as `type_`, without a copy where it has that type already. A float is rounded once.
+    """`array` as `type_`, without a copy if it has that dtype already. A float is rounded once.
 
-    numpy's own conversion to bf16 goes through f32, and rounds there too.
+    numpy's own conversion to bf16 goes through f32, and so rounds twice.
     """
     twice = array.dtype == np.float64 or (array.dtype.kind in "iu" and array.dtype.itemsize > 2)
     if type_ is bf16 and twice:
         array = _shortened(array).astype(np.float64, copy=False)
         with np.errstate(all="ignore"):
             near = np.asarray(array.astype(np.float32))
-        # To odd, of the two f32 next to an inexact value: then the second rounding is as the first.
+        # Round an inexact value to odd in f32 first: then the second rounding equals a single one.
         back, bits = near.astype(np.float64), near.view(np.int32)
         step = (np.abs(back) < np.abs(array)).astype(np.int32) - (np.abs(back) > np.abs(array))
         array = np.where(bits & 1, bits, bits + step).astype(np.int32).view(np.float32)
@@ -160,7 +160,7 @@ def converted(array: np.ndarray, type_: DType) -> np.ndarray:
 
 
 def _shortened(array: np.ndarray) -> np.ndarray:
-    """Integers beyond the digits of an f64 with the last ones as one that says if any was set."""
+    """Integers that exceed the f64 mantissa, with the dropped bits folded into a sticky bit."""
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
         return array
     low = array & array.dtype.type(0xFFF)
@@ -171,7 +171,7 @@ def _shortened(array: np.ndarray) -> np.ndarray:
 
 
 def accumulator(a: DType) -> DType:
-    """The type that reductions and contractions of `a` accumulate in."""
+    """The dtype in which reductions and contractions of `a` accumulate."""
     return f32 if a in (f16, bf16) else a
 
 
@@ -180,13 +180,13 @@ _MOST_BYTES = 1 << 47
 
 @record
 class TensorType:
-    """Shape and element type of a tensor; everything is static."""
+    """Static shape and element type of a tensor."""
 
     shape: tuple[int, ...]
     dtype: DType
 
     def __post_init__(self) -> None:
-        # Strides and offsets are 64-bit numbers, and no machine addresses more than this.
+        # Strides and offsets are 64-bit, and no machine addresses more than this.
         if prod(n or 1 for n in self.shape) >= _MOST_BYTES:
             raise ShapeError(f"{self} has more elements than memory has bytes")
 

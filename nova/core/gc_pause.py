@@ -1,9 +1,9 @@
-"""Python's garbage collector stands still during a compile, and while Nova is imported.
+"""Pauses Python's garbage collector during a compile, and while Nova is imported.
 
-A compile makes a million short-lived wrappers of MLIR values, which die by reference count. They
-would start collections that walk everything the process holds, and find nothing: with other large
+A compile creates a million short-lived wrappers of MLIR values, which die by reference count. They
+would trigger collections that walk every object of the process and free nothing: with other large
 libraries loaded, a tenth of the time. `build`, `build_text` and `build_module` are wrapped in this.
-Modules that are imported stay as well: to look among them is a tenth of the time they take to load.
+Imported modules stay alive too: collecting among them takes a tenth of their load time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """No automatic collection inside; afterwards as it was.
+    """Disable automatic collection inside, and restore the previous state.
 
-    Of two compiles at the same time, the first to end starts the collector again: who found it
-    stopped leaves it as it is.
+    Of two concurrent compiles, the first to end restarts the collector: a compile that found it
+    stopped leaves it stopped.
     """
     was_running = gc.isenabled()
     gc.disable()

@@ -1,6 +1,6 @@
-"""Where in the user's code a node was made.
+"""The user's source line that created a node.
 
-Frames inside the nova package and the standard library's wrappers are skipped, so that errors and
+Frames inside the nova package and the standard library's wrappers are skipped, so errors and
 MLIR locations point at the line that the user wrote.
 """
 
@@ -28,7 +28,7 @@ class Location(NamedTuple):
 
 
 def user_location() -> Location:
-    """The innermost frame outside of Nova, or the location inherited from `at`."""
+    """The innermost frame outside Nova, or the location inherited from `at`."""
     inherited = _inherited.get()
     if inherited is not None:
         return inherited
@@ -40,7 +40,7 @@ def user_location() -> Location:
 
 @contextmanager
 def at(location: Location) -> Iterator[None]:
-    """Nodes made inside carry `location`: a gradient points at the line of its forward op."""
+    """Nodes created inside carry `location`: a gradient points at the line of its forward op."""
     token = _inherited.set(location)
     try:
         yield

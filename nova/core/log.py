@@ -1,9 +1,9 @@
-"""What Nova says on stderr while it works: topic lines, and the progress of long compiles.
+"""Nova's output on stderr: log lines by topic, and the progress of long compiles.
 
 In: `log("compile", "...")` and `with progress(...)` from the compile path, the cache and the
 executor. Out: `[compile] ...` lines for the topics in the knob `log`; on a terminal, a progress
-line for what takes longer than a second. Costs one dictionary read when a topic is off. A process
-that compiles for another one gives its lines to that one (`redirect`).
+line for work that takes longer than a second. A disabled topic costs one dictionary read. A process
+that compiles for another process forwards its lines to it (`redirect`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _one_painter = threading.Lock()  # parallel compiles would overwrite each other'
 
 
 def enabled(topic: str) -> bool:
-    """Whether lines of `topic` are printed; ask before building an expensive message."""
+    """Whether lines of `topic` are printed; check before building an expensive message."""
     return topic in knobs.get("log")
 
 
@@ -38,18 +38,18 @@ def log(topic: str, message: str) -> None:
     if _elsewhere is not None:
         _elsewhere(topic, message)
     else:
-        # One write a line, so that lines of several threads do not mix.
+        # One write per line, so that lines of several threads do not interleave.
         sys.stderr.write("".join(f"[{topic}] {line}\n" for line in message.splitlines()))
 
 
 def redirect(function: Callable[[str, str], None]) -> None:
-    """From now on, give `function` the topic and the message instead of printing them."""
+    """From now on, pass the topic and the message to `function` instead of printing them."""
     global _elsewhere
     _elsewhere = function
 
 
 class Progress:
-    """How far some work is: the worker calls `advance`, the painter reads the fields."""
+    """The progress of some work: the worker calls `advance`, the painter reads the fields."""
 
     def __init__(self, title: str, total: int | None):
         self.title = title
@@ -58,7 +58,7 @@ class Progress:
         self.current = ""
 
     def advance(self, current: str, done: int | None = None) -> None:
-        """Say what is being worked on now, and how many of `total` parts are done."""
+        """Set the current item, and how many of `total` parts are done."""
         self.current = current
         if done is not None:
             self.done = done
@@ -70,7 +70,7 @@ class Progress:
 
 @contextmanager
 def progress(title: str, total: int | None = None) -> Iterator[Progress]:
-    """Show the progress of the block once it has taken a second, as the knob `progress` says."""
+    """Show the progress of the block after one second, as the knob `progress` says."""
     state = Progress(title, total)
     if not _wanted():
         yield state
@@ -81,7 +81,7 @@ def progress(title: str, total: int | None = None) -> Iterator[Progress]:
     )
     try:
         painter.start()
-    except RuntimeError:  # no thread is left: the work goes on unseen
+    except RuntimeError:  # no thread available: continue without progress
         yield state
         return
     try:
@@ -93,7 +93,7 @@ def progress(title: str, total: int | None = None) -> Iterator[Progress]:
 
 def _wanted() -> bool:
     choice = knobs.get("progress")
-    # Topic lines already tell how far a compile is; a line that redraws itself would cut them up.
+    # Topic lines already show the progress of a compile; a redrawn line would break them up.
     return choice == "on" or (choice == "auto" and sys.stderr.isatty() and not enabled("compile"))
 
 
@@ -119,7 +119,7 @@ def _repeat(draw: Callable[[], None], finished: threading.Event) -> None:
 
 
 def _paint_lines(state: Progress, finished: threading.Event) -> None:
-    """A new line for each change: what a log file can hold."""
+    """A new line for each change, for log files."""
     last = ""
 
     def draw() -> None:
@@ -132,7 +132,7 @@ def _paint_lines(state: Progress, finished: threading.Event) -> None:
 
 
 def _paint_terminal(state: Progress, finished: threading.Event) -> None:
-    """One line that redraws itself and disappears."""
+    """One line that is redrawn, then erased."""
 
     def draw() -> None:
         sys.stderr.write(f"\r\x1b[K{state}")
@@ -144,7 +144,7 @@ def _paint_terminal(state: Progress, finished: threading.Event) -> None:
 
 
 def _make_rich_bar() -> RichProgress | None:
-    """A bar that disappears when done; None where `rich`, a dependency of the tools, is absent."""
+    """A bar that is erased when done; None if `rich`, a dependency of the tools, is missing."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn

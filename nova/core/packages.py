@@ -1,7 +1,7 @@
-"""The packages of the compiler: an install that only runs programs does not have them.
+"""The packages of the compiler: a runtime-only install does not have them.
 
-Called where one is imported, and by what needs the compiler. Out: `MissingPackageError`, which says
-what to install, in the versions that Nova asks for.
+Called at their imports, and by code that needs the compiler. Out: `MissingPackageError`, which
+names the packages to install, in the versions that Nova requires.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from importlib.util import find_spec
 from nova.errors import MissingPackageError
 
 COMPILER = {"torch_mlir": "torch-mlir", "llvmlite": "llvmlite"}
-"""Module -> the package that pip knows."""
+"""Module -> the name of its package on PyPI."""
 
 
 def missing_packages() -> list[str]:
-    """The packages of the compiler that are not installed, by the names that pip knows."""
+    """The PyPI names of the compiler's packages that are not installed."""
     return [package for module, package in COMPILER.items() if not _is_installed(module)]
 
 
 def compiler_missing(error: Exception) -> MissingPackageError:
     """The error for an import of the compiler's packages that failed with `error`."""
     missing = missing_packages()
-    if not missing:  # installed, and broken: a library of the system is not there, or a wrong one
+    if not missing:  # installed but broken: a system library is missing or wrong
         return MissingPackageError(
             f"compiling needs {' and '.join(COMPILER.values())}, and one cannot be loaded: {error}",
             hint=f"{install_command(list(COMPILER.values()))} puts it right",
@@ -35,8 +35,8 @@ def compiler_missing(error: Exception) -> MissingPackageError:
 
 
 def install_command(packages: list[str]) -> str:
-    """`pip install ...` with the versions that the metadata of Nova asks for."""
-    from importlib import metadata  # only on the way to an error
+    """`pip install ...` with the versions that Nova's metadata requires."""
+    from importlib import metadata  # only for an error message
 
     try:
         required = metadata.requires("nova-compiler") or []

@@ -1,4 +1,4 @@
-"""Nested tuples, lists and dicts of leaves: taken apart to a flat list, and put together again."""
+"""Pytrees: nested tuples, lists and dicts, flattened to a list of leaves and unflattened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nova.core.records import record
 
 @record
 class TreeDef:
-    """The shape of a nested value: kind is 'leaf', 'none', 'tuple', 'list' or 'dict'."""
+    """The structure of a pytree: kind is 'leaf', 'none', 'tuple', 'list' or 'dict'."""
 
     kind: str
     children: tuple[TreeDef, ...] = ()
@@ -36,12 +36,12 @@ class TreeDef:
         ]
 
     def is_flat_arguments(self) -> bool:
-        """Whether `(args, kwargs)` is positional leaves only."""
+        """Whether `(args, kwargs)` has only positional leaves."""
         args, kwargs = self.children
         return not kwargs.children and all(c.kind == "leaf" for c in args.children)
 
     def is_array_or_tuple(self) -> bool:
-        """Whether a native program returns exactly this structure by itself."""
+        """Whether a native program returns exactly this structure."""
         if self.kind == "tuple":
             return len(self.children) > 1 and all(c.kind == "leaf" for c in self.children)
         return self.kind == "leaf"
@@ -60,9 +60,9 @@ _LEAF, _NONE = TreeDef("leaf"), TreeDef("none")
 
 
 def flatten(value: Any, sort_keys: bool = False) -> tuple[list[Any], TreeDef]:
-    """The leaves of a nested value in order, and its structure.
+    """The leaves of a pytree in order, and its structure.
 
-    With `sort_keys` dicts that differ in the order of their keys have one structure.
+    With `sort_keys` dicts that differ only in the order of their keys have the same structure.
     """
     leaves: list[Any] = []
     return leaves, _flatten(value, leaves, sort_keys)
@@ -83,12 +83,12 @@ def _flatten(value: Any, leaves: list[Any], sort_keys: bool) -> TreeDef:
 
 
 def _rank(key: Any) -> tuple[str, Any]:
-    """Keys of one type in their own order, types one after the other."""
+    """Keys of one type in their own order, grouped by type."""
     return type(key).__name__, key
 
 
 def unflatten(structure: TreeDef, leaves: list[Any]) -> Any:
-    """The nested value again, with other leaves."""
+    """Rebuild the pytree with other leaves."""
     return _unflatten(structure, iter(leaves))
 
 

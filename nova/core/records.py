@@ -1,8 +1,8 @@
-"""`@record`: a frozen dataclass that is made five times as fast.
+"""`@record`: a frozen dataclass whose class is created five times as fast.
 
-Nova has hundreds of records, and a quarter of what it takes to import the compiler went into
-writing and compiling their methods: `dataclass(frozen=True)` does that for six methods of every
-class. Here only `__init__` is compiled for a class, and the other methods are closures. To
+Nova has hundreds of records, and a quarter of the import time of the compiler went into
+generating and compiling their methods: `dataclass(frozen=True)` does that for six methods of every
+class. Here only `__init__` is compiled per class; the other methods are closures. To
 `dataclasses.fields` and `replace` and to type checkers a record is a dataclass.
 """
 
@@ -19,14 +19,14 @@ _T = TypeVar("_T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_T]) -> type[_T]:
-    """Make `cls` what `dataclass(frozen=True)` makes of it, but for a few things nobody uses.
+    """Make `cls` equivalent to `dataclass(frozen=True)`, except for a few unused features.
 
     Methods that the class defines itself are kept. Fields may have `compare=False` and
     `repr=False`, and all of them are arguments by position or name; there is no `InitVar`.
     """
     own = set(vars(cls))
     made = dataclass(init=False, repr=False, eq=False)(cls)  # compiles nothing
-    # To mypy, what comes back from a decorator called by hand is no dataclass.
+    # To mypy, the result of a decorator called as a function is not a dataclass.
     known = fields(made)  # type: ignore[arg-type]
     for name, method in _methods(made, known).items():
         if name not in own:
@@ -69,14 +69,14 @@ def _methods(cls: type, known: Sequence[Field[Any]]) -> dict[str, Callable[..., 
 
 
 def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """A function that gives the attributes of these names."""
+    """A function that returns the attributes with these names."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda self: tuple(getattr(self, name) for name in names)
 
 
 def _initializer(cls: type, known: Sequence[Field[Any]]) -> Callable[..., None]:
-    """`__init__`: the one method that depends on the fields so much that it has to be written."""
+    """`__init__`: the only method that must be generated, because its parameters are the fields."""
     scope: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
     parameters, lines = ["self"], []
     for f in known:
@@ -94,7 +94,7 @@ def _initializer(cls: type, known: Sequence[Field[Any]]) -> Callable[..., None]:
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
     text = f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines or [" pass"])
-    # By its file name it is code of Nova's: `user_location` goes past it.
+    # The file name marks it as Nova's code: `user_location` skips it.
     exec(compile(text, f"{__file__}, {cls.__qualname__}", "exec"), scope)
     made: Callable[..., None] = scope["__init__"]
     return made

@@ -1,7 +1,7 @@
-"""`Sealed`: objects on which users cannot set attributes that nothing reads.
+"""`Sealed`: objects that reject unknown attributes set by users.
 
-`step.lr = 0.1` on a plain object is accepted by Python and ignored by everybody. Classes of the
-public interface derive from `Sealed` and call `_seal` when they are made.
+`step.lr = 0.1` on a plain object is accepted by Python and silently ignored. Classes of the
+public interface derive from `Sealed` and call `_seal` at the end of construction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Sealed:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._sealed and not name.startswith("_") and not _has_setter(type(self), name):
-            from nova.core.location import user_location  # only on the way to an error
+            from nova.core.location import user_location  # only for an error message
 
             raise SealedAttributeError(
                 f"{type(self).__name__}.{name} cannot be assigned",
@@ -31,7 +31,7 @@ class Sealed:
         super().__setattr__(name, value)
 
     def _hint_for(self, name: str) -> str:
-        """What to do instead of assigning `name`."""
+        """The hint for an assignment to `name`."""
         return "its settings are given when it is made: make a new one"
 
 

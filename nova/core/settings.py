@@ -1,4 +1,4 @@
-"""What a compile can be told: one record, from arguments and knobs, part of every cache key."""
+"""Compile settings: one record, from arguments and knobs, part of every cache key."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from nova.core.records import record
 class Settings:
     """The settings of one compile.
 
-    target       what is compiled for, as `nova.core.targets.parse_target` takes it.
-    fast_math    whether float arithmetic may be rearranged (docs/fast-math.md).
+    target       the machine to compile for, as `nova.core.targets.parse_target` takes it.
+    fast_math    whether float arithmetic may be reassociated (docs/fast-math.md).
     serial_work  scalar operations below which ops share one kernel without tiles.
     tile_work    scalar operations that one tile should have.
     task_ns      nanoseconds of estimated work that one task should have.
-    max_workspace  bytes of scratch memory that a run may use; None for no limit.
-    schedules    choices for kernels, as the pass `choose-schedules` takes them: what tuning found.
-    tune         seconds that may go into trying schedules on this machine; 0 for none.
-    tf32         whether devices may round the factors of f32 products to 11 bits.
-    cubin        whether code for devices is assembled as well, which needs `ptxas`.
+    max_workspace  bytes of workspace that a run may use; None for no limit.
+    schedules    schedule overrides, as the pass `choose-schedules` takes them: results of tuning.
+    tune         time limit in seconds for trying schedules on this machine; 0 for none.
+    tf32         whether devices may round the operands of f32 matmuls to 11 bits (TF32).
+    cubin        whether device code is also assembled, which needs `ptxas`.
     """
 
     target: str = "cpu"
@@ -44,7 +44,7 @@ class Settings:
 
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:
-        """The settings that `items` wrote down, e.g. in a manifest."""
+        """The settings from the output of `items`, e.g. in a manifest."""
         most = str(items["max_workspace"])
         return Settings(
             str(items["target"]),
@@ -53,7 +53,7 @@ class Settings:
             int(items["tile_work"]),
             int(items["task_ns"]),
             None if most == "None" else int(most),
-            # Files of before there was tuning have neither.
+            # Files from before tuning existed have neither.
             tuple(str(items.get("schedules", "")).split()),
             float(items.get("tune", 0.0)),
             str(items.get("cubin", False)) == "True",
@@ -68,7 +68,7 @@ def current_settings(
     tune: float | None = None,
     cubin: bool | None = None,
 ) -> Settings:
-    """The settings that arguments and knobs give; None takes the knob."""
+    """The settings from arguments and knobs; None takes the value of the knob."""
     if max_workspace is None:
         max_workspace = knobs.get("max_workspace")
     return Settings(

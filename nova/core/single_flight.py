@@ -1,6 +1,6 @@
-"""A bounded memory of things that take long to build, for many threads.
+"""A bounded, thread-safe LRU cache of values that are expensive to build (single flight).
 
-`nova.api.compile` keeps compiled programs in one, and every jitted function its own.
+`nova.api.compile` keeps compiled programs in one; every jitted function has its own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _all: weakref.WeakSet[SingleFlight] = weakref.WeakSet()
 
 
 class SingleFlight(Generic[T]):
-    """Values by key. One thread builds a key and the others wait for it; keys do not wait for
-    each other. Beyond `bound` values the least recently used one goes; so it does while they have
-    more than `most_bytes()` in all, as `weigh` says of each when it is built. The last one stays.
+    """Values by key. One thread builds a key and the others wait for it; different keys build
+    concurrently. Beyond `bound` values the least recently used one is evicted; also while their
+    total size exceeds `most_bytes()`, by `weigh` of each when it is built. The last one stays.
     """
 
     def __init__(
@@ -31,9 +31,9 @@ class SingleFlight(Generic[T]):
     ):
         self.bound = bound
         self.evictions = 0
-        """How many values have gone because there were too many, or too large ones."""
+        """Number of values evicted because there were too many, or too many bytes."""
         self.nbytes = 0
-        """How many bytes the values have in all."""
+        """Total bytes of the values."""
         self._weigh, self._most_bytes = weigh, most_bytes
         self._values: OrderedDict[Hashable, T] = OrderedDict()
         self._weights: dict[Hashable, int] = {}
@@ -41,13 +41,13 @@ class SingleFlight(Generic[T]):
         _all.add(self)
 
     def renew_locks(self) -> None:
-        """Forget who builds what: the threads that did are not in a forked child."""
+        """Forget the builds in progress: their threads do not exist in a forked child."""
         self._lock = threading.Lock()
-        # Reentrant: what is built may ask for its own key again, which must not block for ever.
+        # Reentrant: a build may request its own key again, which must not deadlock.
         self._building: dict[Hashable, threading.RLock] = {}
 
     def get(self, key: Hashable, build: Callable[[], T]) -> tuple[T, bool]:
-        """The value of `key`, and whether it was there; `build` makes one that was not."""
+        """The value of `key`, and whether it was cached; `build` creates a missing one."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -74,14 +74,14 @@ class SingleFlight(Generic[T]):
             return value, False
 
     def move(self, old: Hashable, new: Hashable) -> None:
-        """Keep the value of `old` under `new`, once its key is known better."""
+        """Keep the value of `old` under `new`, once its full key is known."""
         with self._lock:
             if old in self._values:
                 self._values[new] = self._values.pop(old)
                 self._weights[new] = self._weights.pop(old)
 
     def discard(self, key: Hashable, value: T) -> None:
-        """Forget `value`, unless another one has taken its place."""
+        """Forget `value`, unless another value has replaced it."""
         with self._lock:
             if self._values.get(key) is value:
                 del self._values[key]
@@ -96,7 +96,7 @@ class SingleFlight(Generic[T]):
         return len(self._values)
 
     def clear(self) -> None:
-        """Forget every value; what is being built now is kept when it is done."""
+        """Forget every value; a build in progress is kept when it is done."""
         with self._lock:
             self._values.clear()
             self._weights.clear()

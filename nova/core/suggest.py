@@ -1,7 +1,7 @@
-"""Did you mean: the known name that is closest to a misspelt one.
+"""Did you mean: the known name closest to a misspelt one.
 
-In: a word and the words that are known. Out: a hint for an error, or the error itself for a module
-or class that does not have an attribute. Called by the knobs, the op table and the packages.
+In: a word and the known words. Out: a hint for an error, or the error itself for a module
+or class without that attribute. Called by the knobs, the op table and the packages.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from nova.errors import UnknownNameError
 
 
 def find_close(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:
-    """The known word that is most like `word`, or None where none is."""
-    import difflib  # only on the way to a message: it would double the import time of this file
+    """The known word most similar to `word`; None if no word is close."""
+    import difflib  # only for a message: it would double the import time of this file
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return close[0] if close else None
 
 
 def did_you_mean(word: str, known: Collection[str], otherwise: str) -> str:
-    """A hint; where nothing is close it is `otherwise`, with all known words in place of `{}`."""
+    """A hint; if no word is close it is `otherwise`, with all known words in place of `{}`."""
     close = find_close(word, known, cutoff=0.7)
     return f"did you mean {close}?" if close else otherwise.format(", ".join(known))
 
 
 def unknown_name(owner: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """The error for `owner.name`; no hint where no public name is close."""
+    """The error for `owner.name`; no hint if no public name is close."""
     public = [word for word in known if not word.startswith("_")]
-    # Another case counts as close: `nova.Softmax`, `nn.linear`.
+    # A different case counts as close: `nova.Softmax`, `nn.linear`.
     by_lower = {word.lower(): word for word in public}
-    # Private names are asked for by programs that look what an object can do.
+    # Private names are requested by programs that inspect an object.
     close = None if name.startswith("_") else find_close(name.lower(), by_lower)
     error = UnknownNameError(
         f"{owner} has no attribute {name!r}",

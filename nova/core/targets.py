@@ -1,9 +1,9 @@
-"""The machines Nova compiles for: what a target string means, as a frozen record.
+"""Target machines: parses a target string to a frozen record.
 
 In: `cpu`, a level such as `x86_64-v3` or `aarch64`, a processor by LLVM's name (`haswell`,
-`neoverse-n1`), or `cuda:sm_80` and the like. Out: a `Target` with the triple, the features in
-LLVM's names and the numbers that schedules tile by. Everybody may import this file; it loads
-neither MLIR nor LLVM (`llvm_cpu` alone asks LLVM, and only when code is generated).
+`neoverse-n1`), or `cuda:sm_80` and the like. Out: a `Target` with the triple, the features by
+LLVM's names and the sizes that schedules tile by. Every folder may import this file; it loads
+neither MLIR nor LLVM (only `llvm_cpu` queries LLVM, and only during code generation).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from nova.core.packages import compiler_missing
 from nova.core.records import record
 from nova.errors import TargetError
 
-# Architecture of a device -> the PTX version that its code is written in: the oldest that knows
-# the architecture and what Nova emits, so that old drivers take it. LLVM ends the process when it
-# is asked for a pair that does not exist.
+# Architecture of a device -> the PTX version of its code: the oldest version that supports
+# the architecture and the instructions that Nova emits, so that old drivers accept it. LLVM aborts
+# the process on a pair that does not exist.
 _DEVICES = {
     "sm_80": 80,
     "sm_86": 80,
@@ -56,8 +56,8 @@ NAMES = ("cpu", *_NAMED)
 
 _AMD = re.compile(r"znver|bdver|btver|amdfam|barcelona|k8|opteron|athlon")
 
-# Caches of a named target are those of a modest machine of its kind, so that code compiled for it
-# runs well on all of them; `cpu` uses the sizes of the machine.
+# Named targets assume the caches of a modest machine of their class, so that code compiled for them
+# runs well on all such machines; `cpu` uses the sizes of this machine.
 _COMMON_CACHES = (32 << 10, 512 << 10, 8 << 20)
 
 
@@ -70,10 +70,10 @@ class Target:
     cpu: str
     """LLVM's CPU name; empty for `cpu`, whose name only LLVM knows: see `llvm_cpu`."""
     model: str
-    """What identifies the processor: vendor, family and model for `cpu`, the vendor for a processor
-    by name, nothing for a level."""
+    """Identifies the processor: vendor, family and model for `cpu`, the vendor for a processor
+    by name, empty for a level."""
     features: tuple[str, ...]
-    """All that generated code may use beyond the baseline of the architecture."""
+    """All features that generated code may use beyond the baseline of the architecture."""
     vector_bits: int
     vector_registers: int
     l1_bytes: int
@@ -86,7 +86,7 @@ class Target:
 
     @property
     def is_device(self) -> bool:
-        """Whether code for it runs on a GPU."""
+        """Whether its code runs on a GPU."""
         return self.arch == "nvptx64"
 
     @property
@@ -100,7 +100,7 @@ class Target:
 
     @property
     def has_bf16_dot(self) -> bool:
-        """A vector instruction multiplies pairs of bf16 and adds them to f32."""
+        """A vector instruction multiplies VNNI pairs of bf16 and adds to f32 (AVX512-BF16)."""
         return self.vector_bits == 512 and "avx512bf16" in self.features
 
     @property
@@ -110,7 +110,7 @@ class Target:
 
     @property
     def has_bf16_tiles(self) -> bool:
-        """The same of whole tiles, by processes that may use tile registers."""
+        """The same for whole tiles (AMX), in processes that may use tile registers."""
         return self.has_bf16_dot and {"amx-tile", "amx-bf16"} <= set(self.features)
 
     @property
@@ -119,18 +119,18 @@ class Target:
         return self.arch != "x86_64" or "sse4.1" in self.features
 
     def lanes(self, bits: int) -> int:
-        """How many elements of this width one vector register holds."""
+        """Number of elements of this width in one vector register."""
         return self.vector_bits // bits
 
     def llvm_base(self) -> str:
-        """The processor that LLVM generates code for: it has nothing that is not listed."""
+        """The processor that LLVM generates code for: it has only the listed features."""
         return self.cpu if self.is_device else BASES[self.arch]
 
     def llvm_features(self) -> str:
         """The feature string for LLVM's target machine.
 
-        What is not there is switched off as well: a listed feature may imply it, where a hypervisor
-        shows one and hides the other.
+        Absent features are disabled explicitly: a listed feature may imply one that a hypervisor
+        hides.
         """
         words = [f"+{f}" for f in self.features]
         if not self.is_device:
@@ -173,7 +173,7 @@ def parse_target(text: str) -> Target:
 
 
 def _unknown(text: str) -> TargetError:
-    """The error for what names no target, or one that only the driver of a GPU knows."""
+    """The error for a text that is not a target, or a target that only a GPU driver knows."""
     what, devices = f"unknown target {text!r}", ", ".join(DEVICES)
     if text == "cuda":
         return TargetError(
@@ -191,9 +191,9 @@ def _unknown(text: str) -> TargetError:
         return TargetError(
             what, hint="compile for cuda:sm_80, say, with run_mode='sim'; sim is a device to run on"
         )
-    import difflib  # only on the way to an error
+    import difflib  # only for an error message
 
-    # Nova's own names first: they are the ones that most people mean.
+    # Nova's own names first: most people mean these.
     for names, cutoff in ((_processors(), 0.75), ((*NAMES, *DEVICES, *_processors()), 0.5)):
         near = difflib.get_close_matches(text.lower(), names, n=1, cutoff=cutoff)
         if near:
@@ -211,7 +211,7 @@ def _processors() -> tuple[str, ...]:
 
 
 def _vendor(arch: str, name: str) -> str:
-    """The vendor as /proc/cpuinfo writes it, of those whose code differs by it."""
+    """The vendor as in /proc/cpuinfo, if code generation depends on it."""
     return "" if arch != "x86_64" else "AuthenticAMD" if _AMD.match(name) else "GenuineIntel"
 
 
@@ -232,7 +232,7 @@ def _device(text: str) -> Target:
 
 
 def host_arch(targets: Iterable[Target]) -> str:
-    """The architecture of the CPU that a file for `targets` is loaded by: this one, for devices."""
+    """The CPU architecture that loads a file for `targets`: this machine's for devices."""
     return next((t.arch for t in targets if not t.is_device), None) or _host().arch
 
 
@@ -287,7 +287,7 @@ def _host() -> Target:
             f"the features of this processor ({machine or 'unknown'}) cannot be read",
             hint=f"name a target: {', '.join(NAMES[1:])}",
         )
-    from nova import _native  # what its loader refuses, such as AMX in a sandbox, is not there
+    from nova import _native  # features its loader rejects, such as AMX in a sandbox, are absent
 
     usable = set(_native.cpu_features())
     features = tuple(f for f, flag in FLAGS[arch].items() if flag in flags and f in usable)
@@ -297,7 +297,7 @@ def _host() -> Target:
 
 
 def _follow(known: bool) -> None:
-    """Hold the process to the level that the knob has, or the environment."""
+    """Limit the process to the level of the knob, or of the environment."""
     from nova import _native
 
     number = {"all": 5, "x86_64": 1, "x86_64-v2": 2, "x86_64-v3": 3, "x86_64-v4": 4, "aarch64": 1}
@@ -309,7 +309,7 @@ knobs.watch(("cpu_level",), _follow)
 
 
 def _host_caches() -> tuple[int, int, int]:
-    """Data cache sizes by level; the common ones for a level that the system does not report."""
+    """Data cache sizes by level; common sizes for a level that the system does not report."""
     sizes = dict(enumerate(_COMMON_CACHES, start=1))
     for entry in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:

@@ -1,9 +1,9 @@
-"""`@user_facing`: errors of public functions name the user's line, and what the function takes.
+"""`@user_facing`: errors of public functions name the user's line and the valid arguments.
 
-On a function: an error of Nova that has no place gets the line of the call, and a call that does
-not fit the signature (an unknown keyword, a missing argument) is an error of Nova too. On a class
-it does that for the constructor and for every public method. Calls that are made a million times a
-second have no wrapper: they look at their keywords themselves.
+On a function: a Nova error without a location gets the line of the call, and a call that does
+not match the signature (an unknown keyword, a missing argument) also raises a Nova error. On a
+class it wraps the constructor and every public method. Functions that are called a million times a
+second have no wrapper: they check their keywords themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def user_facing(function: T) -> T:
                 raise
             raise error.located(str(user_location())) from error.__cause__
         except TypeError:
-            # One that fits the signature was raised further inside.
+            # A call that matches the signature raised its error further inside.
             check_call(function, _name_of(function, args), args, kwargs)
             raise
 
@@ -47,7 +47,7 @@ def user_facing_class(cls: C) -> C:
             continue
         parameters = signature(part).parameters.values()
         if name != "__init__" and any(p.kind is Parameter.VAR_KEYWORD for p in parameters):
-            continue  # it looks at its keywords itself
+            continue  # it checks its keywords itself
         setattr(cls, name, user_facing(part))
     return cls
 
@@ -59,9 +59,9 @@ def check_call(
     kwargs: Mapping[str, Any],
     skipped: int = 0,
 ) -> None:
-    """Raise Nova's error if `function` cannot be called like this.
+    """Raise Nova's error if `function` cannot be called with these arguments.
 
-    The first `skipped` parameters are given by Nova, and no concern of the caller.
+    The first `skipped` parameters are passed by Nova, not by the caller.
     """
     parameters = list(signature(function).parameters.values())[skipped:]
     known = [p.name for p in parameters if p.name != "self"]
@@ -84,8 +84,8 @@ def unknown_keyword(
     *,
     by_position: Sequence[str] = (),
 ) -> UnknownKeywordError:
-    """The error for a keyword that a function does not have; some names are given by position."""
-    from difflib import get_close_matches  # only on the way to an error
+    """The error for an unknown keyword; those in `by_position` are positional."""
+    from difflib import get_close_matches  # only for an error message
 
     name = next(iter(unknown))
     close = get_close_matches(name, known, 1)

@@ -1,6 +1,6 @@
-"""Finding out what is wrong: checked runs, gradient checks, and reduction of failing programs.
+"""Debugging: checked runs, gradient checks, and reduction of failing programs.
 
-`NOVA_CHECK=1` and `NOVA_CHECK=nan` switch checked runs on; see docs/debugging.md.
+`NOVA_CHECK=1` and `NOVA_CHECK=nan` enable checked runs; see docs/debugging.md.
 """
 
 from nova.debug.checked import CheckedProgram, check_plan

@@ -1,16 +1,15 @@
-"""Checked runs: what takes a program's place under `NOVA_CHECK=1` and `NOVA_CHECK=nan`.
+"""Checked runs: the replacement of a program under `NOVA_CHECK=1` and `NOVA_CHECK=nan`.
 
-In: arguments of a run. Out: the program's results, or an error that names the first thing that is
-wrong, raised before anything of the caller's is changed. `nova.api.compile` makes a
-`CheckedProgram`
-where the knob asks for it; `check_plan` does the same for a plan and arrays.
+In: arguments of a run. Out: the program's results, or an error that names the first fault,
+raised before any of the caller's arrays are changed. `nova.api.compile` creates a `CheckedProgram`
+if the knob enables it; `check_plan` does the same for a plan and arrays.
 
 A check has three parts. First every step: a second program returns all slots, and each is compared
-with the oracle's value *for the compiled values of its arguments*, so errors do not pile up. Then
-the whole: what the program itself returns and updates is compared with those slots; if only that
-differs, the fault lies in how steps were put together, and the shortest prefix of the plan that
-shows it is found by bisection. At last, in the first run, the vjp columns behind the plan's
-gradients are compared with slopes.
+with the oracle's value *for the compiled values of its arguments*, so errors do not accumulate.
+Then the whole: the program's own results and updates are compared with those slots; if only they
+differ, the fault is in how steps were combined, and bisection finds the shortest prefix of the plan
+that shows it. Last, in the first run, the vjp columns of the plan's gradients are compared with
+finite differences.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _FACTOR = 16.0
 
 
 class Checker:
-    """Checks runs of one program; keeps what it compiled for the next run."""
+    """Checks runs of one program; keeps the programs it compiled for the next run."""
 
     def __init__(
         self, plan: Plan, settings: Settings, program: Any = None, device: str | None = None
@@ -68,7 +67,7 @@ class Checker:
 
     @cached_property
     def program(self) -> Any:
-        """The program under suspicion."""
+        """The program under test."""
         return self._compile(self.plan) if self._given is None else self._given
 
     @cached_property
@@ -89,7 +88,7 @@ class Checker:
     # --- NOVA_CHECK=1 ---------------------------------------------------------------------------
 
     def find_wrong(self, arrays: Sequence[np.ndarray], *, locate: bool = True) -> Finding | None:
-        """The first thing that is wrong; without `locate`, a wrong whole names its last step."""
+        """The first fault; without `locate`, a fault of the whole program names its last step."""
         program = Program(self.plan, tuple(arrays))
         rng = np.random.default_rng(0)
         slots = self.slots(arrays)
@@ -110,7 +109,7 @@ class Checker:
             detail = find_wrong_vjp(derivation, values, rng)
             if detail is not None:
                 return gradient_finding(program, derivation, detail, alone(derivation, values))
-        self._derivations = ()  # they do not depend on the data of a run
+        self._derivations = ()  # they do not depend on the data of a run: checked once
         return None
 
     def _find_wrong_whole(
@@ -142,7 +141,7 @@ class Checker:
     # --- NOVA_CHECK=nan -------------------------------------------------------------------------
 
     def find_nonfinite(self, arrays: Sequence[np.ndarray]) -> Finding | None:
-        """The first NaN, or infinity made of finite numbers."""
+        """The first NaN, or infinity computed from finite numbers."""
         program = Program(self.plan, tuple(arrays))
         slots = self.slots(arrays)
         kernels = self.observed.kernels if self.plan.steps else ()
@@ -150,7 +149,7 @@ class Checker:
 
 
 class _Judge:
-    """Compares what programs return with the slots that were found right, step by step."""
+    """Compares the results of programs with the slots that passed the step-by-step check."""
 
     def __init__(self, program: Program, slots: list[np.ndarray], rng: np.random.Generator):
         self.program = program
@@ -170,7 +169,7 @@ class _Judge:
     def find(
         self, values: Sequence[tuple[Arg, np.ndarray]], *, exact: bool = False
     ) -> tuple[Arg, Difference] | None:
-        """The earliest value that is wrong; `exact` allows for no noise, and is cheap."""
+        """The earliest wrong value; `exact` allows for no noise, and is cheap."""
         wrong: list[tuple[Arg, Difference]] = []
         for arg, got in values:
             want = arg_value(self.program.plan, arg, self.program.arrays, self.slots)
@@ -212,7 +211,7 @@ class CheckedProgram:
         return self._program.run(inputs, params, out, timeout)
 
     def submit(self, arrays: Sequence[Any], out: Any, stream: Any, timeout: float | None) -> Any:
-        """Checks are Python, so the run is over when this returns: in any stream, in order."""
+        """Checks run in Python, so the run has ended when this returns: in any stream, in order."""
         try:
             return EndedRun(self.run(arrays, (), out, timeout), None)
         except Exception as error:
@@ -220,13 +219,13 @@ class CheckedProgram:
 
     @property
     def last_failure(self) -> Finding | None:
-        """What the latest run found, for `minimize`."""
+        """The finding of the latest run, for `minimize`."""
         return getattr(self, "_found", None)
 
     def _check(self, given: Sequence[Any]) -> None:
         arrays = _fitting(self._plan, given, self._device)
         if arrays is None:
-            return  # the program itself refuses them, with its own error
+            return  # the program itself rejects them, with its own error
         if self._mode == "nan":
             self._found = self._checker.find_nonfinite(arrays)
         else:
@@ -244,11 +243,11 @@ def check_plan(
     gradients: bool = False,
     run_mode: str = "native",
 ) -> None:
-    """Compile a plan and check a run of it; CheckError names the first thing that is wrong.
+    """Compile a plan and check a run of it; CheckError names the first fault.
 
     `arrays` are inputs, then params. With `gradients`, the vjp columns of all its ops are checked
-    too, whether or not the plan differentiates them. With `run_mode="sim"` a plan for a device
-    runs on the simulated one.
+    too, whether or not the plan differentiates them. With `run_mode="sim"` a device plan
+    runs on the simulator.
     """
     if isinstance(plan, str):
         plan = parse_plan(plan)
@@ -273,9 +272,9 @@ def _split(plan: Plan, arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def _fitting(plan: Plan, given: Sequence[Any], device: Any = None) -> list[np.ndarray] | None:
-    """The arguments as arrays of the signature's types; None if the program does not take them.
+    """The arguments as arrays of the signature's types; None if the program does not accept them.
 
-    Those that are on `device`, that of the program, are copied to the host.
+    Arrays on `device`, the device of the program, are copied to the host.
     """
     arguments = plan.signature.arguments
     if len(given) != len(arguments):

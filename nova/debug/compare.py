@@ -1,12 +1,12 @@
-"""When two computations of one value agree: tolerances by type, op and conditioning.
+"""Comparison of two computations of one value: tolerances by dtype, op and conditioning.
 
-In: what compiled code gave, what the oracle gives, and how far the oracle moves under noise. Out:
-a `Difference` that says where they lie apart most, or None. Called by the checked runs.
+In: the compiled value, the oracle's value, and the oracle's sensitivity to noise. Out:
+a `Difference` with the worst element, or None. Called by the checked runs.
 
 Integers and bools must be equal. A float of an elementwise primitive may differ by a few units in
-the last place. Where sums or several roundings are involved, an element may also differ by a
-multiple of what noise in the last place of the operands (and of every value inside a composite)
-makes of it; so cancellation is allowed its due, and nothing else is.
+the last place. If sums or several roundings are involved, an element may also differ by a
+multiple of its change under noise in the last place of the operands (and of every value inside a
+composite); this allows for cancellation, and for nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CANCELLING = frozenset({"gelu", "mish", "silu", "softplus", "elu"})
 
 @dataclass(frozen=True)
 class Difference:
-    """The worst element of a value that is wrong."""
+    """The worst element of a wrong value."""
 
     index: tuple[int, ...]
     got: Any
@@ -49,7 +49,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far a value moved under noise, and where it changed kind (NaN, infinity, integer)."""
+    """How far a value moved under noise, and where its class changed (NaN, infinity, integer)."""
 
     distance: np.ndarray
     unsure: np.ndarray
@@ -66,7 +66,7 @@ def find_difference(
 ) -> Difference | None:
     """The worst element, or None if all agree.
 
-    An element may be off by `relative` epsilons of its type, `absolute`, and `factor` spreads.
+    An element may differ by `relative` epsilons of its dtype, `absolute`, and `factor` spreads.
     """
     if got.shape != want.shape or got.dtype != want.dtype:
         return Difference((), f"{got.dtype}{got.shape}", f"{want.dtype}{want.shape}", 1, 1)
@@ -93,7 +93,7 @@ def find_difference(
 def find_step_difference(
     step: Step, arrays: Sequence[np.ndarray], got: np.ndarray, rng: np.random.Generator
 ) -> Difference | None:
-    """How the compiled value of one step differs from the oracle's, for the same arguments."""
+    """The difference of a step's compiled value from the oracle's, for the same arguments."""
     want = step_value(step, arrays)
     row = OPS[step.op]
     terms = sqrt(_terms(arrays, want))
@@ -104,19 +104,19 @@ def find_step_difference(
         return first
     spread = measure_spread(want, lambda noise: _noisy(step, arrays, noise), rng)
     if row.kind == "primitive" and not step.out_type.dtype.is_float:
-        return first  # positions and truth values are exact functions of the operands
+        return first  # indices and bools are exact functions of the operands
     return find_difference(got, want, relative=relative, spread=spread, factor=_SPREADS + 2 * terms)
 
 
 def measure_spread(
     want: np.ndarray, run: Callable[[Noise], np.ndarray], rng: np.random.Generator
 ) -> Spread:
-    """How far `run` under noise lies from `want`, over a few samples."""
+    """The distance of `run` under noise from `want`, over a few samples."""
     return collect_spread(want, [run(Noise(rng)) for _ in range(_SAMPLES)])
 
 
 def collect_spread(want: np.ndarray, samples: Sequence[np.ndarray]) -> Spread:
-    """The largest distance of samples from `want`, element by element."""
+    """The elementwise maximum distance of samples from `want`."""
     distance = np.zeros(want.shape)
     unsure = np.zeros(want.shape, bool)
     wide = want.astype(np.float64)
@@ -136,7 +136,7 @@ def _noisy(step: Step, arrays: Sequence[np.ndarray], noise: Noise) -> np.ndarray
 
 
 def _cancelled(step: Step, arrays: Sequence[np.ndarray]) -> np.ndarray | float:
-    """What 1 - erf(x) and the like may lose inside of an activation."""
+    """The possible cancellation of 1 - erf(x) and the like inside an activation."""
     if step.op not in _CANCELLING:
         return 0.0
     x = np.abs(arrays[0].astype(np.float64))
@@ -144,19 +144,19 @@ def _cancelled(step: Step, arrays: Sequence[np.ndarray]) -> np.ndarray | float:
 
 
 def _terms(arrays: Sequence[np.ndarray], out: np.ndarray) -> int:
-    """About how many numbers are summed up in one element of the result."""
+    """Approximate number of terms that are summed in one element of the result."""
     longest = max((max(a.shape, default=1) for a in arrays), default=1)
     return max([longest, *(a.size // max(1, out.size) for a in arrays)])
 
 
 def _smallest(type_: np.dtype) -> float:
-    """What is lost in the underflow: subnormal numbers have few digits."""
+    """The loss by underflow: subnormal numbers have few digits."""
     info = ml_dtypes.finfo(type_)
     return float(info.smallest_normal if info.bits > 16 else 4 * info.smallest_subnormal)
 
 
 def _overflowing(got: np.ndarray, want: np.ndarray, type_: np.dtype) -> np.ndarray:
-    """Where one is infinite and the other nearly so."""
+    """Where one value is infinite and the other nearly so."""
     largest = 0.99 * float(ml_dtypes.finfo(type_).max)
     near = (np.abs(got) >= largest) & (np.abs(want) >= largest)
     return near & (np.sign(got) == np.sign(want))

@@ -1,9 +1,9 @@
-"""The vjp columns against the slopes of the numpy columns.
+"""Checks the vjp columns against finite differences of the numpy columns.
 
 The oracle runs the plan that gradients were built into, so a wrong vjp would agree with itself.
-Here the vjp is applied again, in f64, at the values the program has, and its product with a random
-direction is compared with the central difference of the numpy column along that direction. Called
-in the first checked run of a program for every derivation that its plan has.
+Here the vjp is applied again, in f64, at the values of the program, and its dot product with a
+random direction is compared with the central difference of the numpy column in that direction.
+Called in the first checked run of a program for every derivation that its plan has.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NOT_A_DERIVATIVE = frozenset({"detach"})
 def find_wrong_vjp(
     derivation: Derivation, values: Sequence[np.ndarray | None], rng: np.random.Generator
 ) -> str | None:
-    """In words, how the vjp differs from the slope; None if they agree.
+    """A description of how the vjp differs from the finite difference; None if they agree.
 
-    `values` are those of the operands; None where the program does not compute one. The operand in
-    question is moved a little off its value, away from kinks and ties. A wrong vjp is wrong in
-    every attempt, a kink that was hit all the same is not.
+    `values` are those of the operands; None if the program does not compute one. The tested
+    operand is perturbed a little, away from kinks and ties. A wrong vjp is wrong in
+    every attempt; a kink that was hit nevertheless is not.
     """
     op = OPS[derivation.op]
     if op.vjp is None or derivation.op in _NOT_A_DERIVATIVE or "nograd" in op.tags:
@@ -46,7 +46,7 @@ def find_wrong_vjp(
         return None
     found: str | None = None
     for _ in range(_ATTEMPTS):
-        with np.errstate(all="ignore"):  # infinities are sorted out on the way
+        with np.errstate(all="ignore"):  # infinities are excluded below
             found = attempt.run(rng)
         if found is None:
             return None
@@ -67,7 +67,7 @@ class _Attempt:
 
     @property
     def is_possible(self) -> bool:
-        """Whether there is a slope: float to float, and not empty."""
+        """Whether a derivative exists: float to float, and not empty."""
         own = self.types[self.operand]
         return self.out.dtype is f64 and own.dtype is f64 and self.out.size > 0 and own.size > 0
 
@@ -87,13 +87,13 @@ class _Attempt:
         weights = np.where(np.isfinite(rise), weights, 0.0)
         gradient = self._gradient(arrays, weights)
         known = np.isfinite(gradient)
-        if not known.all():  # infinite slopes: nothing to compare along these elements
+        if not known.all():  # infinite slopes: these elements cannot be compared
             gradient, direction = np.where(known, gradient, 0.0), np.where(known, direction, 0.0)
             rise, height = self._rise(arrays, x, direction, _STEP)
         half, _ = self._rise(arrays, x, direction, _STEP / 2)
         ours = float(np.sum(gradient * direction))
         slope = _sum(weights * rise)
-        # What changes with the step is no slope: kinks between the two points.
+        # A difference that changes with the step size is not a slope: kinks between the two points.
         bent = abs(slope - _sum(weights * half))
         scale = float(np.sum(np.abs(gradient * direction))) + _sum(np.abs(weights * rise))
         rounding = _sum(np.abs(weights * height))
@@ -104,7 +104,7 @@ class _Attempt:
     def _rise(
         self, arrays: list[np.ndarray], x: np.ndarray, direction: np.ndarray, step: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The central difference along a direction, and the value there."""
+        """The central difference in a direction, and the value there."""
         up, down = (self._forward(arrays, x + s * step * direction) for s in (1.0, -1.0))
         return (up - down) / (2 * step), up
 
@@ -126,7 +126,7 @@ class _Attempt:
 
 
 def alone(derivation: Derivation, values: Sequence[np.ndarray | None]) -> Program:
-    """A program of the op only, with its operands as inputs."""
+    """A program with only the op, with its operands as inputs."""
     op = OPS[derivation.op]
     rng = np.random.default_rng(0)
     arrays = tuple(
@@ -142,7 +142,7 @@ def alone(derivation: Derivation, values: Sequence[np.ndarray | None]) -> Progra
 
 
 def all_derivations(plan: Plan) -> list[Derivation]:
-    """A derivation for every float operand of every step with a vjp, whoever differentiates it."""
+    """A derivation for every float operand of every step with a vjp, differentiated or not."""
     found = []
     for step in plan.steps:
         types = tuple(plan.type_of(a) for a in step.args)
@@ -163,12 +163,12 @@ def _wide(value: Any) -> Any:
 
 
 def _sum(array: np.ndarray) -> float:
-    """The sum of what is finite."""
+    """The sum of the finite elements."""
     return float(np.sum(np.where(np.isfinite(array), array, 0.0)))
 
 
 def _sizes(x: np.ndarray) -> np.ndarray:
-    """How far an element may be moved: by its own size, and by some if it is zero."""
+    """The perturbation of each element: relative to its size, and absolute if it is zero."""
     magnitude = np.where(np.isfinite(x), np.abs(x), 0.0)
     mean = float(magnitude.mean())
     return np.maximum(magnitude, 1e-3 * mean if mean > 0 else 1.0)

@@ -1,4 +1,4 @@
-"""What a check found, and the errors made from it."""
+"""The result of a check, and the errors created from it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _HINT = "nova.debug.minimize(program) reduces it to a few ops and writes a scrip
 
 @dataclass(frozen=True)
 class Finding:
-    """The first thing that is wrong in a program.
+    """The first fault of a program.
 
-    kind        `step` (its own code is wrong), `program` (right alone, wrong in the company of
-                other steps: fusion, tiling, placement), `gradient` (a vjp column) or `nonfinite`.
-    op, step    the op and the number of its step; None where no step of the plan is at fault.
+    kind        `step` (its own code is wrong), `program` (correct alone, wrong when combined with
+                other steps: fusion, tiling, memory), `gradient` (a vjp column) or `nonfinite`.
+    op, step    the op and the number of its step; None if no step of the plan is at fault.
     signature   the op with the types of its operands and of its result.
     location    the user's line.
-    detail      in words: the largest difference and where, or what is not finite.
+    detail      a description: the largest difference and its position, or the non-finite value.
     kernels     the kernels that come from this line.
     operand     for a gradient: the number of the operand whose gradient is wrong.
-    program     the plan and arguments that show it.
+    program     the plan and arguments that reproduce it.
     alone       for a gradient: the op by itself, with its operands as inputs.
     """
 
@@ -44,7 +44,7 @@ class Finding:
 def step_finding(
     kind: str, program: Program, step: Step, detail: str, kernels: Any = ()
 ) -> Finding:
-    """A finding about one step; `kernels` are those of the program it was seen in."""
+    """A finding about one step; `kernels` are those of the program that showed it."""
     place = str(step.location)
     names = tuple(dict.fromkeys(k.name for k in kernels if place in k.location))
     signature = describe(program.plan, step)
@@ -95,7 +95,7 @@ def _text(finding: Finding) -> str:
 
 
 def result_finding(program: Program, title: str, detail: str) -> Finding:
-    """A finding about a result or update that is no step: an argument or a constant."""
+    """A finding about a result or update that is not a step: an argument or a constant."""
     return Finding("program", None, None, title, None, detail, program=program)
 
 

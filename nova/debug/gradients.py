@@ -1,8 +1,8 @@
 """`nova.gradcheck`: the gradients of a function against central differences, in f64.
 
 In: a function of tensors and arrays to call it with. Out: a report, or GradcheckError at the worst
-element. Both the function and its gradients run compiled; a result that is not one number is made
-one by a random projection.
+element. Both the function and its gradients run compiled; a non-scalar result is reduced to a
+scalar by a random projection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_ELEMENTS = 256
 
 @dataclass(frozen=True)
 class ArgumentReport:
-    """One array among the arguments: its worst element, and how many were compared."""
+    """One array among the arguments: its worst element, and the number of compared elements."""
 
     name: str
     index: tuple[int, ...]
@@ -42,7 +42,7 @@ class ArgumentReport:
 
 @dataclass(frozen=True)
 class GradcheckReport:
-    """What `gradcheck` compared; true if everything agreed."""
+    """The comparisons of `gradcheck`; true if all agreed."""
 
     order: int
     arguments: tuple[ArgumentReport, ...]
@@ -80,10 +80,11 @@ def gradcheck(
 ) -> GradcheckReport:
     """Compare the gradients of `function(*args)` with central differences of step `eps`.
 
-    Float arrays among `args` are taken as f64 and differentiated (those of `argnums` only, if it is
-    given); integer and bool arrays and Python numbers are passed along. Of a large array, 256
-    random elements are compared. With `order=2` the gradients of the gradients are compared as
-    well. GradcheckError names the worst element; with `raise_error=False` the report says it.
+    Float arrays among `args` are converted to f64 and differentiated (only those of `argnums`,
+    if it is set); integer and bool arrays and Python numbers are passed unchanged. Of a large
+    array, 256 random elements are compared. With `order=2` the gradients of the gradients are
+    compared as well. GradcheckError names the worst element; with `raise_error=False` the report
+    names it.
     """
     if order not in (1, 2):
         raise AttributeValueError(f"order must be 1 or 2, not {order!r}")
@@ -107,7 +108,7 @@ def gradcheck(
 
 
 class _Problem:
-    """The function traced on f64 placeholders, as one number."""
+    """The function traced on f64 placeholders, reduced to a scalar."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class _Problem:
         return placeholder
 
     def projected(self, outputs: Sequence[Tensor]) -> Tensor:
-        """Random weights times the float outputs, summed up."""
+        """The sum of the float outputs times random weights."""
         total: Tensor | None = None
         for output in outputs:
             if not output.dtype.is_float or output.dtype is bool_:

@@ -1,8 +1,8 @@
 """The first NaN or infinity of a run, for `NOVA_CHECK=nan`.
 
-A NaN is reported wherever it first appears, arguments included. An infinity is reported where a
-step makes it from finite operands; one that comes in with the arguments, stands in the program as a
-constant (the -inf of a mask) or is asked for by an attribute of the op is meant to be there.
+A NaN is reported where it first appears, arguments included. An infinity is reported where a
+step computes it from finite operands; an infinity in the arguments, in a constant of the program
+(the -inf of a mask) or in an attribute of the op is intended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nova.debug.surgery import Program
 def find_nonfinite(
     program: Program, slots: Sequence[np.ndarray], kernels: Any = ()
 ) -> Finding | None:
-    """The first step (or argument) that is not finite, and why it is to blame."""
+    """The first step (or argument) that is not finite, and the reason to blame it."""
     plan = program.plan
     for number, array in enumerate(program.arrays):
         if is_nan(array).any():
@@ -46,8 +46,8 @@ def find_nonfinite(
 
 
 def is_nan(array: np.ndarray) -> np.ndarray:
-    """Where a float array is NaN; nowhere for the other types."""
-    # Every Nova type converts to f64, and only floats give NaN there.
+    """Where a float array is NaN; nowhere for the other dtypes."""
+    # Every Nova dtype converts to f64, and only floats give NaN there.
     return np.isnan(array.astype(np.float64))
 
 

@@ -1,6 +1,6 @@
-"""Running compiled code for inspection: plans compiled without checks, on copies of arguments.
+"""Runs compiled code for inspection: plans compiled without checks, on copies of arguments.
 
-In: a plan, arrays and the settings of the program under suspicion. Out: values of slots, results
+In: a plan, arrays and the settings of the program under test. Out: values of slots, results
 and updated params. Called by the checked runs and by the reduction of failing programs.
 """
 
@@ -23,7 +23,7 @@ from nova.plan import Arg, Input, Param, Plan
 def compile_unchecked(plan: Plan, settings: Settings, device: str | None = None) -> Compiled:
     """The plan compiled with the settings of another program, for the same device; not checked.
 
-    Schedules and limits of memory were those of that program's kernels.
+    Schedules and memory limits are dropped: they were for that program's kernels.
     """
     own = replace(settings, schedules=(), tune=0.0, max_workspace=None, cubin=False)
     with knobs.override(check="off", log=""):
@@ -32,13 +32,13 @@ def compile_unchecked(plan: Plan, settings: Settings, device: str | None = None)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run returned and wrote: pairs of what the plan calls it, and its value."""
+    """The results and writes of a run: pairs of the name in the plan, and the value."""
 
     values: tuple[tuple[Arg, np.ndarray], ...]
 
 
 def run_copy(program: Any, plan: Plan, arrays: Sequence[np.ndarray]) -> Outcome:
-    """Run on copies of the arguments, so that nothing of the caller's changes."""
+    """Run on copies of the arguments, so that the caller's arrays do not change."""
     copies = [np.array(a, order="C") for a in arrays]
     count = len(plan.signature.inputs)
     results = [_poisoned(plan.type_of(r)) for r in plan.results]
@@ -46,7 +46,7 @@ def run_copy(program: Any, plan: Plan, arrays: Sequence[np.ndarray]) -> Outcome:
     pairs = list(zip(plan.results, results, strict=True))
     pairs += [(value, copies[count + param]) for param, value in plan.updates]
     updated = {param for param, _ in plan.updates}
-    # What is not updated must be as it was.
+    # Arguments that are not updated must be unchanged.
     for i, array in enumerate(copies):
         if (
             i - count not in updated
@@ -58,7 +58,7 @@ def run_copy(program: Any, plan: Plan, arrays: Sequence[np.ndarray]) -> Outcome:
 
 
 def _poisoned(type_: TensorType) -> np.ndarray:
-    """An output that holds no right value by chance: what a run leaves out is seen."""
+    """An output that is not correct by chance: elements that a run does not write are detected."""
     array = np.empty(type_.shape, type_.dtype.numpy)
     array.reshape(-1).view(np.uint8)[...] = 1 if type_.dtype is bool_ else 0xFF
     return array

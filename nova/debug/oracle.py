@@ -1,9 +1,9 @@
-"""The numpy oracle over plans: what every step should give.
+"""The numpy oracle over plans: the expected value of every step.
 
 In: a plan and the arrays of its arguments. Out: the values of its slots by the `numpy` column of
-each row (or the expansion of a composite that has none). Shares no code with the compiled path but
-the op table. With `Noise`, every value on the way is moved by a few units in the last place: how
-far results move is how far two correct computations may lie apart.
+each row (or the expansion of a composite that has none). Shares only the op table with the
+compiled path. With `Noise`, every intermediate value is perturbed by a few units in the last place:
+the change of the results is the allowed difference between two correct computations.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NOISE_UNITS = 4.0
 
 
 def epsilon(type_: DType) -> float:
-    """The distance from 1 to the next number of a float type."""
+    """The machine epsilon of a float dtype: the distance from 1 to the next number."""
     return float(ml_dtypes.finfo(type_.numpy).eps)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Moves float arrays by up to `_NOISE_UNITS` units in the last place, at random."""
+    """Perturbs float arrays by up to `_NOISE_UNITS` units in the last place, at random."""
 
     rng: np.random.Generator
 
@@ -71,7 +71,7 @@ class Oracle:
 def arg_value(
     plan: Plan, arg: Arg, arrays: Sequence[np.ndarray], slots: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """The value of an argument of a step, given those of the program and the slots."""
+    """The value of an argument of a step, from the arguments of the program and the slots."""
     match arg:
         case Input(index):
             return arrays[index]
@@ -84,7 +84,7 @@ def arg_value(
 
 
 def step_value(step: Step, arrays: Sequence[np.ndarray], noise: Noise | None = None) -> np.ndarray:
-    """What one step gives for the values of its arguments."""
+    """The result of one step for the values of its arguments."""
     types = [TensorType(a.shape, dtype(a.dtype)) for a in arrays]
     return op_value(OPS[step.op], types, arrays, step.attrs, step.out_type, noise)
 
@@ -97,7 +97,7 @@ def op_value(
     out: TensorType,
     noise: Noise | None = None,
 ) -> np.ndarray:
-    """`op` of arrays. With noise a composite is expanded, so that it is moved on the inside too."""
+    """`op` of arrays. With noise a composite is expanded, so that its inner values move too."""
     if op.compose is not None and (noise is not None or op.numpy is None):
         leaves = [Tensor(t) for t in types]
         node = Tensor(out, op=op, inputs=tuple(leaves), attrs=attrs)

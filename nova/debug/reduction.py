@@ -1,8 +1,8 @@
-"""`nova.debug.minimize`: a failing program, reduced to the few ops that still fail.
+"""`nova.debug.minimize`: reduces a failing program to the few ops that still fail.
 
 In: a compiled program, plan or error. Out: a `Reduction` with the small plan, its arguments and
 the error, and a script that reproduces it. A candidate is kept only if it fails in the same way.
-Values in the middle of the program become inputs that hold what the oracle says.
+Intermediate values of the program become inputs with the oracle's values.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_DEPTH = 4
 
 @dataclass(frozen=True)
 class Reduction:
-    """A small program that fails, and the script that shows it."""
+    """A small program that fails, and the script that reproduces it."""
 
     plan: Plan
     arrays: tuple[np.ndarray, ...]
@@ -58,10 +58,10 @@ def minimize(
     """Reduce a failing program and write a script to `path` that reproduces the failure.
 
     `program` is a compiled program, a plan, or the CheckError or NonFiniteError of a checked run.
-    `inputs` are the arrays of the failing run, params after inputs; without them the latest checked
-    run of the program that failed is taken, or random arrays. A program fails if a checked run of
+    `inputs` are the arrays of the failing run, params after inputs; the default is the latest
+    failing checked run of the program, or random arrays. A program fails if a checked run of
     it raises, or `check(plan, arrays)` raises or returns True. With `isolate` every candidate
-    runs in a process of its own: for failures that end the process.
+    runs in a separate process: for failures that end the process.
     """
     if check is not None and isolate:
         raise AttributeValueError("isolate runs the default check: give either it or check")
@@ -122,7 +122,7 @@ def _random(rng: np.random.Generator, type_: TensorType) -> np.ndarray:
 
 
 class _Test:
-    """Whether a program fails; counts how often it was asked."""
+    """Whether a program fails; counts the calls."""
 
     def __init__(
         self, settings: Settings, device: str | None, check: Any, isolate: bool, mode: str
@@ -136,7 +136,7 @@ class _Test:
         self.count = 0
 
     def run(self, program: Program) -> BaseException | None:
-        """The error of a program, or None; only the kind that is looked for."""
+        """The error of a program, or None; only the error class that is reduced."""
         self.count += 1
         error = self._run(program)
         if error is None or (self.wanted is not None and _kind(error) != self.wanted):
@@ -183,7 +183,7 @@ def _kind(error: BaseException) -> str:
 
 
 class _Reducer:
-    """The smallest failing program so far, and the steps that make it smaller."""
+    """The smallest failing program so far, and the transformations that reduce it."""
 
     def __init__(self, start: Program, error: BaseException, test: _Test):
         self.best = start
@@ -218,17 +218,17 @@ class _Reducer:
         return True
 
     def _values(self) -> dict[int, np.ndarray]:
-        """What the oracle says for every slot."""
+        """The oracle's value of every slot."""
         return dict(enumerate(Oracle(self.best.plan, self.best.arrays).run()))
 
     def _single_out(self, finding: Finding) -> None:
-        """A vjp is wrong: the op alone shows it."""
+        """A vjp is wrong: the op alone reproduces it."""
         assert finding.alone is not None
         self.test.mode = "gradient"
         self._try(finding.alone)
 
     def _grow_around(self, step: int) -> None:
-        """The step alone, then with what it reads, then with what that reads."""
+        """The step alone, then with its producers, then with their producers."""
         values = self._values()
         plan = self.best.plan
         kept = {step}
@@ -260,7 +260,7 @@ class _Reducer:
 
 
 def _with_sources(plan: Plan, given: dict[int, np.ndarray]) -> list[Arg]:
-    """The results; in place of one that is left out, what it is computed from."""
+    """The results; a result that is left out is replaced by its operands."""
     found: dict[Arg, None] = {}
     stack = list(reversed(plan.results))
     while stack:

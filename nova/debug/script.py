@@ -1,7 +1,7 @@
 """Scripts that reproduce a failure: a plan, its arguments, and the check that fails.
 
-In: a reduced program. Out: a Python file that needs nothing but Nova, with small arrays written
-out and large ones in an `.npz` beside it. Called by `minimize`.
+In: a reduced program. Out: a Python file that needs only Nova, with small arrays written
+inline and large ones in an `.npz` next to it. Called by `minimize`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def write_script(
             imports="from pathlib import Path\n\nimport numpy as np"
             if large
             else "import numpy as np",
-            # A plan, not its text: it is compiled in the process that a debugger looks at.
+            # A plan, not its text: it is compiled in the process that a debugger is attached to.
             more="from nova.debug import check_plan\n"
             if mode == "gradient"
             else "from nova.plan import parse_plan\n",
@@ -97,7 +97,7 @@ def _assignment(name: str, array: np.ndarray) -> str:
     if array.size > _MOST_ELEMENTS:
         view = ".view(nova.bf16.numpy)" if type_.name == "bf16" else ""
         return f'{name} = DATA["{name}"]{view}'
-    # Text of floats gives the same bits back, in every type: the f64 of its value is exact.
+    # Text of floats parses to the same bits, in every dtype: the f64 of its value is exact.
     values = np.asarray(array, np.float64).tolist() if type_.is_float else array.tolist()
     text = str(values).replace("nan", "np.nan").replace("inf", "np.inf")
     spelled = "nova.bf16.numpy" if type_.name == "bf16" else f'"{type_.numpy}"'

@@ -1,4 +1,4 @@
-"""Plans cut to what is looked at: every slot returned, a prefix, some slots turned into inputs.
+"""Plan transformations for inspection: return every slot, cut a prefix, convert slots to inputs.
 
 Pure functions from plan to plan, used by the checked runs and by the reduction of failing programs.
 """
@@ -27,9 +27,9 @@ def all_slots(plan: Plan) -> Plan:
 
 
 def prefix(plan: Plan, steps: int) -> Plan:
-    """The first `steps` steps: returns what the rest or the caller uses of them, and their updates.
+    """The first `steps` steps: returns their values that the rest or the caller uses, and updates.
 
-    What only the prefix itself uses is not returned, so it is fused and placed as in the whole.
+    Values that only the prefix uses are not returned, so fusion and placement are as in the whole.
     """
     used = {
         a.index
@@ -55,7 +55,7 @@ def cut(
     results: Sequence[Arg],
     updates: Sequence[tuple[int, Arg]] = (),
 ) -> Program:
-    """Only what `results` and `updates` need, with `slots` given as inputs; unused things go."""
+    """Only the steps that `results` and `updates` need, with `slots` as inputs; drops the rest."""
     plan = program.plan
     count = len(plan.signature.inputs)
     wanted = _reach(plan, [*results, *(v for _, v in updates)], slots)
@@ -100,7 +100,7 @@ def cut(
 
 
 def _reach(plan: Plan, wanted: Sequence[Arg], given: Collection[int]) -> set[int]:
-    """The slots that `wanted` needs, not looking behind `given`."""
+    """The slots that `wanted` needs, stopping at `given`."""
     reached: set[int] = set()
     stack = [a.index for a in wanted if isinstance(a, Slot)]
     while stack:

@@ -1,9 +1,9 @@
-"""The sum of gradients that reach one value.
+"""Gradient accumulation: the sum of all gradients that reach one value.
 
-In: what is known of a gradient, and the next contribution; out: their sum. `gradients.py` calls it.
-Contributions of slices are padded with zeros to the whole value. Those of one slice are added
-before they are padded. Where two lie side by side, as those of `split` do, their sum is the two
-joined: nothing is added, and no zeros are made.
+In: the gradient accumulated so far and the next contribution; out: their sum. Called by
+`gradients.py`. Contributions of slices are padded with zeros to the whole value. Those of the same
+slice are added before padding. Adjacent slices, such as those of `split`, are joined instead:
+this needs no addition and no zeros.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_PARTS = 4
 
 
 def add_gradients(before: Tensor, piece: Tensor) -> Tensor:
-    """`before + piece`, without an addition where they are neighbouring parts of a value."""
+    """`before + piece`, without an addition if they are adjacent slices of a value."""
     if not (_is_zero_padded(before) and _is_zero_padded(piece)):
         return F.add(before, piece)
     if before.attrs == piece.attrs:
@@ -31,7 +31,7 @@ def add_gradients(before: Tensor, piece: Tensor) -> Tensor:
 
 
 def _join(first: Tensor, second: Tensor) -> Tensor | None:
-    """Both as one, if `second` begins where `first` ends on one axis, and they agree on others."""
+    """Both joined, if `second` begins where `first` ends on one axis and all other axes agree."""
     lows, highs = ([t.attrs[end] for t in (first, second)] for end in ("low", "high"))
     axes = [i for i in range(first.ndim) if (lows[0][i], highs[0][i]) != (lows[1][i], highs[1][i])]
     if len(axes) != 1:
@@ -53,7 +53,7 @@ def _is_zero_padded(value: Tensor) -> bool:
 
 
 def _parts(value: Tensor, axis: int) -> tuple[Tensor, ...]:
-    """What a value was joined of along an axis."""
+    """The parts that a value was joined from along an axis."""
     if value.op is not None and value.op.name == "join" and value.attrs["axis"] == axis:
         return tuple(value.inputs)
     return (value,)

@@ -1,6 +1,6 @@
-"""Applying a row of the op table to tensors: operand checks, casts, attributes, result type.
+"""Applies a row of the op table to tensors: operand checks, casts, attributes, result type.
 
-This is the only place that makes op nodes. Errors raised by a row's rules get the op's name and
+Only this file creates op nodes. Errors raised by a row's rules get the op's name and
 the user's line here.
 """
 
@@ -98,7 +98,7 @@ def _cast_operands(op: Op, given: list[Any]) -> tuple[Tensor, ...]:
         if isinstance(v, Tensor) and not v.weak and not op.is_index(i)
     ]
     if callable(op.cast):
-        # A bool operand (a condition, a mask) does not say what a bare number beside it is.
+        # A bool operand (a condition, a mask) does not determine the dtype of a Python number.
         beside = [d for d in beside if d is not bool_] or []
     common = promote_all(beside) if beside else None
     wanted = op.cast_types(
@@ -111,30 +111,30 @@ def _cast_operands(op: Op, given: list[Any]) -> tuple[Tensor, ...]:
 
 
 def _own_type(value: Any, common: DType | None) -> DType:
-    """The type of an operand before the row's cast; numbers follow the tensors beside them."""
+    """The type of an operand before the row's cast; numbers take the dtype of tensor operands."""
     if isinstance(value, Tensor):
         if not value.weak:
             return value.dtype
-        value = value.dtype.numpy.type().item()  # any number of the kind says its type
+        value = value.dtype.numpy.type().item()  # any value of this dtype determines the type
     return number_type(value) if common is None else weak(value, common)
 
 
 def cast(value: Tensor, dtype: DType) -> Tensor:
-    """`value` as `dtype`; the tensor itself when it has that type."""
+    """`value` as `dtype`; the tensor itself if it has that dtype."""
     if value.dtype is dtype:
         return value
     return make_node(OPS["cast"], (value,), {"dtype": dtype}, value.type.with_dtype(dtype))
 
 
 def settled(value: Tensor) -> Tensor:
-    """A number's placeholder in the type the number has alone; other tensors as they are."""
+    """A number's placeholder in its default dtype; other tensors unchanged."""
     return cast(value, _own_type(value, None)) if value.weak else value
 
 
 def _attributes(op: Op, given: dict[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in op.attrs:
-            from difflib import get_close_matches  # only on the way to an error
+            from difflib import get_close_matches  # only for an error message
 
             close = get_close_matches(name, op.attrs, 1)
             known = ", ".join(op.attrs) or "none"
@@ -150,7 +150,7 @@ def _attributes(op: Op, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_float(value: Tensor, what: str) -> None:
-    """GradientError unless gradients of `value` make sense."""
+    """GradientError unless `value` can have gradients."""
     if not value.dtype.is_float:
         raise GradientError(
             f"{what} is {value.type}: only float tensors have gradients",

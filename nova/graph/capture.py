@@ -1,9 +1,9 @@
-"""What a trace uses besides its arguments: modules, seeds, and values that Python code reads.
+"""Captures the state that a trace uses: modules, seeds, and values that Python code reads.
 
 `nova.jit` and `nova.train_step` run a function inside `capturing()`. A `Holder` (every
-`nova.nn.Module` is one) tells the capture that it was called and refuses to be changed: Python code
-runs once a trace, so the change would be lost in every later run. Seeds become run-time arguments.
-Any change of a holder outside of a trace counts up `generation`, the cheapest guard there is.
+`nova.nn.Module` is one) tells the capture that it was called and rejects changes: Python code
+runs once per trace, so a change would be lost in every later run. Seeds become run-time arguments.
+Any change of a holder outside a trace increments `generation`, the cheapest guard.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from nova.errors import ConcreteValueError, StateAssignedError
 if TYPE_CHECKING:
     from nova.graph.tensor import Tensor
 
-# How many times a holder, or what belongs to one, has changed in this process.
+# Number of changes of holders, and of objects that belong to them, in this process.
 generation = [0]
 
-# Values of at most this many bytes, once read by Python code, are compared at every call.
+# Values of at most this many bytes that Python code has read are compared at every call.
 _MOST_READ = 4096
 
 _current: ContextVar[Capture | None] = ContextVar("nova_capture", default=None)
@@ -34,32 +34,32 @@ _SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Capture:
-    """One trace: the holders that were called, seeds that it takes, and leaves that it has read."""
+    """One trace: the holders that were called, the seeds it takes, and the leaves it has read."""
 
     def __init__(self, lifts_seeds: bool) -> None:
         self.lifts_seeds = lifts_seeds
-        """Whether `seed` gives the seeds of random ops; else the caller has a base for them."""
+        """Whether `seed` supplies the seeds of random ops; else the caller has a base for them."""
         self.holders: dict[int, Any] = {}
         self.seeds: list[tuple[Tensor, Callable[[], np.ndarray]]] = []
         self.read: dict[int, Tensor] = {}
         self._created: dict[int, Any] = {}
 
     def create(self, holder: Any) -> None:
-        """A holder was made inside of the trace: it may change, and nobody else sees it."""
+        """A holder was created inside the trace: it may change, as nothing else refers to it."""
         self._created[id(holder)] = holder
 
     def owns(self, holder: Any) -> bool:
         return id(holder) in self._created
 
     def enter(self, holder: Any) -> bool:
-        """A holder was called; whether it is the first one of the trace."""
+        """A holder was called; returns whether this is its first call in the trace."""
         if id(holder) in self._created:
             return False
         self.holders.setdefault(id(holder), holder)
         return len(self.holders) == 1
 
     def seed(self, draw: Callable[[], np.ndarray]) -> Tensor:
-        """A 0-d i64 tensor whose value `draw` gives anew at each run."""
+        """A 0-d i64 tensor whose value `draw` supplies anew at each run."""
         from nova.graph.tensor import Tensor
 
         seed = Tensor(TensorType((), i64), name=f"seed{len(self.seeds)}")
@@ -67,12 +67,12 @@ class Capture:
         return seed
 
     def note_reads(self, value: Tensor) -> None:
-        """Python code reads a value: programs are made for these values of its leaves only."""
+        """Python code reads a value: programs are specialized to these values of its leaves."""
         from nova.graph.order import topological
 
         order = topological([value])
         if any(node.is_placeholder for node in order):
-            return  # it has no value, which is an error of its own
+            return  # it has no value: a separate error reports that
         for leaf in order:
             self._note_read(leaf)
 
@@ -90,7 +90,7 @@ class Capture:
 
 
 def current_capture() -> Capture | None:
-    """The trace that this code runs in; None outside of one."""
+    """The current trace; None outside a trace."""
     return _current.get()
 
 
@@ -135,7 +135,7 @@ class Holder:
         super().__delattr__(name)
 
     def _may_change(self, name: str, value: Any) -> bool:
-        """Outside of traces, inside the trace that made it, and to the value that it has."""
+        """Allowed outside traces, in the trace that created it, and for an equal value."""
         capture = _current.get()
         if capture is None or capture.owns(self):
             return True
@@ -146,7 +146,7 @@ class Holder:
 
 
 def _no_arguments() -> None:
-    """What a class without a constructor takes."""
+    """The parameters of a class without a constructor."""
 
 
 def _assigned(holder: Any, name: str) -> StateAssignedError:

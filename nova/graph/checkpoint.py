@@ -1,7 +1,7 @@
-"""`checkpoint(f)`: recompute a sub-graph in the backward pass instead of keeping its values.
+"""`checkpoint(f)`: rematerializes a sub-graph in the backward pass (gradient checkpointing).
 
 Nodes that `f` builds carry a region number. When the backward pass needs the value of such a node
-it gets a copy of the region's computation, hung on *barriers* over the region's inputs. A barrier
+it gets a copy of the region's computation over *barriers* on the region's inputs. A barrier
 is an identity that no pass looks through, so common-subexpression elimination cannot merge the
 copy with the original, and the original's buffers die at the end of the forward pass.
 """
@@ -35,7 +35,7 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Recompute:
-    """The copies of checkpointed nodes that one backward pass has made."""
+    """The copies of checkpointed nodes that one backward pass has created."""
 
     def __init__(self) -> None:
         self._copies: dict[int, Tensor] = {}
@@ -43,7 +43,7 @@ class Recompute:
         self._kept: list[Tensor] = []
 
     def values(self, node: Tensor, grad: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-        """The node and its operands as the backward pass shall read them."""
+        """The node and its operands as the backward pass reads them."""
         if not node.region:
             return node, node.inputs
         copy = self._copy(node, grad)
@@ -71,8 +71,8 @@ class Recompute:
         key = (id(operand), region)
         if key not in self._barriers:
             with checkpoint_region(0):
-                # The barrier waits for a gradient, so that the recomputation cannot be moved
-                # before the forward pass has ended.
+                # The barrier depends on a gradient, so the recomputation cannot be moved
+                # before the end of the forward pass.
                 self._barriers[key] = apply(OPS["barrier"], (operand, grad), {"region": region})
             self._kept.append(operand)
         return self._barriers[key]

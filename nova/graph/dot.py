@@ -1,4 +1,4 @@
-"""`dump_dot`: the graph of a tensor as Graphviz text, forward and backward nodes told apart."""
+"""`dump_dot`: the graph of a tensor as Graphviz text; gradient nodes are drawn differently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nova.graph.tensor import Tensor
 
 @user_facing
 def dump_dot(*outputs: Tensor) -> str:
-    """DOT text of everything the outputs need, and of the gradients of its leaves if there are.
+    """DOT text of all nodes that the outputs need, and of the gradients of their leaves, if any.
 
     Leaves are boxes (grey with data, blue if they require gradients), ops are ellipses, gradient
     computations are dashed.

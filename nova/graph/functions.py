@@ -1,4 +1,4 @@
-"""The op functions, `Tensor` methods and operators, made from the op table.
+"""The op functions, `Tensor` methods and operators, generated from the op table.
 
 `FUNCTIONS["exp"]` is `nova.exp`. Operands come first, positionally or by name; further positional
 arguments fill the attributes in the order of the row.
@@ -20,7 +20,7 @@ from nova.ops import OPS, REQUIRED, F, Op
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
-# Rows with one attribute that is a tuple: their methods also take its items one by one.
+# Rows with one tuple attribute: their methods also take its items as separate arguments.
 SIZES_AS_ARGUMENTS = frozenset({"reshape", "permute", "expand", "flip"})
 
 
@@ -148,7 +148,7 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
 
 
 def _equality(name: str) -> Callable[[Any, Any], Any]:
-    """`==` and `!=`; nothing is equal to None, as for every other object."""
+    """`==` and `!=`; no tensor is equal to None, as for every other object."""
     return lambda self, other: name == "ne" if other is None else FUNCTIONS[name](self, other)
 
 

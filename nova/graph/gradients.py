@@ -1,4 +1,4 @@
-"""Reverse mode, graph to graph: gradients are ordinary graph values, so they differentiate again.
+"""Reverse-mode automatic differentiation, graph to graph: gradients differentiate again.
 
 Each op's contribution comes from the vjp column of its row; a composite without one is
 differentiated through its expansion. Nodes of a checkpoint region are recomputed for the backward
@@ -24,7 +24,7 @@ from nova.ops import F
 
 @record
 class Application:
-    """One use of a vjp column: it gave the gradient of operand number `operand` of `node`."""
+    """One application of a vjp column: it gave the gradient of operand `operand` of `node`."""
 
     node: Tensor
     operand: int
@@ -32,7 +32,7 @@ class Application:
 
 @user_facing
 def backward(loss: Tensor) -> None:
-    """Set `.grad` of every leaf that requires gradients; adds to a `.grad` that is there."""
+    """Set `.grad` of every leaf that requires gradients; adds to an existing `.grad`."""
     _require_scalar(loss)
     leaves = [t for t in topological([loss]) if t.is_leaf and t.requires_grad]
     if not leaves:
@@ -54,8 +54,8 @@ def gradients(
 ) -> list[Tensor]:
     """d output / d source for each source, times `seed` (1 for a scalar output).
 
-    A source that the output does not depend on gets zeros. With `partial` the sources are taken
-    as independent: nothing flows from one through another.
+    A source that the output does not depend on gets zeros. With `partial` the sources are treated
+    as independent: no gradient flows from one through another.
     """
     require_float(output, "the differentiated output")
     for source in sources:
@@ -81,7 +81,7 @@ def gradients(
                 if id(operand) not in active:
                     continue
                 if remember and node.op.vjp is not None:
-                    # No gradient is a statement too; it is kept with the gradient it was made of.
+                    # None is checked too; it is recorded on the gradient it came from.
                     kept = grad if piece is None else piece
                     kept.origin = (*kept.origin, Application(node, i))
                 if piece is None:
@@ -125,12 +125,12 @@ def _vjp_of_expansion(
     unique = {id(o): o for o in operands if o.dtype.is_float}
     pieces = gradients(expanded, list(unique.values()), grad, partial=True)
     by_id = dict(zip(unique, pieces, strict=True))
-    # An operand that is given twice gets its whole gradient once.
+    # An operand that appears twice gets its whole gradient once.
     return [by_id.pop(id(o), None) for o in operands]
 
 
 def expand_composite(node: Tensor, operands: Sequence[Tensor]) -> Tensor:
-    """A composite node written with other rows, over `operands`."""
+    """The expansion of a composite node into other rows, over `operands`."""
     op = node.op
     assert op is not None and op.compose is not None
     padded = list(operands)

@@ -1,7 +1,7 @@
-"""The numpy interpreter over the op table: the oracle of every test.
+"""The numpy interpreter over the op table: the reference of every test.
 
-It runs the `numpy` column of each row, or the expansion of a composite that has none. It shares no
-code with the compiled path but the table.
+It runs the `numpy` column of each row, or the expansion of a composite that has none. It shares
+only the table with the compiled path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nova.graph.tensor import Tensor
 def evaluate(
     outputs: Sequence[Tensor], feed: Mapping[Tensor, np.ndarray] | None = None
 ) -> list[np.ndarray]:
-    """The values of `outputs`; `feed` gives (or overrides) the data of leaves."""
+    """The values of `outputs`; `feed` supplies (or overrides) the data of leaves."""
     values: dict[int, np.ndarray] = {id(t): np.asarray(a) for t, a in (feed or {}).items()}
     for node in topological(outputs):
         if id(node) not in values:

@@ -1,8 +1,8 @@
-"""Leaves of a traced graph as run-time arguments of its program.
+"""Lifts leaves of a traced graph to run-time arguments of its program.
 
-`Captured.of` takes the graph of a trace: tensors with data that it meets, and the seeds it takes,
-become params of the program. Before each run their arrays are read again. `BoundProgram` is what
-a jitted function calls first: the native program with those arrays, after a look at the state.
+`Captured.of` takes the graph of a trace: the tensors with data that it uses, and the seeds it
+takes, become params of the program. Their arrays are read again before each run. `BoundProgram` is
+the fast path of a jitted function: the native program with those arrays, after a state check.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nova.graph.tensor import Tensor
 
 
 class StateChanged(SignatureError):
-    """The program is for other state than that of now; never seen by users."""
+    """The program is for other state than the current one; users never see this."""
 
     def __init__(self) -> None:
         super().__init__("the state of the function changed")
@@ -29,7 +29,7 @@ class StateChanged(SignatureError):
 
 @record
 class Captured:
-    """The params of a traced program: tensors that know where their array is, others, seeds."""
+    """The params of a traced program: tensors that hold their array in a slot, others, seeds."""
 
     stored: tuple[Any, ...]
     leaves: tuple[Tensor, ...]
@@ -38,10 +38,10 @@ class Captured:
 
     @staticmethod
     def of(outputs: Sequence[Tensor], arguments: Sequence[Tensor], capture: Capture) -> Captured:
-        """What `outputs` need besides `arguments`; literals of the code stay literals."""
+        """The leaves that `outputs` need other than `arguments`; literals stay literals."""
         leaves = captured_leaves(outputs, arguments)
-        # Every seed that was taken is drawn, also one that nothing depends on: the generator goes
-        # on as it does without a program.
+        # Every seed that was taken is drawn, also an unused one: the generator advances
+        # as it does without a program.
         seeds = [seed for seed, _ in capture.seeds]
         draws = [draw for _, draw in capture.seeds]
         return Captured.sorted(leaves, seeds, draws)
@@ -52,7 +52,7 @@ class Captured:
         seeds: Sequence[Tensor] = (),
         draws: Sequence[Callable[[], np.ndarray]] = (),
     ) -> Captured:
-        """Leaves that know where their array is before the others."""
+        """Leaves that hold their array in a slot, before the others."""
         stored = tuple(leaf for leaf in leaves if _is_stored(leaf))
         others = tuple(leaf for leaf in leaves if not _is_stored(leaf))
         return Captured(stored, others, tuple(seeds), tuple(draws))
@@ -75,13 +75,13 @@ class Captured:
         )
 
     def fetches(self) -> tuple[Callable[[], None], ...]:
-        """What brings newer values of the tensors to their arrays."""
+        """The functions that copy newer values of the tensors to their arrays."""
         found = {tensor._fetch for tensor in self.stored if tensor._fetch is not None}
         return tuple(found)
 
 
 def captured_leaves(outputs: Sequence[Tensor], arguments: Sequence[Tensor]) -> list[Tensor]:
-    """The leaves with data that `outputs` need besides `arguments`; no literals of the code."""
+    """The leaves with data that `outputs` need other than `arguments`; no literals of the code."""
     known = {id(argument) for argument in arguments}
     return [
         node
@@ -91,12 +91,12 @@ def captured_leaves(outputs: Sequence[Tensor], arguments: Sequence[Tensor]) -> l
 
 
 def _is_stored(leaf: Tensor) -> bool:
-    """Whether the leaf has its array in a slot `_array`, as `nova.nn.Parameter` has."""
+    """Whether the leaf holds its array in a slot `_array`, as `nova.nn.Parameter` does."""
     return hasattr(type(leaf), "_array")
 
 
 class BoundProgram:
-    """A native program with the arrays that it captured; refuses when it is for other state."""
+    """A native program with its captured arrays; rejects a call if the state has changed."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class BoundProgram:
         self._fetches = captured.fetches()
         self._device_array = device_array
         self._arrays = arrays
-        """Further arguments before those that were captured: arrays that stay on a device."""
+        """Further arguments before the captured ones: arrays that stay on a device."""
 
     def __call__(self, *args: Any) -> Any:
         if generation[0] != self._generation:
@@ -135,7 +135,7 @@ class BoundProgram:
             if not roots.snapshot().is_same(state):
                 raise StateChanged
         if self._device_array is not None and any(type(a) is not self._device_array for a in args):
-            raise StateChanged  # an array of the host is for a program of the host
+            raise StateChanged  # host arrays need a host program
         for fetch in self._fetches:
             fetch()
         stored = [tensor._array for tensor in self._stored]

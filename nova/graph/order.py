@@ -1,4 +1,4 @@
-"""Walking the graph: topological order, and the nodes between outputs and chosen inputs."""
+"""Graph traversal: topological order, and the nodes between outputs and chosen inputs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topological(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[
 
 
 def dependents(order: list[Tensor], sources: Iterable[Tensor]) -> set[int]:
-    """The ids of tensors in `order` that depend on any of `sources`, gradients permitting."""
+    """The ids of tensors in `order` that depend on any of `sources` through differentiable ops."""
     ids = {id(t) for t in sources}
     for node in order:
         if (

@@ -1,9 +1,9 @@
-"""The state that a Python function uses: what it closes over, and how that looks now.
+"""The state that a Python function closes over, and its current value.
 
 In: a function, a module, a bound method or another callable. `find_roots` reads, without running
 it, which names of its globals and closure cells, and which objects, hold state; functions that it
-calls by such a name are read as well. `Roots.snapshot` says what all of that is at this moment:
-numbers, texts and modes by value, tensors and arrays by identity. `nova.jit` compares snapshots
+calls by such a name are read as well. `Roots.snapshot` captures the current state:
+numbers, strings and modes by value, tensors and arrays by identity. `nova.jit` compares snapshots
 with that of a trace.
 """
 
@@ -26,7 +26,7 @@ from nova.graph.tensor import Tensor
 
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-# Globals of functions from here are no state of the user's.
+# Globals of functions from here are not state of the user.
 _LIBRARIES = frozenset({"nova", "numpy", "ml_dtypes", "torch", "jax", "scipy", "pytest", "_pytest"})
 _EMPTY = object()
 # Of larger containers only the identity and the length are compared at each call.
@@ -38,7 +38,7 @@ Name = tuple[Any, str]
 
 @record
 class Snapshot:
-    """State at one moment: what is compared by value, and what by identity."""
+    """State at one moment: the parts compared by value, and the parts compared by identity."""
 
     values: tuple[Any, ...]
     objects: tuple[Any, ...]
@@ -53,7 +53,7 @@ class Snapshot:
 
 
 class Roots:
-    """Where a function finds its state."""
+    """The locations of a function's state."""
 
     def __init__(
         self,
@@ -80,18 +80,18 @@ class Roots:
         return Snapshot(tuple(walk.values), tuple(walk.objects))
 
     def bindings(self) -> tuple[tuple[Any, str, Any], ...]:
-        """The names with what they mean now."""
+        """The names with their current values."""
         return tuple((space, name, look_up(space, name)) for space, name in self.names)
 
     @property
     def is_volatile(self) -> bool:
-        """Whether state may change without a name or a `Holder` that changes."""
+        """Whether state may change without a change of a name or a `Holder`."""
         values = [look_up(*name) for name in self.names]
         holders = all(isinstance(value, Holder) for value in self.objects)
         return bool(self.read) or not holders or any(map(_is_volatile, (*values, *self.objects)))
 
     def extended(self, found: Iterable[Any], read: Iterable[Tensor]) -> Roots:
-        """These, further objects unless they are reached already, and leaves that were read."""
+        """These roots, further objects unless already reached, and leaves that were read."""
         walk = _Walk()
         for name in self.names:
             walk.visit(look_up(*name))
@@ -105,7 +105,7 @@ class Roots:
         return Roots(self.names, (*self.objects, *new), (*self.read, *leaves))
 
     def without_changed(self, before: Mapping[int, Snapshot]) -> Roots:
-        """Only the names that mean what they meant before the trace.
+        """Only the names whose values did not change during the trace.
 
         A name that the traced code itself assigns, or fills, is an output of the trace.
         """
@@ -122,12 +122,12 @@ class Roots:
         }
 
     def each(self) -> dict[int, Snapshot]:
-        """The snapshot of each name by itself, by position."""
+        """The snapshot of each name separately, by position."""
         return {i: _of(look_up(*name)) for i, name in enumerate(self.names)}
 
 
 def look_up(space: Any, name: str) -> Any:
-    """What a name means now; one that is not bound has a value of its own."""
+    """The current value of a name; an unbound name has a special value."""
     if type(space) is dict:
         return space.get(name, _EMPTY)
     try:
@@ -143,7 +143,7 @@ def _of(value: Any) -> Snapshot:
 
 
 class _Walk:
-    """Collects the parts of values; each object with attributes is looked at once."""
+    """Collects the parts of values; visits each object with attributes once."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -183,7 +183,7 @@ class _Walk:
             return
         self.seen[id(value)] = len(self.seen)
         self.objects.append(value)
-        # Whether the mode stands in the class or was set makes no difference.
+        # A mode is the same whether it is set on the class or on the object.
         self.values.append(getattr(value, "training", None) if isinstance(value, Holder) else None)
         for name, part in attributes(value):
             if name != "training" and not getattr(type(part), "has_no_state", False):
@@ -209,12 +209,12 @@ class _Walk:
 
 
 def _bits(value: float) -> bytes:
-    """What tells -0.0 from 0.0, and finds a NaN equal to itself."""
+    """A key that distinguishes -0.0 from 0.0, and in which a NaN equals itself."""
     return struct.pack("d", value)
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values of the attributes that an object has, in its dict or in slots."""
+    """Names and values of an object's attributes, in its dict or in slots."""
     yield from list(getattr(value, "__dict__", {}).items())
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
@@ -238,7 +238,7 @@ def has_state(value: Any) -> bool:
 
 
 def _is_volatile(value: Any) -> bool:
-    """Whether parts of a value can be replaced without a trace in `generation`."""
+    """Whether parts of a value can be replaced without changing `generation`."""
     if isinstance(value, Holder):
         return any(_is_volatile(part) for part in vars(value).values())
     if type(value) is tuple:
@@ -246,11 +246,11 @@ def _is_volatile(value: Any) -> bool:
     return isinstance(value, _CONTAINERS) or has_state(value)
 
 
-# --- finding --------------------------------------------------------------------------------------
+# --- discovery ------------------------------------------------------------------------------------
 
 
 def find_roots(function: Callable[..., Any]) -> Roots:
-    """The names and objects that `function`, and what it calls by name, takes state from."""
+    """The names and objects from which `function`, and the functions it names, take state."""
     search = _Search()
     search.visit(function)
     return Roots(search.names.values(), search.objects.values())
@@ -303,7 +303,7 @@ class _Search:
             self._visit_part(part)
 
     def _visit_part(self, value: Any) -> None:
-        """Part of an object or container whose values are state: code that it holds is read."""
+        """A part of an object or container whose values are state: its code is read."""
         if has_state(value):
             self._visit_methods(value)
         elif isinstance(value, _CONTAINERS):
@@ -317,7 +317,7 @@ class _Search:
             self.visit(value)
 
     def _visit_argument(self, value: Any) -> None:
-        """A default value, or what a partial function has bound."""
+        """A default value, or an argument bound by a partial function."""
         if isinstance(value, _CONTAINERS) and not has_state(
             value
         ):  # no name holds it, so it gets one

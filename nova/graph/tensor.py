@@ -1,8 +1,8 @@
 """`Tensor`: a node of the graph and the user's handle on it.
 
-A tensor is a leaf (it has data, or is a placeholder whose data come at run time) or the result of
-an op on other tensors. Tensors are immutable but for `name` and `grad`. The methods and operators
-are put on the class by `nova.graph.functions`, from the op table.
+A tensor is a leaf (with data, or a placeholder whose data are supplied at run time) or the result
+of an op on other tensors. Tensors are immutable except for `name` and `grad`.
+`nova.graph.functions` adds the methods and operators from the op table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _evaluator: list[Callable[[Tensor], np.ndarray]] = []
 
 
 if TYPE_CHECKING:
-    from nova.graph.op_methods import TensorMethods  # a stub: the methods that the op table gives
+    from nova.graph.op_methods import TensorMethods  # a stub: the methods from the op table
 else:
     TensorMethods = object
 
@@ -61,7 +61,7 @@ class Tensor(TensorMethods):
         "type",
         "weak",
     )
-    # numpy must not take a Tensor for a sequence: `array + tensor` comes to our __radd__.
+    # numpy must not treat a Tensor as a sequence: `array + tensor` calls our __radd__.
     __array_ufunc__ = None
 
     def __init__(
@@ -88,12 +88,12 @@ class Tensor(TensorMethods):
         self.stopped = not _recording.get()
         self.region = _region.get()
         self.device = _device.get()
-        """`cpu` for an op that stays on the host; empty where the program's target decides."""
+        """`cpu` for an op pinned to the host; empty if the program's target decides."""
         self.requires_grad = requires_grad
         self.weak = weak
-        """A placeholder of a Python number: like the number, it takes the type it stands beside."""
+        """A placeholder of a Python number: like the number, it takes the operands' dtype."""
         self.fixed = fixed
-        """A leaf whose array nobody else can reach: it keeps its value, and is a literal."""
+        """A leaf whose array no other code can reach: its value is fixed, so it is a literal."""
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
@@ -103,7 +103,7 @@ class Tensor(TensorMethods):
         def __getattr__(self, name: str) -> Any:
             raise unknown_name(repr(type(self).__name__), name, dir(type(self)))
 
-    # --- what it is -----------------------------------------------------------------------------
+    # --- properties -----------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ class Tensor(TensorMethods):
 
     @user_facing
     def numpy(self) -> np.ndarray:
-        """The value: compiles and runs what is needed."""
+        """The value: compiles and runs the graph it needs."""
         capture = current_capture()
         if capture is not None:
             capture.note_reads(self)
@@ -204,7 +204,7 @@ class Tensor(TensorMethods):
 
 
 def set_evaluator(evaluate: Callable[[Tensor], np.ndarray]) -> None:
-    """Say how `Tensor.numpy` gets a value; the compiler does this when it is imported."""
+    """Register how `Tensor.numpy` computes a value; the compiler does this on import."""
     _evaluator[:] = [evaluate]
 
 
@@ -212,25 +212,25 @@ def set_evaluator(evaluate: Callable[[Tensor], np.ndarray]) -> None:
 def tensor(
     data: Any, *, dtype: Any = None, requires_grad: bool = False, name: str | None = None
 ) -> Tensor:
-    """A leaf with data: anything numpy or DLPack understands. Python floats become f32."""
+    """A leaf with data: anything numpy or DLPack accepts. Python floats become f32."""
     array = as_array(data, dtype)
     type_ = TensorType(array.shape, _dtype_of(array))
     if requires_grad and not type_.dtype.is_float:
         raise GradientError(
             f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
         )
-    # While a function is traced, numbers of Python code are made into an array here and now.
+    # During a trace, Python numbers are converted to an array immediately.
     fixed = current_capture() is not None and not (isinstance(data, Tensor) or is_array(data))
     return Tensor(type_, data=array, requires_grad=requires_grad, name=name, fixed=fixed)
 
 
 def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
-    """A leaf without data, for tracing: its value comes when the program runs."""
+    """A leaf without data, for tracing: its value is supplied when the program runs."""
     return Tensor(TensorType(tuple(int(n) for n in shape), dtype(dtype_)), name=name)
 
 
 def as_array(data: Any, dtype_: Any = None) -> np.ndarray:
-    """`data` as a numpy array, without a copy where that is possible."""
+    """`data` as a numpy array, without a copy if possible."""
     wanted = None if dtype_ is None else dtype(dtype_)
     if isinstance(data, Tensor):
         array = data.numpy()
@@ -251,7 +251,7 @@ def _from_python(data: Any) -> np.ndarray:
         raise ArgumentTypeError(
             f"a {type(data).__name__} is no array of numbers", hint="pass a numpy array"
         )
-    # Python numbers carry no width: floats are f32, as the parameters of a model usually are.
+    # Python numbers have no width: floats are f32, like most model parameters.
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
@@ -260,14 +260,14 @@ def _dtype_of(array: np.ndarray) -> DType:
 
 
 def number_type(value: bool | int | float) -> DType:
-    """The type of a Python number that stands beside no tensor."""
+    """The dtype of a Python number without a tensor operand."""
     return dtype(bool) if isinstance(value, bool) else i64 if isinstance(value, int) else f32
 
 
 @user_facing
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """No gradient flows through what is built inside."""
+    """No gradient flows through nodes built inside."""
     token = _recording.set(False)
     try:
         yield
@@ -277,9 +277,9 @@ def no_grad() -> Iterator[None]:
 
 @user_facing
 def device(name: str) -> AbstractContextManager[None]:
-    """Ops made inside run on the host (`cpu`), or where the program is compiled for (`cuda`).
+    """Ops created inside run on the host (`cpu`), or on the program's target (`cuda`).
 
-    Their gradients run there as well. In a program for a CPU that changes nothing.
+    Their gradients run there as well. In a program for a CPU this has no effect.
     """
     if name not in ("cpu", "cuda"):
         raise AttributeValueError(
@@ -292,7 +292,7 @@ def device(name: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def on_device(device: str) -> Iterator[None]:
-    """Nodes made inside have this `device`; an empty one is that of the program."""
+    """Nodes created inside have this `device`; an empty one is that of the program."""
     token = _device.set(device)
     try:
         yield
@@ -302,7 +302,7 @@ def on_device(device: str) -> Iterator[None]:
 
 @contextmanager
 def checkpoint_region(region: int) -> Iterator[None]:
-    """Nodes made inside belong to checkpoint region `region` (0 is none)."""
+    """Nodes created inside belong to checkpoint region `region` (0 is none)."""
     token = _region.set(region)
     try:
         yield

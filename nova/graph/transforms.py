@@ -1,4 +1,4 @@
-"""`grad` and `value_and_grad`: functions of tensors to functions that give their gradients."""
+"""`grad` and `value_and_grad`: transform functions of tensors to functions of their gradients."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from nova.graph.tensor import Tensor, tensor
 def value_and_grad(
     function: Callable[..., Any], argnums: int | tuple[int, ...] = 0
 ) -> Callable[..., tuple[Any, Any]]:
-    """A function that gives `(f(*args), gradients)` for the arguments named by `argnums`.
+    """A function that returns `(f(*args), gradients)` for the arguments selected by `argnums`.
 
-    `f` returns one scalar tensor. One gradient comes for an int `argnums`, a tuple for a tuple; of
-    an argument that is a nest of tuples, lists and dicts it is the same nest of gradients.
+    `f` returns one scalar tensor. An int `argnums` gives one gradient, a tuple gives a tuple; the
+    gradient of an argument that is a pytree is a pytree of the same structure.
     """
     if (jitted := _rejit(function, lambda f: value_and_grad(f, argnums))) is not None:
         return jitted
@@ -57,7 +57,7 @@ def value_and_grad(
 
 @user_facing
 def grad(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
-    """A function that gives the gradients of `f` only; see `value_and_grad`."""
+    """A function that returns only the gradients of `f`; see `value_and_grad`."""
     if (jitted := _rejit(function, lambda f: grad(f, argnums))) is not None:
         return jitted
     both = value_and_grad(function, argnums)
@@ -76,6 +76,6 @@ def _as_tensor(leaf: Any) -> Tensor:
 def _rejit(
     function: Callable[..., Any], transform: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> Callable[..., Any] | None:
-    """A jitted function's transform is jitted too, with the same options; None for others."""
+    """The transform of a jitted function is jitted with the same options; None for others."""
     rejit = getattr(function, "_rejit", None)
     return None if rejit is None else rejit(transform(function.__wrapped__))  # type: ignore[attr-defined]

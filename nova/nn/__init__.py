@@ -1,6 +1,6 @@
-"""Models: modules with named parameters, torch's layers, and where their random numbers come from.
+"""Models: modules with named parameters, torch's layers, and the source of their random numbers.
 
-Built on the graph only; `nova.train_step` compiles what a module builds. See docs/training.md.
+Depends only on the graph; `nova.train_step` compiles the graph of a module. See docs/training.md.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -23,8 +23,8 @@ from nova.ops.nn import as_type, widened
 class MultiheadAttention(Module):
     """Attention of (..., T, features) queries to (..., S, features) keys and values.
 
-    `mask` broadcasts to (..., heads, T, S): bool says what takes part, float is added to the
-    scores. `causal` hides the future. While training the weights are dropped out.
+    `mask` broadcasts to (..., heads, T, S): True in a bool mask lets a key take part, a float mask
+    is added to the scores. `causal` masks the future. In training, dropout applies to the weights.
     """
 
     in_proj_bias: Parameter | None
@@ -60,7 +60,7 @@ class MultiheadAttention(Module):
             self.out_proj.bias.data[...] = 0
 
     def forward(self, query: Any, key: Any = None, value: Any = None, mask: Any = None) -> Tensor:
-        """Without key and value the query attends to itself; without value it is the key."""
+        """key defaults to query (self-attention), value defaults to key."""
         q, k, v = (self._split_heads(x) for x in self._project(query, key, value))
         if self.training and self.dropout:
             result = self._dropped_out(q, k, v, mask)
@@ -84,7 +84,7 @@ class MultiheadAttention(Module):
         return F.swapaxes(F.reshape(x, shape), -2, -3)
 
     def _dropped_out(self, q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
-        """As the op does it, statistics in f32, with dropout between softmax and product."""
+        """As the op, statistics in f32, with dropout between softmax and the second matmul."""
         wide_q, wide_k, wide_v = widened(F, q, k, v)
         scores = F.matmul(wide_q, F.swapaxes(wide_k, -1, -2)) * (1.0 / sqrt(q.shape[-1]))
         if mask is not None:
@@ -94,7 +94,7 @@ class MultiheadAttention(Module):
             past = F.unsqueeze(F.arange(q.shape[-2]), 1) >= F.arange(k.shape[-2])
             scores = F.where(past, scores, -np.inf)
         seen = F.max(scores, axis=-1, keepdims=True) > -np.inf
-        # A row that sees nothing gives zeros, not the NaN of its softmax.
+        # A fully masked row gives zeros, not the NaN of its softmax.
         weights = F.where(seen, F.softmax(F.where(seen, scores, 0.0)), 0.0)
         kept = F.dropout(weights, next_seed(), p=self.dropout)
         return as_type(F, F.matmul(kept, wide_v), q.dtype)

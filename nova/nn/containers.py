@@ -14,12 +14,12 @@ class _Numbered(Module):
     """Modules under the names "0", "1", ..."""
 
     def append(self, module: Module) -> Self:
-        """Put a module at the end."""
+        """Append a module."""
         setattr(self, str(len(self)), _checked(module))
         return self
 
     def extend(self, modules: Iterable[Module]) -> Self:
-        """Put modules at the end."""
+        """Append modules."""
         for module in modules:
             self.append(module)
         return self
@@ -43,7 +43,7 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Modules one after the other, each on the result of the one before."""
+    """Modules in sequence, each applied to the result of the previous one."""
 
     def __init__(self, *modules: Module):
         self.extend(modules)
@@ -64,7 +64,7 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules whose parameters belong to the model; it has no forward of its own."""
+    """A list of modules whose parameters belong to the model; it has no `forward`."""
 
     def __init__(self, modules: Iterable[Module] = ()):
         self.extend(modules)

@@ -1,7 +1,7 @@
-"""Initial values of parameters: numpy arrays drawn as torch's initializers draw them.
+"""Initial values of parameters: numpy arrays from the distributions of torch's initializers.
 
-`generator` is a numpy Generator; without one the values come from that of `manual_seed`. Numbers of
-f16 and bf16 are drawn in f32 and rounded.
+`generator` is a numpy Generator; the default is that of `manual_seed`. f16 and bf16 values are
+drawn in f32 and rounded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def uniform(
     dtype: Any = "f32",
     generator: np.random.Generator | None = None,
 ) -> np.ndarray:
-    """Evenly from [low, high)."""
+    """Uniform in [low, high)."""
     drawn = _source(generator).random(tuple(shape), dtype=_drawn_type(dtype))
     drawn *= high - low
     drawn += low
@@ -46,7 +46,7 @@ def normal(
     dtype: Any = "f32",
     generator: np.random.Generator | None = None,
 ) -> np.ndarray:
-    """From the normal distribution."""
+    """Normally distributed."""
     drawn = _source(generator).standard_normal(tuple(shape), dtype=_drawn_type(dtype))
     drawn *= std
     drawn += mean
@@ -61,7 +61,7 @@ def kaiming_uniform(
     dtype: Any = "f32",
     generator: np.random.Generator | None = None,
 ) -> np.ndarray:
-    """For a leaky relu of slope `a`; the default is ±1/sqrt(fan_in), that of torch's Linear."""
+    """For a leaky relu of slope `a` (He et al., 2015); the default is torch's: ±1/sqrt(fan_in)."""
     fan_in, _ = fans(shape)
     bound = sqrt(6.0 / ((1.0 + a * a) * fan_in)) if fan_in else 0.0
     return uniform(shape, -bound, bound, dtype=dtype, generator=generator)
@@ -75,7 +75,7 @@ def xavier_uniform(
     dtype: Any = "f32",
     generator: np.random.Generator | None = None,
 ) -> np.ndarray:
-    """Keeps the variance both ways: ±gain * sqrt(6 / (fan_in + fan_out))."""
+    """Glorot initialization: ±gain * sqrt(6 / (fan_in + fan_out)) keeps the variance both ways."""
     total = sum(fans(shape))
     bound = gain * sqrt(6.0 / total) if total else 0.0
     return uniform(shape, -bound, bound, dtype=dtype, generator=generator)
@@ -83,7 +83,7 @@ def xavier_uniform(
 
 @user_facing
 def fans(shape: Shape) -> tuple[int, int]:
-    """How many inputs and outputs an element of a (out, in, ...) weight connects."""
+    """fan_in and fan_out of a (out, in, ...) weight."""
     if len(shape) < 2:
         raise ShapeError(f"a weight of shape {tuple(shape)} has no fan", hint="it needs two axes")
     field = prod(shape[2:])

@@ -1,6 +1,6 @@
-"""Layers with torch's names of parameters, shapes, defaults and initial distributions.
+"""Layers with torch's parameter names, shapes, defaults and initial distributions.
 
-Each takes `dtype` (f32) and, where values are drawn, `generator` (a numpy Generator; without one
+Each takes `dtype` (f32) and, if values are drawn, `generator` (a numpy Generator; the default is
 that of `manual_seed`).
 """
 
@@ -50,7 +50,7 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """The rows of a (count, features) weight that integers name."""
+    """The rows of a (count, features) weight that integer indices select."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """Divided by the root mean square over the last axes, of sizes `shape`; then times weight.
 
-    `eps` None is the resolution of the type that is computed in, as in torch.
+    `eps` None is the machine epsilon of the compute dtype, as in torch.
     """
 
     weight: Parameter | None
@@ -116,13 +116,13 @@ class RMSNorm(Module):
 
 
 class Dropout(Module):
-    """While training each element is zeroed with probability p and the rest scaled to make up."""
+    """In training each element is zeroed with probability p and the rest scaled by 1 / (1 - p)."""
 
     def __init__(self, p: float = 0.5):
         self.p = probability("Dropout", p)
 
     def forward(self, x: Any) -> Any:
-        # Where nothing is dropped no seed is taken: those of other layers stay what they are.
+        # If nothing is dropped no seed is taken: the seeds of other layers do not change.
         if not self.training or self.p == 0:
             return x
         return F.dropout(x, next_seed(), p=self.p)

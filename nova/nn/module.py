@@ -1,7 +1,7 @@
-"""`Module`: parameters and other modules under names, and a `forward` that builds graph.
+"""`Module`: named parameters and submodules, and a `forward` that builds graph.
 
-Attributes that are Parameters or Modules are its parts, in the order in which they were set; there
-is nothing to register and no `super().__init__()` to call. Called with arrays a module wraps them,
+Attributes that are Parameters or Modules are its parts, in the order of assignment; no
+registration and no `super().__init__()` is needed. A module wraps array arguments,
 so `model(x).numpy()` works on data as well as in a traced program.
 """
 
@@ -30,7 +30,7 @@ class Module(Holder):
     training = True
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The computation; every module has its own."""
+        """The computation; every module defines its own."""
         raise ModuleError(
             f"{type(self).__name__} has no forward",
             where=str(user_location()),
@@ -38,20 +38,20 @@ class Module(Holder):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`forward`, with arrays among the arguments as tensors."""
+        """`forward`, with array arguments wrapped as tensors."""
         capture = current_capture()
         if capture is not None and capture.enter(self):
-            self.parameters()  # which names them, for the program
+            self.parameters()  # names them, for the program
         return self.forward(*map(_wrap, args), **{k: _wrap(v) for k, v in kwargs.items()})
 
     # --- parts ----------------------------------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules that are attributes of this one, with their names."""
+        """The direct submodules, with their names."""
         return ((name, part) for name, part in _parts(self) if isinstance(part, Module))
 
     def children(self) -> Iterator[Module]:
-        """The modules that are attributes of this one, each once."""
+        """The direct submodules, each once."""
         return iter({id(child): child for _, child in self.named_children()}.values())
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
@@ -65,8 +65,8 @@ class Module(Holder):
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Dotted names and parameters, each once under its first name.
 
-        Programs call them that as well, unless they were made with a name: the names of
-        `state_dict`, by which weights are found again.
+        Programs use these names as well, unless a parameter was created with a name: these are the
+        names of `state_dict`, by which weights are loaded.
         """
         return _first_names(self._all_parameters())
 
@@ -75,7 +75,7 @@ class Module(Holder):
         return [parameter for _, parameter in self.named_parameters()]
 
     def _all_parameters(self) -> list[tuple[str, Parameter]]:
-        """Every name; a tied parameter is there once per name."""
+        """Every name; a tied parameter appears once per name."""
         found = [(n, p) for n, p in _walk(self) if isinstance(p, Parameter)]
         for name, parameter in _first_names(found):
             parameter.name_after(name)
@@ -84,7 +84,7 @@ class Module(Holder):
     # --- modes ----------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Training behaviour (dropout) in this module and all below it."""
+        """Set training mode (dropout) in this module and all below it."""
         for module in self.modules():
             module.training = bool(mode)
         return self
@@ -94,13 +94,13 @@ class Module(Holder):
         return self.train(False)
 
     def freeze(self) -> Self:
-        """Let training leave the parameters of this module, and of all below it, as they are."""
+        """Exclude the parameters of this module, and of all below it, from training."""
         for parameter in self.parameters():
             parameter.requires_grad = False
         return self
 
     def unfreeze(self) -> Self:
-        """Let training change the float parameters of this module and of all below it."""
+        """Include the float parameters of this module, and of all below it, in training."""
         for parameter in self.parameters():
             parameter.requires_grad = parameter.dtype.is_float
         return self
@@ -108,18 +108,18 @@ class Module(Holder):
     # --- state ----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """The arrays themselves by name; a tied parameter is there under every name."""
+        """The arrays themselves by name; a tied parameter appears under every name."""
         return {name: parameter.data for name, parameter in self._all_parameters()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> LoadReport:
-        """Copy values into the arrays, which stay where they are; nothing is copied on an error.
+        """Copy values into the arrays in place; nothing is copied on an error.
 
-        Without `strict` names may be missing or unknown: the report says which.
+        Without `strict` names may be missing or unknown: the report lists them.
         """
         return copy_into(self._all_parameters(), state, strict)
 
     def save(self, path: str | Path) -> None:
-        """Write the state as a safetensors file, which appears whole or not at all.
+        """Write the state as a safetensors file, atomically.
 
         A tied parameter is stored once, with its other names in the file's metadata.
         """
@@ -149,9 +149,9 @@ class Module(Holder):
 @user_facing
 @contextmanager
 def replaced(model: Module, values: Mapping[Parameter, Tensor]) -> Iterator[None]:
-    """Inside, what `model` holds as these parameters are the given tensors (casts of them, say).
+    """Inside, these parameters of `model` are replaced by the given tensors (casts of them, say).
 
-    Not for two threads at once on one model. A replaced parameter is no part of the model inside.
+    Not thread-safe for one model. Inside, a replaced parameter is not a part of the model.
     """
     changed: list[tuple[Module, str, Parameter]] = []
     for module in list(model.modules()):
@@ -167,11 +167,11 @@ def replaced(model: Module, values: Mapping[Parameter, Tensor]) -> Iterator[None
             vars(module)[name] = part
 
 
-# --- walking --------------------------------------------------------------------------------------
+# --- traversal ------------------------------------------------------------------------------------
 
 
 def _parts(module: Module) -> Iterator[tuple[str, Any]]:
-    """The attributes that are parameters or modules, in the order in which they were set."""
+    """The attributes that are parameters or modules, in the order of assignment."""
     for name, value in vars(module).items():
         if isinstance(value, Parameter | Module):
             yield name, value
@@ -180,7 +180,7 @@ def _parts(module: Module) -> Iterator[tuple[str, Any]]:
 
 
 def _refuse_hidden(module: Module, name: str, value: Any) -> None:
-    """A part inside of a plain container has no name: it would silently not be trained."""
+    """A part inside a plain container has no name: it would silently not be trained."""
     items = value.values() if isinstance(value, dict) else value
     if any(isinstance(item, Parameter | Module) for item in items):
         raise ModuleError(

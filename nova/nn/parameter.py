@@ -1,4 +1,4 @@
-"""`Parameter`: a leaf of the graph that belongs to a module and that training changes in place."""
+"""`Parameter`: a leaf of the graph that belongs to a module and that training updates in place."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nova.graph.tensor import as_array
 
 @user_facing_class
 class Parameter(Tensor):
-    """A tensor with its own array: contiguous, writable, at one address for its whole life.
+    """A tensor that owns its array: contiguous, writable, at one address for its whole life.
 
-    While it is trained on a device, its values are there, and `data` fetches them when it is read.
+    While it is trained on a device, the device has its values; reading `data` copies them back.
     """
 
     __slots__ = ("_array", "_derived", "_fetch", "_trained")
@@ -46,7 +46,7 @@ class Parameter(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether training changes it."""
+        """Whether training updates it."""
         return self._trained
 
     @requires_grad.setter
@@ -56,7 +56,7 @@ class Parameter(Tensor):
 
     @property
     def data(self) -> np.ndarray:
-        """The array, with the values of now."""
+        """The array, with the current values."""
         if self._fetch is not None:
             self._fetch()
         return self._array
@@ -72,12 +72,12 @@ class Parameter(Tensor):
         self._array = array
 
     def name_after(self, path: str) -> None:
-        """Take the name that a module has for it, unless somebody gave it one of its own."""
+        """Take the module's name for it, unless it was created with a name."""
         if self.name is None or self.name == self._derived:
             self.name = self._derived = path
 
     def follow(self, fetch: Callable[[], None]) -> None:
-        """Call `fetch` before the array is looked at: it copies newer values into it."""
+        """Call `fetch` before each access to the array: it copies newer values into it."""
         generation[0] += 1
         self._fetch = fetch
 

@@ -1,9 +1,9 @@
-"""Where random numbers of models come from: weights at construction, seeds of random ops.
+"""Random numbers of models: initial weights, and seeds of random ops.
 
-Initializers draw from the generator that `manual_seed` sets. A random op (dropout) asks `next_seed`
-for its seed; a compiled step enters `seeded` with a tensor, so that every run draws anew without
-another compile. In a jitted function a seed is a run-time argument, drawn before each run as it is
-without `jit`.
+Initializers draw from the generator that `manual_seed` sets. A random op (dropout) takes its seed
+from `next_seed`; a compiled step enters `seeded` with a tensor, so that every run draws new numbers
+without another compile. In a jitted function a seed is a run-time argument, drawn before each run
+as it is without `jit`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from nova.graph import Tensor, tensor
 from nova.graph.capture import Capture, current_capture
 from nova.ops import F
 
-# Seeds of one base stay apart from those of the bases next to it.
+# The stride between seeds: the seeds of one base do not overlap those of adjacent bases.
 _STRIDE = 1_000_003
 
 
 @dataclass
 class _Base:
-    """The seed that a `seeded` block counts from, and how many were taken."""
+    """The base seed of a `seeded` block, and the number of seeds taken."""
 
     value: Tensor
     capture: Capture | None
-    """The trace that the block is in: its seeds are then part of the graph."""
+    """The trace of the block: its seeds are then part of the graph."""
     taken: int = 0
 
     def take(self) -> int:
-        """How far the next seed is from the base."""
+        """The offset of the next seed from the base."""
         self.taken += 1
         return (self.taken - 1) * _STRIDE
 
@@ -45,7 +45,7 @@ _base: ContextVar[_Base | None] = ContextVar("nova_seed_base", default=None)
 
 @user_facing
 def manual_seed(seed: int) -> None:
-    """Start the generator of initializers and of seeds outside of `seeded` again, from `seed`."""
+    """Reset the generator of initializers and of seeds outside `seeded` to `seed`."""
     _generator[0] = np.random.default_rng(seed)
 
 
@@ -57,19 +57,19 @@ def default_generator() -> np.random.Generator:
 
 @user_facing
 def next_seed() -> Tensor:
-    """The seed of one random op, another at each call, as a 0-d i64 tensor."""
+    """The seed of one random op, a new one at each call, as a 0-d i64 tensor."""
     base = _base.get()
     capture = current_capture()
     if capture is not None and capture.lifts_seeds and not (base and base.capture is capture):
         return capture.seed(draw_seed)
     if base is None:
-        # One element and not 0-d: a number would become part of the program, and each a compile.
+        # One element and not 0-d: a number would be part of the program, and each need a compile.
         return F.reshape(tensor(draw_seed().reshape(1)), ())
     return F.add(base.value, base.take())
 
 
 def draw_seed() -> np.ndarray:
-    """The value of the next seed, as a 0-d array: what `next_seed` gives outside of a trace."""
+    """The value of the next seed, as a 0-d array: that of `next_seed` outside a trace."""
     base = _base.get()
     if base is None:
         return np.asarray(default_generator().integers(2**63 - 1))

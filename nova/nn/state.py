@@ -1,6 +1,6 @@
-"""The values of named parameters: copied from a state dict, written to and read from safetensors.
+"""State dicts: copies values into named parameters, writes and reads safetensors.
 
-`Module` calls these with every (name, parameter) pair; one that is tied comes once per name.
+`Module` passes every (name, parameter) pair; a tied parameter appears once per name.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _SHOWN = 10
 
 @record
 class LoadReport:
-    """What a state dict had no value for, and what it had that the model does not."""
+    """The names missing from a state dict, and its names that the model does not have."""
 
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
 
 
 def copy_into(named: Named, state: Mapping[str, Any], strict: bool) -> LoadReport:
-    """Copy the values of `state` into the arrays of the parameters, after everything was checked.
+    """Copy the values of `state` into the arrays of the parameters, after all were checked.
 
     A tied parameter needs a value under one of its names.
     """
@@ -75,7 +75,7 @@ def write_state(path: str | Path, named: Named) -> None:
     """Write the parameters to a safetensors file, a tied one once."""
     tensors: dict[str, np.ndarray] = {}
     first: dict[int, str] = {}
-    # The name of the stored tensor under each other name: what safetensors' own save_model writes.
+    # Alias -> the name of the stored tensor, as safetensors' own save_model writes it.
     metadata = {"format": "pt"}
     for name, parameter in named:
         if id(parameter) in first:
@@ -87,14 +87,14 @@ def write_state(path: str | Path, named: Named) -> None:
 
 
 def read_state(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The tensors of a safetensors file, and for each further name of one the name it is under."""
+    """The tensors of a safetensors file, and a map from each alias to its stored name."""
     state = read_safetensors(path)
     metadata = read_metadata(path)
     return state, {a: n for a, n in metadata.items() if n in state and a not in state}
 
 
 def _fitting(name: str, parameter: Parameter, value: Any) -> tuple[np.ndarray, str | None]:
-    """The value as an array, and what is wrong with it."""
+    """The value as an array, and its error, if any."""
     try:
         array = as_array(value)
     except NovaError as error:
@@ -113,7 +113,7 @@ def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 def _apart(
     values: Mapping[int, tuple[Parameter, str, np.ndarray]],
 ) -> list[tuple[Parameter, np.ndarray]]:
-    """Values that are another parameter's memory are copied first: it may be written before."""
+    """Copy values that share memory with another parameter first: it may be written earlier."""
     own = {_address(p.data): p for p, _, _ in values.values()}
     result = []
     for parameter, _, array in values.values():

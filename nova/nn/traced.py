@@ -1,6 +1,6 @@
-"""A model while a training step traces it: names of its parameters, and computing in a half type.
+"""A model during the trace of a training step: parameter names, and compute in a half type.
 
-`nova.train.step` enters both around its own code; the model is as before when they end.
+`nova.train.step` enters both around its own code; the model is restored when they end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nova.nn.module import Module, replaced
 
 
 def all_params(model: Module, others: Iterable[Tensor]) -> list[Tensor]:
-    """The model's parameters, and what else an optimizer has, each once."""
+    """The parameters of the model and of the optimizer, each once."""
     found: dict[int, Tensor] = {id(param): param for param in model.parameters()}
     for param in others:
         found.setdefault(id(param), param)
@@ -32,12 +32,12 @@ def named_as_state(model: Module) -> Iterator[None]:
     try:
         yield
     finally:
-        model.parameters()  # which names them
+        model.parameters()  # names them
 
 
 @contextmanager
 def computing_in(model: Module, params: Sequence[Tensor], half: DType) -> Iterator[None]:
-    """Inside, `model` computes in `half`: casts stand at its parameters, inputs and outputs."""
+    """Inside, `model` computes in `half`: its parameters, inputs and outputs are cast."""
 
     def at_edge(value: Any, wanted: DType) -> Any:
         leaves, structure = flatten(value)

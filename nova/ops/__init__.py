@@ -1,6 +1,6 @@
-"""The table of ops: `nova.ops.OPS` has one row an op. See `table.py` for what a row holds.
+"""The op table: `nova.ops.OPS` has one row per op. See `table.py` for the columns of a row.
 
-The rows stand in one file a family; importing this package fills the table.
+Each family of rows has its own file; importing this package fills the table.
 """
 
 from nova.ops import (

@@ -1,4 +1,4 @@
-"""Rows of the activation functions, with torch's meaning and defaults.
+"""Rows of the activation functions, with torch's semantics and defaults.
 
 Each is one primitive, so that f16 and bf16 round once; swiglu is a composite over silu.
 """
@@ -28,24 +28,24 @@ GELU_FLAT = 10.0
 # Beyond this tanh(softplus(x)) is 1 in f64.
 MISH_LINEAR = 20.0
 
-# --- sigmoid and what is made with it -----------------------------------------------------------
+# --- sigmoid and functions of it ----------------------------------------------------------------
 
 
 def _scalar_sigmoid(s: Any, x: Any) -> Any:
-    # `expand-math` knows this form, and computes it as one function.
+    # `expand-math` recognizes this form, and computes it as one function.
     return 1 / (s.call("exp", -x) + 1)
 
 
 def _numpy_sigmoid(x: np.ndarray) -> np.ndarray:
-    # exp(-x) alone overflows where the result is still a subnormal number.
+    # exp(-x) alone overflows where the result is still subnormal.
     one = x.dtype.type(1)
     e = np.exp(-np.abs(x))
     return np.where(x < 0, e, one) / (one + e)
 
 
 def _scalar_silu(s: Any, x: Any) -> Any:
-    # By the root of exp(-|x|), which neither overflows nor becomes subnormal: below zero the last
-    # product is the one that may, so that it is rounded once.
+    # Uses sqrt(exp(-|x|)), which neither overflows nor becomes subnormal: below zero only the last
+    # multiplication may, so the result is rounded once.
     root = s.call("exp", s.call("absf", x) * -0.5)
     below = (x * root) * root
     return s.select(x < 0, below, x) / (root * root + 1)
@@ -115,7 +115,7 @@ def _vjp_gelu(F: Any, g: Any, out: Any, x: Any, approximate: str) -> Any:
     if approximate == "none":
         density = F.exp(x * x * -0.5) * INV_SQRT_2PI
         return g * (0.5 * (1.0 + F.erf(x * SQRT_HALF)) + x * density)
-    # Clamped, or x * x would overflow to inf and meet the 0 of 1 - t * t.
+    # Clamped: else x * x would overflow to inf and be multiplied by the 0 of 1 - t * t.
     x = F.clamp(x, min=-GELU_FLAT, max=GELU_FLAT)
     square = x * x
     # (1 + tanh(u)) / 2 as a sigmoid of 2 u, whose derivative by x is `slope`.
@@ -194,7 +194,7 @@ ROWS = (
         "x where x > 0, else alpha * (exp(x) - 1).",
         lambda x, alpha: np.where(x > 0, x, np.expm1(x) * x.dtype.type(alpha)),
         lambda s, x, alpha: s.select(x > 0, x, s.call("expm1", x) * alpha),
-        # The inner where keeps exp finite on the side that is not taken.
+        # The inner where keeps exp finite in the branch that is not selected.
         lambda F, g, out, x, alpha: F.where(x > 0, g, g * (F.exp(F.where(x > 0, 0.0, x)) * alpha)),
         cast="float",
         attrs={"alpha": 1.0},

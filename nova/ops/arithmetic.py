@@ -1,4 +1,4 @@
-"""Rows of arithmetic and rounding, element by element.
+"""Rows of elementwise arithmetic and rounding.
 
 Integers wrap around; division and remainder by an integer zero give 0 and never trap.
 """
@@ -17,7 +17,7 @@ from nova.ops.table import Op, register
 
 
 def _number_type(what: str) -> Any:
-    """`same_type`, refusing bool as numpy does for unary and binary minus."""
+    """`same_type`, but rejects bool as numpy does for unary and binary minus."""
 
     def infer(ins: Types, attrs: dict[str, Any]) -> TensorType:
         if ins[0].dtype is bool_:
@@ -34,7 +34,7 @@ def _number_type(what: str) -> Any:
 
 
 def _safe_divisor(s: Any, x: Any, y: Any) -> Any:
-    """`y`, but 1 where the hardware would trap: y == 0, and the least integer by -1."""
+    """`y`, but 1 where the hardware would trap: y == 0, and INT_MIN / -1."""
     bad = s.compare("eq", y, 0)
     if x.dtype.kind == "i":
         least = -(1 << (x.dtype.bits - 1))
@@ -43,7 +43,7 @@ def _safe_divisor(s: Any, x: Any, y: Any) -> Any:
 
 
 def _needs_floor(s: Any, rem: Any, y: Any) -> Any:
-    """Whether C's remainder has to be moved to the sign of the divisor."""
+    """Whether C's remainder must be adjusted to the sign of the divisor."""
     return s.compare("ne", rem, 0) & s.compare("ne", rem < 0, y < 0)
 
 
@@ -99,15 +99,15 @@ def _scalar_pow(s: Any, x: Any, y: Any) -> Any:
 def _numpy_pow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if x.dtype.kind != "i":
         return np.power(x, y)
-    # numpy refuses negative exponents of integers; Nova gives 1/x**-y rounded to zero.
+    # numpy rejects negative exponents of integers; Nova gives 1/x**-y rounded to zero.
     result = np.power(x, np.maximum(y, 0))
     inverse = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
     return np.where(y < 0, inverse, result).astype(x.dtype)
 
 
 def _vjp_pow(F: Any, g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    # x**0 is flat in x, and 0**y is flat in y >= 0: the factors that would give 0 * inf there are
-    # replaced inside the function as well, or their own derivative would be NaN.
+    # x**0 is constant in x, and 0**y is constant in y >= 0: the factors that would give 0 * inf
+    # there are replaced inside the function as well, or their own derivative would be NaN.
     flat_x = y == 0
     dx = F.where(flat_x, 0.0, g * y * F.pow(x, F.where(flat_x, 1.0, y) - 1.0))
     flat_y = F.logical_and(x == 0, y >= 0)

@@ -1,10 +1,10 @@
-"""Attention and what its gradient is made of: composites with torch's meaning.
+"""Attention and its gradient: composites with torch's semantics.
 
 `nova.ops` registers them. Scores, sums and statistics are f32 for f16 and bf16 operands, and the
-result is rounded once. Where the `whole` column says so a row stays one op to the schedules, which
-never store the scores (`form-attention`, nova/codegen/cpu/attention/flash_forward.py); elsewhere,
-and for every
-second derivative, it is its expansion.
+result is rounded once. If the `whole` column allows it, a row stays one op for the schedules, which
+use FlashAttention and never store the scores (`form-attention`,
+nova/codegen/cpu/attention/flash_forward.py); elsewhere, and for every second derivative, it is
+expanded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nova.ops.table import Op, register
 Attrs = dict[str, Any]
 
 MOST_FEATURES = 256
-"""Wider heads are decomposed: their blocks would not fit into a core's own cache."""
+"""Wider heads are decomposed: their blocks would not fit into a core's private cache."""
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -32,12 +32,12 @@ MOST_FEATURES = 256
 def _mask_type(mask: DType, common: DType) -> DType:
     if mask is not bool_ and not mask.is_float:
         raise DTypeError(f"a mask of {mask}", hint="bool: True takes part; float: added")
-    # A float mask meets the scores, which are f32 for f16 and bf16: it keeps its own precision.
+    # A float mask is added to the scores, which are f32 for f16 and bf16: it keeps its precision.
     return bool_ if mask is bool_ else promote(mask, common)
 
 
 def _casts(given: tuple[DType, ...], tensors: int, statistics: int = 0) -> tuple[DType, ...]:
-    """`tensors` operands of one float type, then statistics in its accumulator, then a mask."""
+    """`tensors` operands of one float dtype, then statistics in its accumulator, then a mask."""
     common = float_of(promote_all(given[:tensors]))
     rest = given[tensors + statistics :]
     return (
@@ -104,7 +104,7 @@ def _gradient_type(ins: Types, attrs: Attrs) -> TensorType:
 
 
 def _scores(F: Any, q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
-    """The scores in the accumulator's type; -inf where a key takes no part."""
+    """The scores in the accumulator dtype; -inf for masked keys."""
     wide_q, wide_k = widened(F, q, k)
     scores = F.matmul(wide_q, F.swapaxes(wide_k, -1, -2)) * scale
     if mask is not None and mask.dtype is not bool_:
@@ -125,13 +125,13 @@ def _attention(
     (wide_v,) = widened(F, v)
     if not causal or not scores.size or not v.size:
         return as_type(F, F.matmul(weights, wide_v), q.dtype)
-    # A weight of 0 does not hide what is not finite: that is added to the rows that see it.
+    # A weight of 0 does not mask non-finite values: they are added to the rows that see them.
     finite = F.where(F.isfinite(wide_v), wide_v, 0.0)
     return as_type(F, F.matmul(weights, finite) + _not_finite(F, wide_v, q.shape[-2]), q.dtype)
 
 
 def _not_finite(F: Any, v: Any, rows: int) -> Any:
-    """What values that are not finite add to the sums of the rows that see them; else 0."""
+    """The contribution of non-finite values to the sums of the rows that see them; else 0."""
     keys = F.unsqueeze(F.arange(v.shape[-2]), 1)
     seen = F.unsqueeze(F.arange(rows), 1)
     total: Any = 0.0
@@ -148,7 +148,7 @@ def _top(F: Any, scores: Any) -> Any:
 
 
 def _weights(F: Any, scores: Any) -> Any:
-    """Softmax over the last axis that gives zeros where everything is masked, as torch does."""
+    """Softmax over the last axis that gives zeros for a fully masked row, as torch does."""
     e = F.exp(scores - _top(F, scores))
     total = F.sum(e, axis=-1, keepdims=True)
     return e / F.where(F.eq(total, 0.0), 1.0, total)
@@ -172,7 +172,7 @@ def _score_gradient(
     weights = F.exp(scores - F.unsqueeze(logsumexp, -1))
     wide_g, wide_v = widened(F, g, v)
     towards = F.matmul(wide_g, F.swapaxes(wide_v, -1, -2))
-    # Towards a value that is hidden, it may be NaN.
+    # For a masked value, it may be NaN.
     hidden = F.eq(scores, -np.inf)
     return weights, F.where(hidden, 0.0, weights * (towards - F.unsqueeze(delta, -1)))
 
@@ -219,11 +219,11 @@ def _attention_vjp(
     return [*pieces, as_type(F, F.sum_to(by_score, mask.shape), mask.dtype)]
 
 
-# --- what stays one op ----------------------------------------------------------------------------
+# --- ops that are not expanded --------------------------------------------------------------------
 
 
 def _fits(*types: TensorType) -> bool:
-    """Whether the schedules take operands (..., rows, features): no empty or very wide ones."""
+    """Whether the schedules support operands (..., rows, features): no empty or very wide ones."""
     return all(t.size and t.shape[-1] <= MOST_FEATURES for t in types)
 
 
@@ -236,7 +236,7 @@ def _logsumexp_whole(ins: Types, attrs: Attrs) -> bool:
 
 
 def _gradient_whole(ins: Types, attrs: Attrs) -> bool:
-    # Keys that several heads share would get a sum of gradients: that is decomposed.
+    # Keys that several heads share would need a sum of gradients: those are decomposed.
     return _fits(*ins[:4]) and len({t.shape[:-2] for t in ins[:4]}) == 1
 
 

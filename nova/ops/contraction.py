@@ -1,7 +1,7 @@
-"""Rows that multiply and sum: matmul and what is written with it.
+"""Contraction rows: matmul and the ops written with it.
 
-`nova.ops` registers them. A matmul is lowered as one contraction whose subscripts say how the batch
-axes broadcast, so no operand is ever copied to line up with the other.
+`nova.ops` registers them. A matmul is lowered as one contraction whose subscripts describe how the
+batch axes broadcast, so no operand is ever copied to align with the other.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _matmul_vjp(F: Any, g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
     g2 = F.reshape(g, (*batch, x2.shape[-2], y2.shape[-1]))
     dx = F.sum_to(F.matmul(g2, _swap_last(F, y2)), x2.shape)
     if len(y2.shape) == 2 and len(x2.shape) > 2:
-        # One weight for a whole batch: sum over the batch inside of the contraction.
+        # One weight for a whole batch: sum over the batch inside the contraction.
         rows = prod(x2.shape[:-1])
         flat_x = F.reshape(x2, (rows, x2.shape[-1]))
         dy = F.matmul(_swap_last(F, flat_x), F.reshape(g2, (rows, g2.shape[-1])))

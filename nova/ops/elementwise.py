@@ -1,4 +1,4 @@
-"""Rows of selection, comparison, logic and conversion, element by element."""
+"""Rows of elementwise selection, comparison, logic and conversion."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _clamp_bound(key: str, value: Any, type_: DType) -> int | float | None:
             f"{key}={value!r} is not an integer but the tensor is {type_}",
             hint="cast the tensor to a float type first",
         )
-    # A bound outside of the type's range is the end of that range: Python ints have no type.
+    # A bound outside the dtype's range is clamped to that range: Python ints are unbounded.
     low, high = (0, 1) if type_ is bool_ else _integer_range(type_)
     return int(min(max(value, low), high))
 
@@ -81,7 +81,7 @@ def _numpy_cast(x: np.ndarray, dtype: DType) -> np.ndarray:
         return converted(x, dtype)
     if dtype is bool_:
         return x != 0
-    # Float to integer: numpy leaves NaN and what is out of range undefined; see Body.cast.
+    # Float to integer: numpy leaves NaN and out-of-range values undefined; see Body.cast.
     wide = np.float32 if x.dtype.itemsize <= 4 else np.float64
     top = np.nextafter(wide(2.0**63), wide(0))
     clipped = np.clip(
@@ -121,7 +121,7 @@ def _logical(name: str, doc: str, numpy: Any, scalar: Any) -> Op:
 
 
 def _test(name: str, doc: str, numpy: Any, scalar: Any) -> Op:
-    """Tests of floats; always False or always True for the other types."""
+    """Float predicates; constant False or True for the other dtypes."""
     return unary(name, doc, numpy, scalar, None, infer=bool_type)
 
 

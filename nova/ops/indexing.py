@@ -1,9 +1,9 @@
-"""Rows that read or write at positions held in a tensor, and rows that make tensors from nothing.
+"""Rows that gather or scatter at positions held in a tensor, and rows that create tensors.
 
-`nova.ops` registers them. Everywhere here a negative index counts from the end and one out of range
+`nova.ops` registers them. In all of them a negative index counts from the end and one out of range
 is clamped to the nearest valid one, in compiled code as in the numpy reference: shapes are static,
-so a wrong index can neither raise nor be allowed to touch foreign memory. Sums at equal positions
-are added in row-major order of the updates, so results do not depend on timing.
+so a wrong index can neither raise nor access other memory. Sums at equal positions are
+added in row-major order of the updates, so results do not depend on timing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _write_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
     return common, index_operand(given[1]), common
 
 
-# --- reading --------------------------------------------------------------------------------------
+# --- gather ---------------------------------------------------------------------------------------
 
 
 def _gather_type(ins: Types, attrs: Attrs) -> TensorType:
@@ -77,7 +77,7 @@ def _gather_type(ins: Types, attrs: Attrs) -> TensorType:
 
 
 def _grid(index: np.ndarray, axis: int, size: int) -> tuple[np.ndarray, ...]:
-    """The full positions that a torch-style index names."""
+    """The full positions that a torch-style index selects."""
     places: list[Any] = list(np.indices(index.shape, sparse=True))
     places[axis] = clamp_index(index, size)
     return tuple(places)
@@ -141,7 +141,7 @@ def _embedding_type(ins: Types, attrs: Attrs) -> TensorType:
     return _take_type(ins, {"axis": 0})
 
 
-# --- writing --------------------------------------------------------------------------------------
+# --- scatter --------------------------------------------------------------------------------------
 
 
 def _scatter_type(ins: Types, attrs: Attrs) -> TensorType:
@@ -199,7 +199,7 @@ def _index_add_vjp(
     return g, None, F.take(g, index, axis=axis)
 
 
-# --- made from nothing ----------------------------------------------------------------------------
+# --- creation -------------------------------------------------------------------------------------
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
@@ -256,7 +256,7 @@ def _arange_canon(ins: Types, attrs: Attrs) -> Attrs:
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in bounds):
         raise AttributeValueError(f"start, stop and step are numbers, not {bounds}")
     for value in bounds:
-        constant(value, i64 if isinstance(value, int) else f64)  # refuses what is out of range
+        constant(value, i64 if isinstance(value, int) else f64)  # rejects a value out of range
     if not np.isfinite(bounds).all() or bounds[2] == 0:
         raise AttributeValueError(f"no finite range: start, stop, step = {bounds}")
     return {"start": bounds[0], "stop": bounds[1], "step": bounds[2], "dtype": type_}
@@ -277,7 +277,7 @@ def _arange_numpy(*, start: Any, stop: Any, step: Any, dtype: DType) -> np.ndarr
 
 
 def _arange_lower(b: Any, out: TensorType, *, start: Any, stop: Any, step: Any, dtype: Any) -> Any:
-    # In i64 or f64 first, then rounded once: no error grows along the range.
+    # In i64 or f64 first, then rounded once: no error accumulates along the range.
     wide = i64 if isinstance(start, int) and isinstance(step, int) else f64
 
     def body(s: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Losses: composites with torch's meaning and a `reduction` of 'mean', 'sum' or 'none'.
+"""Losses: composites with torch's semantics and a `reduction` of 'mean', 'sum' or 'none'.
 
 `nova.ops` registers them. They compute in f32 for f16 and bf16; the mean over no counted element is
 NaN, as in torch.
@@ -126,13 +126,13 @@ def _smooth_l1(F: Any, x: Any, target: Any, *, beta: float) -> Any:
     if beta == 0:
         return size
     near = size < beta
-    # The square sees only what it is used for, so that an infinite difference has a gradient.
+    # The square gets 0 where it is not used, so an infinite difference has a gradient.
     small = F.where(near, difference, 0.0)
     return F.where(near, small * small * (0.5 / beta), size - 0.5 * beta)
 
 
 def _bce(F: Any, x: Any, target: Any) -> Any:
-    # torch's floor under the logarithms: a certain and wrong answer costs 100, not infinity.
+    # torch's lower bound of the logarithms: a confident wrong answer costs 100, not infinity.
     yes, no = _bce_logs(F, x)
     return -(target * yes + (1.0 - target) * no)
 
@@ -265,7 +265,7 @@ def _index_terms(
     valid = F.ne(target, ignore_index)
     index = F.where(F.lt(target, 0), target + classes, target)
     index = F.unsqueeze(F.clamp(index, min=0, max=classes - 1), axis)
-    # Chosen by comparison and not by gather: the gradient is then elementwise, with no scatter.
+    # Selected by comparison, not by gather: the gradient is then elementwise, without a scatter.
     chosen = F.eq(index, _along_classes(F, F.arange(classes), rank, axis))
     each = 1.0 if weight is None else _along_classes(F, weight, rank, axis)
     weighted = log_p if weight is None else log_p * each

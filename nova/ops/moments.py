@@ -1,4 +1,4 @@
-"""Rows that fold axes and are composed of other rows: mean, variance, deviation, logsumexp.
+"""Reductions composed of other rows: mean, variance, standard deviation, logsumexp.
 
 `axis` and `keepdims` are as in `reductions.py`. f16 and bf16 are computed in f32 throughout and
 rounded once, in the gradients too.
@@ -33,16 +33,16 @@ def _freedom(x: Any, axis: tuple[int, ...], correction: float) -> float:
 
 
 def _centered(F: Any, x: Any, axis: tuple[int, ...]) -> Any:
-    """x less its mean, counted from the first element.
+    """x minus its mean, relative to the first element.
 
-    Elements that are large beside their spread have a mean that is rounded as they are; that of
-    what they differ by is as exact as the differences.
+    If elements are large compared with their spread, the rounding error of their mean is large
+    too; the mean of the differences is as exact as the differences.
     """
     wide = widened(F, x)
     if count(x, axis) == 0:
         return wide - F.mean(wide, axis=axis, keepdims=True)
     first = wide[tuple(slice(0, 1) if i in axis else slice(None) for i in range(len(x.shape)))]
-    # The other way round in the mean: no difference is kept in memory for both.
+    # In the mean the sign is reversed: no difference is kept in memory for both.
     return wide - first + F.mean(first - wide, axis=axis, keepdims=True)
 
 
@@ -62,7 +62,7 @@ def _numpy_var(
 def _vjp_var(
     F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float
 ) -> Any:
-    # The path through the mean adds a sum of centered values, which is zero: left out.
+    # The path through the mean adds a sum of centered values, which is zero: omitted.
     scale = widened(F, kept(F, g, x, axis)) * (2.0 / _freedom_or_nan(x, axis, correction))
     return narrowed(F, scale * _centered(F, x, axis), x.dtype)
 
@@ -80,7 +80,7 @@ def _vjp_std(
     F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float
 ) -> Any:
     out, g = (widened(F, kept(F, t, x, axis)) for t in (out, g))
-    # Equal elements have no direction to spread in: torch's zero, rather than 0 / 0.
+    # Equal elements have no gradient direction: zero as in torch, rather than 0 / 0.
     flat = out == 0
     scale = F.where(flat, 0.0, g / F.where(flat, 1.0, out))
     scale = scale * (1.0 / _freedom_or_nan(x, axis, correction))
@@ -115,7 +115,7 @@ def _vjp_logsumexp(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keep
         # Recomputed: an out rounded to 16 bits would put its rounding error into the exponent.
         out = F.logsumexp(wide, axis=axis, keepdims=True)
     out = kept(F, out, x, axis)
-    # Of nothing but -inf the gradient is 0; NaN and +inf stay what they are.
+    # If all elements are -inf the gradient is 0; NaN and +inf are kept.
     shift = F.where(F.eq(out, float("-inf")), 0.0, out)
     gradient = widened(F, kept(F, g, x, axis)) * F.exp(wide - shift)
     return narrowed(F, gradient, x.dtype)

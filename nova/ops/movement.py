@@ -1,8 +1,8 @@
 """Rows that move elements without computing on them: reshape, permute, slice, join, pad, ...
 
-`nova.ops` registers them. What is an affine access (permute, flip, slice, expand) is lowered as an
-indexing map, which fusion folds into the reader; the others read at computed, clamped positions.
-`getitem` and the other sugar that is written with these rows stands in `views.py`.
+`nova.ops` registers them. Affine accesses (permute, flip, slice, expand) are lowered as
+indexing maps, which fusion folds into the consumer; the others read at computed, clamped positions.
+`getitem` and the other sugar written with these rows is in `views.py`.
 """
 
 from __future__ import annotations
@@ -106,19 +106,19 @@ def _slice_canon(ins: Types, attrs: Attrs) -> Attrs:
 
 
 def _whole_numbers(start: int, stop: int, step: int, n: int) -> tuple[int, int, int]:
-    """start, stop and step clipped to an axis of size n; canonical again when given again."""
+    """start, stop and step clipped to an axis of size n; idempotent."""
     start, stop, step = slice(start, stop, step).indices(n)
     count = len(range(start, stop, step))
     if not count:
         return 0, 0, 1
     if count == 1:
         return start, start + 1, 1
-    # "One before element 0" has no number of its own in Python's slices: -n - 1 is clipped to it.
+    # "One before element 0" has no number in Python's slices: -n - 1 is clipped to it.
     return start, stop if stop >= 0 else -n - 1, step
 
 
 def slice_sizes(shape: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
-    """How many elements of each axis a canonical slice takes."""
+    """The number of elements of each axis in a canonical slice."""
     bounds = zip(shape, attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
     return tuple(len(range(*slice(b, e, s).indices(n))) for n, b, e, s in bounds)
 
@@ -133,9 +133,9 @@ def _slice_numpy(x: np.ndarray, *, starts: Any, stops: Any, steps: Any) -> np.nd
 
 def _slice_lower(b: Any, out: TensorType, x: Any, *, starts: Any, stops: Any, steps: Any) -> Any:
     axes = list(zip(x.shape, out.shape, starts, steps, strict=True))
-    # linalg takes the loop bounds from any axis that is read as it is, which a shortened one must
-    # not be. The first of several equal parts (a split) is part 0 of the axis taken apart; other
-    # beginnings of an axis are read at computed positions.
+    # linalg takes the loop bounds from any axis with an identity access, so a shortened axis must
+    # not have one. The first of several equal parts (a split) is part 0 of the axis after
+    # a reshape; other prefixes of an axis are read at computed positions.
     shortened = [(start, step) == (0, 1) and n != m for n, m, start, step in axes]
     if any(cut and (m == 0 or n % m) for cut, (n, m, _, _) in zip(shortened, axes, strict=True)):
 
@@ -224,7 +224,7 @@ def _pad_canon(ins: Types, attrs: Attrs) -> Attrs:
     if high is None:
         low, high = _numpy_pads(low, rank)
     ends = [int_tuple(e, "pad widths") for e in (low, high)]
-    # A bare int is the width at every axis.
+    # A plain int is the width at every axis.
     ends = [
         e * rank if not isinstance(given, tuple | list) else e
         for e, given in zip(ends, (low, high), strict=True)
@@ -250,7 +250,7 @@ def _numpy_pads(pads: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def number_of(value: Any, dtype: DType) -> bool | int | float:
-    """A Python number that a tensor of `dtype` can hold."""
+    """A Python number that is representable in `dtype`."""
     if not isinstance(value, bool | int | float | np.generic):
         raise AttributeValueError(f"the value must be a number, not {value!r}")
     if isinstance(value, np.generic):
@@ -260,7 +260,7 @@ def number_of(value: Any, dtype: DType) -> bool | int | float:
     if dtype.kind == "b":
         return bool(value)
     number = value if dtype.is_float else int(value)
-    constant(number, dtype)  # refuses what is out of range
+    constant(number, dtype)  # rejects a value out of range
     return float(number) if dtype.is_float else number
 
 
@@ -326,10 +326,10 @@ def _join_lower(b: Any, out: TensorType, *parts: Any, axis: int) -> Any:
 
 
 def _join_equal(b: Any, out: TensorType, parts: Sequence[Any], axis: int) -> Any:
-    """Parts of one shape, written with an axis of its own for the part's number.
+    """Parts of one shape, written with a separate axis for the index of the part.
 
-    Which part it is is then the same along a row, and every part is read where it is written. The
-    parts are loaded, not operands: what makes them would otherwise be fused in, once for each part.
+    The index of the part is then constant along a row, and every part is read where it is written.
+    The parts are loaded, not operands: otherwise their producers would be fused in once per part.
     """
     shape = parts[0].shape
     split = out.with_shape((*shape[:axis], len(parts), *shape[axis:]))

@@ -1,4 +1,4 @@
-"""Softmax and normalisation: composites with torch's meaning.
+"""Softmax and normalisation: composites with torch's semantics.
 
 `nova.ops` registers them. f16 and bf16 operands are widened first, so statistics and sums are f32,
 and the result is rounded once.
@@ -19,12 +19,12 @@ Attrs = dict[str, Any]
 
 
 def as_type(F: Any, x: Any, dtype: DType) -> Any:
-    """x cast to `dtype`; x itself where it has that type."""
+    """x cast to `dtype`; x itself if it has that dtype."""
     return x if x is None or x.dtype is dtype else F.cast(x, dtype=dtype)
 
 
 def widened(F: Any, *tensors: Any) -> list[Any]:
-    """The tensors in the type that statistics are computed in; None stays None."""
+    """The tensors in the dtype of the statistics; None stays None."""
     return [None if t is None else as_type(F, t, accumulator(t.dtype)) for t in tensors]
 
 
@@ -32,7 +32,7 @@ def widened(F: Any, *tensors: Any) -> list[Any]:
 
 
 def _softmax_canon(ins: Types, attrs: Attrs) -> Attrs:
-    # torch takes a 0-d tensor as one of a single element.
+    # torch treats a 0-d tensor as a tensor of one element.
     return {"axis": resolve_axis(attrs["axis"], max(ins[0].rank, 1))}
 
 
@@ -81,7 +81,7 @@ def _norm_canon(ins: Types, attrs: Attrs) -> Attrs:
         raise ShapeError(f"ndim {ndim} of x {ins[0].shape}", hint="x has at least ndim axes")
     eps = attrs["eps"]
     if eps is None:
-        # torch's default for rms_norm: the resolution of the type that it computes in.
+        # torch's default for rms_norm: the machine epsilon of the dtype that it computes in.
         eps = float(np.finfo(accumulator(ins[0].dtype).numpy).eps)
     if isinstance(eps, bool) or not isinstance(eps, int | float) or eps < 0:
         raise AttributeValueError(f"eps must be a number that is not negative, not {eps!r}")
@@ -139,7 +139,7 @@ def _rms_norm_vjp(
 
 
 def _normalized(F: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
-    """x divided by its root mean square, and what it was multiplied with for that."""
+    """x divided by its root mean square, and the factor of that division."""
     scale = F.rsqrt(F.mean(x * x, axis=axes, keepdims=True) + eps)
     return x * scale, scale
 
@@ -147,16 +147,16 @@ def _normalized(F: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any,
 def _norm_gradients(
     F: Any, g: Any, x: Any, weight: Any, axes: tuple[int, ...], eps: float, *, centre: bool
 ) -> list[Any]:
-    """Gradients of what was normalized, centred before or not, and of the weight if there is one.
+    """Gradients of the normalized input, centred before or not, and of the weight if there is one.
 
-    Written with the normalized x, which the gradient of the weight needs too: a backward pass then
-    keeps that and one number a row.
+    Expressed with the normalized x, which the gradient of the weight needs too: a backward pass
+    then keeps only that and one number per row.
     """
     normal, scale = _normalized(F, x, axes, eps)
     inner = g if weight is None else g * weight
     if centre:
         inner = inner - F.mean(inner, axis=axes, keepdims=True)
-    # The mean of a centred `normal` is 0, so that centring `inner` first leaves this as it is.
+    # The mean of a centred `normal` is 0, so centring `inner` first does not change this.
     along = F.mean(inner * normal, axis=axes, keepdims=True)
     pieces = [(inner - normal * along) * scale]
     if weight is not None:

@@ -1,8 +1,8 @@
-"""Makers of elementwise rows: `unary`, `binary` and `pointwise` fill the columns that all share.
+"""Constructors of elementwise rows: `unary`, `binary` and `pointwise` fill the shared columns.
 
-Comes in: the mathematics of a function (numpy reference, scalar body, derivative). Goes out: an
+In: the mathematics of a function (numpy reference, scalar body, derivative). Out: an
 `Op`. Called by the families elementwise, transcendental and activations. A row's `vjp` states
-only the derivative; summing the gradient of a broadcast operand back to its shape is added here.
+only the derivative; the sum of a broadcast operand's gradient to its shape is added here.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def pointwise(
 ) -> Op:
     """An elementwise row.
 
-    `vjp` gives a tuple of gradients, one an operand (None there: it is zero); without `vjp` the
-    row is 'nograd'. `rounded=False` says that the numpy reference takes f16 and bf16 itself.
+    `vjp` gives a tuple of gradients, one per operand (None: it is zero); without `vjp` the
+    row is 'nograd'. `rounded=False` declares that the numpy reference handles f16 and bf16 itself.
     """
     more.setdefault("infer", same_type)
     return Op(
@@ -119,17 +119,17 @@ def binary(
 
 
 def same_number(types: tuple[DType, ...]) -> tuple[DType, ...]:
-    """A `cast` column: the common type, where bool computes as i8 (numpy's `//`, `%`, `**`)."""
+    """A `cast` column: the common dtype, where bool computes as i8 (numpy's `//`, `%`, `**`)."""
     common = promote_all(types)
     return (i8 if common is bool_ else common,) * len(types)
 
 
 def widened(F: Any, x: Any) -> Any:
-    """For compose and vjp: f16 and bf16 tensors as f32, all others as they are."""
+    """For compose and vjp: f16 and bf16 tensors as f32, all others unchanged."""
     wide = accumulator(x.dtype)
     return x if wide is x.dtype else F.cast(x, dtype=wide)
 
 
 def narrowed(F: Any, x: Any, dtype: DType) -> Any:
-    """For compose and vjp: back to `dtype`; no node where `x` has it."""
+    """For compose and vjp: back to `dtype`; no node if `x` has it."""
     return x if x.dtype is dtype else F.cast(x, dtype=dtype)

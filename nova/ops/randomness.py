@@ -1,8 +1,8 @@
 """Random rows: a counter-based generator, so the same seed gives the same bits on every target.
 
 Element i of a random tensor is word 0 of Philox-4x32-10 (Salmon et al., "Parallel random numbers:
-as easy as 1, 2, 3", 2011) with counter (i, stream) and the seed as key. Nothing is carried from
-element to element, so tiles may be computed in any order. The seed is an operand: it can change
+as easy as 1, 2, 3", 2011) with counter (i, stream) and the seed as key. Elements do not depend on
+each other, so tiles may be computed in any order. The seed is an operand: it can change
 from run to run without a new compile.
 """
 
@@ -31,8 +31,8 @@ _UNIT = 2.0**-24
 def philox(counter: Any, key: Any, multiply: Any) -> list[Any]:
     """Philox-4x32-10 of four counter words and two key words, each a 64-bit integer below 2**32.
 
-    `multiply(x, constant)` gives the (high, low) words of a product. Works on anything with `^`,
-    `+` and `&`: numpy arrays in the reference, scalars of a lowered body.
+    `multiply(x, constant)` returns the (high, low) words of x * constant. Works on any type with
+    `^`, `+` and `&`: numpy arrays in the reference, scalars of a lowered body.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -112,7 +112,7 @@ def _dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool = True) -
     x = x if x.dtype.is_float else F.cast(x, dtype=float_of(x.dtype))
     if not training or p == 0:
         return x
-    # Drawn even where p is 1: a wrong seed is an error whatever p is.
+    # Drawn even if p is 1: a wrong seed is an error for every p.
     kept = F.uniform(seed, shape=x.shape) >= float(p)
     scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
     return F.where(kept, x * scale, 0.0)

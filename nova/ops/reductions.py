@@ -1,8 +1,8 @@
-"""Rows that fold axes: sums, products, extremes, truth, positions; `moments.py` builds on them.
+"""Reduction rows: sum, prod, min and max, any and all, argmin and argmax; see also `moments.py`.
 
 `axis` is None (all axes), an int or several, negative ones counted from the end; `keepdims` keeps
-the folded axes with size 1. f16 and bf16 accumulate in f32. Folding no elements gives the neutral
-element, NaN for a mean, and is refused where there is none.
+the reduced axes with size 1. f16 and bf16 accumulate in f32. Reducing no elements gives the neutral
+element, NaN for a mean, and is an error for reductions without a neutral element.
 """
 
 from __future__ import annotations
@@ -78,18 +78,18 @@ def _refuse_nothing(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
 
 
 def _spread(F: Any, g: Any, x: Any, axis: tuple[int, ...]) -> Any:
-    """A reduced value back over the shape of `x`."""
+    """A reduced value broadcast to the shape of `x`."""
     return F.expand(kept(F, g, x, axis), shape=x.shape)
 
 
 def kept(F: Any, g: Any, x: Any, axis: tuple[int, ...]) -> Any:
-    """A reduced value with the folded axes put back at size 1, so that it broadcasts."""
+    """A reduced value with the reduced axes restored at size 1, so that it broadcasts."""
     shape = reduced_shape(x.shape, axis, True)
     return g if g.shape == shape else F.reshape(g, shape=shape)
 
 
 def count(x: Any, axis: tuple[int, ...]) -> int:
-    """How many elements are folded into one."""
+    """The number of elements reduced to one."""
     return prod(x.shape[a] for a in axis)
 
 
@@ -109,9 +109,9 @@ def _vjp_prod(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims:
 def _times_others(F: Any, x: Any, g: Any) -> Any:
     """g times the product of all other elements of each row, without dividing.
 
-    Elements are paired, (a, b): what a lacks is b and the other pairs. The pairs' products are a
-    row of half the length, so the work is that of two products, zeros need no special case and
-    the result differentiates again.
+    Elements are paired, (a, b): the other elements of a are b and the other pairs. The products of
+    the pairs are a row of half the length, so the work is that of two products, zeros need no
+    special case and the result differentiates again.
     """
     n = x.shape[-1]
     if n == 1:
@@ -167,7 +167,7 @@ def _fold(
     tags: tuple[str, ...] = (),
     **columns: Any,
 ) -> Op:
-    """A primitive that combines elements two by two, starting from `init(type of x)`."""
+    """A primitive that combines elements pairwise, starting from `init(type of x)`."""
 
     def lower(b: Any, out: TensorType, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         return b.reduce(out, x, axis, keepdims, init(x.dtype), combine)

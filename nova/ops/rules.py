@@ -14,7 +14,7 @@ Types = tuple[TensorType, ...]
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """numpy's broadcasting of shapes; ShapeError names the two that do not fit."""
+    """numpy's broadcasting of shapes; ShapeError names the two that do not match."""
     rank = max((len(s) for s in shapes), default=0)
     result = [1] * rank
     for shape in shapes:
@@ -31,7 +31,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def same_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
-    """Elementwise: broadcast shape, the (already common) element type of the first operand."""
+    """Elementwise: broadcast shape, the (already common) dtype of the first operand."""
     return TensorType(broadcast_shapes(*(t.shape for t in ins)), ins[0].dtype)
 
 
@@ -41,7 +41,7 @@ def bool_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
 
 
 def resolve_axis(axis: Any, rank: int) -> int:
-    """A single axis as a non-negative int; AxisError outside of -rank..rank-1."""
+    """A single axis as a non-negative int; AxisError outside -rank..rank-1."""
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
         raise AttributeValueError(f"axis must be an int, not {axis!r}")
     axis = int(axis)
@@ -54,7 +54,7 @@ def resolve_axis(axis: Any, rank: int) -> int:
 
 
 def resolve_axes(axis: Any, rank: int) -> tuple[int, ...]:
-    """None (all), an int or several: sorted, non-negative, each once."""
+    """None (all), an int or several: sorted, non-negative, unique."""
     if axis is None:
         return tuple(range(rank))
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -81,14 +81,14 @@ def int_tuple(value: Any, what: str) -> tuple[int, ...]:
 
 
 def int_value(value: Any, what: str) -> int:
-    """One int; a sequence of one is none."""
+    """One int; a sequence of one int is rejected."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise AttributeValueError(f"{what} must be an int, not {value!r}")
     return int(value)
 
 
 def widen(array: np.ndarray) -> np.ndarray:
-    """The array in the type it is computed in: f32 for f16 and bf16."""
+    """The array in its compute dtype: f32 for f16 and bf16."""
     return array.astype(accumulator(dtype(array.dtype)).numpy, copy=False)
 
 
@@ -98,12 +98,12 @@ def clamp_index(index: np.ndarray, size: int) -> np.ndarray:
 
 
 def clamp_index_scalar(s: Any, index: Any, size: int) -> Any:
-    """`clamp_index` of one i64 scalar, inside of a lowered body."""
+    """`clamp_index` of one i64 scalar, inside a lowered body."""
     return s.minimum(s.maximum(s.select(index < 0, index + size, index), 0), size - 1)
 
 
 def index_operand(given: DType, what: str = "index") -> DType:
-    """The type an index operand is cast to; DTypeError unless it holds integers."""
+    """The dtype an index operand is cast to; DTypeError unless it holds integers."""
     if not given.is_integer:
         raise DTypeError(
             f"{what} must hold integers, not {given}",

@@ -1,4 +1,4 @@
-"""Rows that say how a program is to be compiled rather than what it computes."""
+"""Rows that control how a program is compiled rather than what it computes."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""The op table: what a row is, and how rows are found.
+"""The op table: the columns of a row, and the lookup of rows.
 
 Everything else is derived from the rows: the functions and `Tensor` methods, the dialect ops with
 their verifiers, the numpy interpreter, the gradients, the lowering, the docs and the per-op tests.
 
-There are three kinds of row:
+There are three sorts of row:
 
-- a *primitive* has a `lower` column: how it is written in linalg;
-- a *composite* has a `compose` column instead: how it is written with other rows. It survives as
+- a *primitive* has a `lower` column: its lowering to linalg;
+- a *composite* has a `compose` column instead: its expansion into other rows. It survives as
   one op to the nova dialect, where `decompose-composites` expands it. Its gradient is that of the
-  expansion unless the row has a `vjp` of its own;
-- *sugar* has a `build` column: an ordinary function over tensors that leaves no node behind.
+  expansion unless the row has its own `vjp`;
+- *sugar* has a `build` column: an ordinary function over tensors that creates no node of its own.
 
-Columns get what they need as arguments and import neither the graph nor MLIR: `F` holds the op
+Columns take their dependencies as arguments and import neither the graph nor MLIR: `F` holds the op
 functions (for vjp and compose), `b` is the linalg builder of `nova.ir.linalg_builder` (for lower).
 """
 
@@ -34,7 +34,7 @@ class _Required:
 
 
 REQUIRED: Any = _Required()
-# Names of operands that are integers whatever the others are.
+# Names of operands that are integers whatever the dtypes of the others.
 _INDEX_OPERANDS = ("index", "seed")
 
 
@@ -86,7 +86,7 @@ class Op:
     domain: str | tuple[str, ...] = "real"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (op, (self.name,))  # a row is its name: tensors can be pickled and copied
+        return (op, (self.name,))  # pickled by name, so that tensors can be pickled and copied
 
     @property
     def kind(self) -> str:
@@ -95,11 +95,11 @@ class Op:
         return "composite" if self.compose is not None else "primitive"
 
     def is_index(self, position: int) -> bool:
-        """Whether an operand holds positions or a seed, whose type says nothing of the others."""
+        """Whether an operand holds indices or a seed, whose dtype does not affect the others."""
         return not self.variadic and self.operands[position] in _INDEX_OPERANDS
 
     def cast_types(self, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
-        """The types that operands of `dtypes` are cast to: what the `cast` column says."""
+        """The dtypes that operands of `dtypes` are cast to, by the `cast` column."""
         if callable(self.cast):
             return self.cast(dtypes)
         if self.cast == "none" or not dtypes:
@@ -124,7 +124,7 @@ OPS: dict[str, Op] = {}
 
 
 def register(*rows: Op) -> None:
-    """Put rows into the table; a name is taken once."""
+    """Add rows to the table; names are unique."""
     for row in rows:
         if row.name in OPS:
             raise ValueError(f"op {row.name!r} has two rows")
@@ -144,7 +144,7 @@ def op(name: str) -> Op:
 
 
 class Functions:
-    """`F.exp(x)`: the op functions by name. The graph binds them when it is imported."""
+    """`F.exp(x)`: the op functions by name. The graph binds them on import."""
 
     def __init__(self) -> None:
         self._bound: dict[str, Callable[..., Any]] = {}

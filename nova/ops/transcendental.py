@@ -1,6 +1,6 @@
 """Rows of the exponential, logarithmic, trigonometric and hyperbolic functions, and erf.
 
-They take floats; integers and bools are computed in the float type that numpy's ufuncs choose.
+They take floats; integers and bools are computed in the float dtype that numpy's ufuncs choose.
 Their scalar body is the function of the math dialect, for which codegen has vector code.
 """
 

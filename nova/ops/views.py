@@ -1,6 +1,6 @@
 """Sugar over the movement rows: transpose, squeeze, stack, split, indexing with [], ...
 
-These leave no node of their own: each is a function over tensors that builds reshapes, permutes,
+These create no node of their own: each is a function over tensors that builds reshapes, permutes,
 slices and concats. `movement.py` registers them with its rows.
 """
 
@@ -67,13 +67,13 @@ def _flatten(F: Any, x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
     return F.reshape(x, (*x.shape[:first], middle, *x.shape[last + 1 :]))
 
 
-# An element of a join asks each of its operands; more tensors than this are joined in rounds.
+# Each element of a join tests every operand; more tensors than this are joined in rounds.
 _JOINED = 4
 
 
 def _concat(F: Any, *tensors: Any, axis: int = 0) -> Any:
     given, axis = _tensor_list("concat", tensors, axis)
-    # One type for all first: the rounds must not promote step by step.
+    # Cast all to one dtype first: the rounds must not promote step by step.
     types = [dtype(t.dtype) for t in given]
     common = promote_all(types)
     given = [
@@ -151,7 +151,7 @@ def _diagonal(F: Any, x: Any, offset: int = 0) -> Any:
         raise ShapeError(f"diagonal: {x.shape} has no two axes")
     *lead, rows, columns = x.shape
     length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
-    # Neighbours on a diagonal are columns + 1 elements apart in the flattened matrix.
+    # Consecutive elements of a diagonal have a stride of columns + 1 in the flattened matrix.
     start = offset if offset >= 0 else -offset * columns
     stop = start + (length - 1) * (columns + 1) + 1 if length else start
     flat = F.reshape(x, (*lead, rows * columns))
@@ -198,7 +198,7 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
         result = F.slice(result, starts, stops, steps)
     if tuple(shape) != result.shape:
         result = F.reshape(result, shape)
-    for at, item in reversed(taken):  # the axes before keep their numbers
+    for at, item in reversed(taken):  # earlier axes keep their numbers
         result = F.take(result, item, axis=at)
     return result
 
@@ -226,7 +226,7 @@ def _check_advanced(items: list[Any]) -> None:
                 f"index: a {dtype(kind)} tensor is no index",
                 hint="shapes are static, so a mask cannot select: use where(mask, x, y)",
             )
-    # One number that is known when the program runs selects from its axis, wherever that stands.
+    # A 0-d index known only at run time selects from its axis, at any position.
     tensors = [i for i in tensors if getattr(items[i], "shape", None) != ()]
     whole = [
         i

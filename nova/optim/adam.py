@@ -1,4 +1,7 @@
-"""`Adam` and `AdamW`: torch.optim's, with amsgrad, maximize and both kinds of weight decay."""
+"""`Adam` (Kingma and Ba) and `AdamW` (Loshchilov and Hutter), as in torch.optim.
+
+With amsgrad, maximize and both forms of weight decay.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from nova.optim.schedules import Rate, Schedule, as_schedule
 
 @record
 class AdamOptions(Options):
-    """Options of Adam; `decoupled` weight decay shrinks the parameter and not the gradient."""
+    """Options of Adam; `decoupled` weight decay scales the parameter, not the gradient."""
 
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -37,7 +40,7 @@ class AdamOptions(Options):
 
 @record
 class _Rates:
-    """Of one update, in f64: they are the same for all elements, and powers of betas near 1."""
+    """Scalars of one update, in f64: shared by all elements, and powers of betas near 1."""
 
     step_size: Rate
     correction: Rate
@@ -82,7 +85,7 @@ class Adam(Optimizer):
         lr = as_schedule(options.lr)(step)
         count = cast(step + 1, f64)
         first, second = (1.0 - F.pow(constant(b, f64), count) for b in options.betas)
-        # A factor: elements are then divided once, not twice.
+        # A common factor: each element is then divided once, not twice.
         return _Rates(lr / first, 1.0 / F.sqrt(second), 1.0 - lr * options.weight_decay)
 
     def update(

@@ -1,4 +1,4 @@
-"""Gradient clipping inside of the program: torch's `clip_grad_norm_` and `clip_grad_value_`."""
+"""Gradient clipping inside the program: torch's `clip_grad_norm_` and `clip_grad_value_`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nova.ops import F
 
 @user_facing
 def global_norm(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
-    """The norm of all gradients taken as one vector, 0-d; f16 and bf16 are summed in f32."""
+    """The norm of all gradients as one vector, 0-d; f16 and bf16 are summed in f32."""
     if not norm_type > 0:
         raise AttributeValueError(
             f"norm_type is {norm_type!r}", hint="it is a positive number or math.inf"
@@ -41,7 +41,7 @@ def global_norm(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
 def clip_grad_norm(
     grads: Sequence[Tensor], max_norm: float, norm_type: float = 2.0
 ) -> tuple[list[Tensor], Tensor]:
-    """Gradients scaled so that their global norm is at most `max_norm`, and that norm before."""
+    """Gradients scaled so that their global norm is at most `max_norm`, and the previous norm."""
     if not max_norm > 0:
         raise AttributeValueError(f"max_norm is {max_norm!r}", hint="it is a positive number")
     total = global_norm(grads, norm_type)
@@ -51,7 +51,7 @@ def clip_grad_norm(
 
 @user_facing
 def clip_grad_value(grads: Sequence[Tensor], clip_value: float) -> list[Tensor]:
-    """Every element of every gradient brought into [-clip_value, clip_value]."""
+    """Every element of every gradient clamped to [-clip_value, clip_value]."""
     if not clip_value > 0:
         raise AttributeValueError(f"clip_value is {clip_value!r}", hint="it is a positive number")
     return [F.clamp(g, -clip_value, clip_value) for g in grads]

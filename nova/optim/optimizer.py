@@ -1,7 +1,7 @@
-"""`Optimizer`: what all optimizers share: parameters and their options, state, clipping.
+"""`Optimizer`: the base of all optimizers: parameters and their options, state, clipping.
 
-An optimizer is configuration only. `init_state` gives fresh state arrays; `apply` maps parameters,
-gradients and state to new ones as graph values. `nova.train_step` calls both.
+An optimizer is configuration only. `init_state` returns fresh state arrays; `apply` maps
+parameters, gradients and state to new ones as graph values. `nova.train_step` calls both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nova.optim.schedules import Rate, Schedule, as_schedule
 
 @record
 class Options:
-    """What may differ from parameter to parameter."""
+    """Options that may differ per parameter."""
 
     lr: float | Schedule
     weight_decay: float = 0.0
@@ -43,7 +43,7 @@ class Options:
         not_negative(self.weight_decay, "weight_decay")
 
     def slots(self) -> tuple[str, ...]:
-        """The names of the state arrays that a parameter has."""
+        """The names of a parameter's state arrays."""
         return ()
 
 
@@ -59,9 +59,9 @@ class _Entry:
 class Optimizer(Holder, ABC):
     """Base of the optimizers.
 
-    `params` are parameters, (name, parameter) pairs such as `model.named_parameters()` gives, or
+    `params` are parameters, (name, parameter) pairs such as those of `model.named_parameters()`, or
     groups: dicts with `params` and the options that differ for them. `clip_value` bounds every
-    element of the gradients, then `clip_norm` the norm of all of them together.
+    element of the gradients, then `clip_norm` bounds their global norm.
     """
 
     options_class: ClassVar[type[Options]]
@@ -103,7 +103,7 @@ class Optimizer(Holder, ABC):
 
     @property
     def params(self) -> list[Tensor]:
-        """The parameters, in the order that `apply` takes them."""
+        """The parameters, in the order of the arguments of `apply`."""
         return [entry.param for entry in self.entries]
 
     def init_state(self) -> dict[str, np.ndarray]:
@@ -121,7 +121,7 @@ class Optimizer(Holder, ABC):
         grads: Sequence[Tensor | None],
         state: dict[str, Tensor],
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """New parameters and new state; a parameter whose gradient is None stays as it is."""
+        """New parameters and new state; a parameter whose gradient is None does not change."""
         if not len(params) == len(grads) == len(self.entries):
             raise GraphError(
                 f"{len(params)} params and {len(grads)} gradients for an optimizer of "
@@ -148,7 +148,7 @@ class Optimizer(Holder, ABC):
 
     @abstractmethod
     def rates(self, options: Any, step: Tensor) -> Any:
-        """Numbers of one update that all parameters with these options share."""
+        """Scalars of one update that all parameters with these options share."""
 
     @abstractmethod
     def update(
@@ -170,7 +170,7 @@ class Optimizer(Holder, ABC):
 
 
 def as_type(rate: Rate, dtype: DType) -> Rate:
-    """A rate in the type of the parameter; a number takes it by itself."""
+    """A learning rate in the dtype of the parameter; a Python number converts by itself."""
     return cast(rate, dtype) if isinstance(rate, Tensor) else rate
 
 

@@ -1,6 +1,6 @@
-"""The dynamic loss scaler of f16 training, as torch's GradScaler, inside of the program.
+"""Dynamic loss scaling for f16 training, as torch's GradScaler, inside the program.
 
-The loss is multiplied by `scale` before the backward pass, so that small gradients do not vanish
+The loss is multiplied by `scale` before the backward pass, so that small gradients do not underflow
 in f16. When a gradient overflows, the update is skipped and the scale shrinks; after
 `growth_interval` updates without overflow it grows.
 """
@@ -51,7 +51,7 @@ class LossScaler:
         return loss * cast(state["scale"], loss.dtype)
 
     def unscaled(self, grads: Sequence[Tensor], state: dict[str, Tensor]) -> list[Tensor]:
-        """The gradients of the loss itself."""
+        """The unscaled gradients."""
         inverse = 1.0 / state["scale"]
         return [g * cast(inverse, g.dtype) for g in grads]
 
@@ -70,7 +70,7 @@ class LossScaler:
 
 
 def all_finite(grads: Sequence[Tensor]) -> Tensor:
-    """Whether no gradient holds an infinity or NaN, as a 0-d bool."""
+    """Whether all gradients are finite, as a 0-d bool."""
     result = F.all(F.isfinite(grads[0]))
     for grad in grads[1:]:
         result = F.logical_and(result, F.all(F.isfinite(grad)))

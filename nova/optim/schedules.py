@@ -1,8 +1,8 @@
-"""Learning-rate schedules: functions of the step counter, computed inside of the program.
+"""Learning-rate schedules: functions of the step counter, computed inside the program.
 
-A schedule gets the 0-d i64 tensor that counts the updates done so far (0 at the first one) and
-gives the rate of the next: a number, or a 0-d f64 tensor. Each is the closed form of torch's
-scheduler of that name, stepped once an update.
+A schedule takes the 0-d i64 tensor that counts the updates so far (0 at the first one) and
+returns the rate of the next: a number, or a 0-d f64 tensor. Each is the closed form of torch's
+scheduler of that name, stepped once per update.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Rate = float | Tensor
 
 
 class Schedule(ABC):
-    """The rate as a function of the number of updates done."""
+    """The rate as a function of the number of updates so far."""
 
     @abstractmethod
     def __call__(self, step: Tensor) -> Rate:
-        """The rate of the update that follows `step` others."""
+        """The rate of the update after `step` updates."""
 
 
 def as_schedule(rate: float | Schedule) -> Schedule:
-    """A number as the schedule that always gives it."""
+    """A number as a constant schedule."""
     return rate if isinstance(rate, Schedule) else Constant(rate)
 
 
@@ -64,7 +64,7 @@ class _Scaled(Schedule):
 
     @abstractmethod
     def factor(self, step: Tensor) -> Rate:
-        """What the rate is multiplied by."""
+        """The factor of the rate."""
 
     def __call__(self, step: Tensor) -> Rate:
         return as_schedule(self.lr)(step) * self.factor(step)
@@ -119,7 +119,7 @@ class ExponentialLR(_Scaled):
 @user_facing_class
 @record
 class LinearLR(_Scaled):
-    """The factor goes from `start_factor` to `end_factor` in `total_iters` updates and stays."""
+    """The factor changes linearly from `start_factor` to `end_factor` in `total_iters` updates."""
 
     start_factor: float = 1.0 / 3
     end_factor: float = 1.0
@@ -194,7 +194,7 @@ class SequentialLR(Schedule):
 @user_facing_class
 @record
 class LinearWarmup(Schedule):
-    """The first rate of `lr`, reached linearly in `steps` updates; then `lr` from its start."""
+    """Linear warmup to the first rate of `lr` in `steps` updates; then `lr` from its start."""
 
     lr: float | Schedule
     steps: int

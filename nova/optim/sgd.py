@@ -83,7 +83,7 @@ class SGD(Optimizer):
             buffer = own["momentum_buffer"] * options.momentum
             buffer = buffer + grad * (1.0 - options.dampening)
             if options.dampening:
-                # The first gradient is taken whole.
+                # The first gradient is used undamped.
                 buffer = F.where(rates.first, grad, buffer)
             changed["momentum_buffer"] = buffer
             grad = grad + buffer * options.momentum if options.nesterov else buffer

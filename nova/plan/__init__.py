@@ -1,4 +1,4 @@
-"""The plan: a frozen linear program, its text form, and how a graph becomes one."""
+"""The plan: a frozen linear program, its text form, and its construction from a graph."""
 
 from nova.plan.build import build_plan
 from nova.plan.plan import (

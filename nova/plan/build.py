@@ -83,10 +83,10 @@ def _derivation(application: Application, args: Mapping[int, Arg]) -> Derivation
 
 
 def _order(wanted: Sequence[Tensor], stop: Sequence[Tensor]) -> list[Tensor]:
-    """What `wanted` needs, those that are ready early first.
+    """The nodes that `wanted` needs, in an order that computes early values first.
 
-    A gradient is then computed as soon as the backward pass has come to its layer, and what it
-    needs dies early: in the order of the params, all of it would live to the end.
+    A gradient is computed as soon as the backward pass reaches its layer, and its operands die
+    early: in the order of the params, all of them would stay live to the end.
     """
     depth: dict[int, int] = {}
     stopped = {id(t) for t in stop}

@@ -1,9 +1,9 @@
 """The Plan: a frozen linear program.
 
-A plan is what a graph becomes when it is compiled: a `Signature` (names, shapes and types of inputs
-and params), `Step`s in an order in which they can run (forward, then backward, then updates), each
-writing one slot, the slots to return, and the params to update in place. It prints as text and
-parses back (`nova.plan.text`), and everything after it depends on nothing but the plan.
+A graph is compiled to a plan: a `Signature` (names, shapes and types of inputs and params), `Step`s
+in an executable order (forward, then backward, then updates), each writing one slot, the slots to
+return, and the params to update in place. It prints as text and parses back (`nova.plan.text`), and
+every later stage depends only on the plan.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Argument:
 
 @record
 class Signature:
-    """What a run must be given; guards every run."""
+    """The arguments of a run; checked before every run."""
 
     inputs: tuple[Argument, ...]
     params: tuple[Argument, ...]
@@ -87,7 +87,7 @@ class Literal:
 
     @cached_property
     def digest(self) -> str:
-        """The name of the constant's bytes."""
+        """The digest of the constant's bytes."""
         return digest_of(np.ascontiguousarray(self.array).reshape(-1).view(np.uint8).data)
 
 
@@ -98,7 +98,7 @@ Arg = Input | Param | Slot | Literal
 class Step:
     """`out_slot = op(args, **attrs)`; `location` is the user's line.
 
-    `device` is `cpu` for what stays on the host, and empty for what goes where the program does.
+    `device` is `cpu` for a host-pinned step, and empty for a step on the program's target.
     """
 
     op: str
@@ -112,7 +112,7 @@ class Step:
 
 @record
 class Derivation:
-    """Under NOVA_CHECK=1: a vjp column whose result is in the plan, and what it was applied to.
+    """Under NOVA_CHECK=1: a vjp column whose result is in the plan, and its arguments.
 
     An argument that the program does not compute is None; the gradient does not depend on it.
     """

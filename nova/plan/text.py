@@ -10,9 +10,9 @@
     }
 
 A literal is `f32[]<1.5>`, or `f32[2,3]<x0000803f...>` with the little-endian bytes in hexadecimal;
-`f32[2,3]<*1.5>` is a splat. A step with `@cpu` in front of its type stays on the host. A trailing
-comment is the user's line. Names and files with characters that would not read back stand as JSON
-strings.
+`f32[2,3]<*1.5>` is a splat. A step with `@cpu` before its type is pinned to the host. A trailing
+comment is the user's line. Names and files with characters that would not parse back are written as
+JSON strings.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _ATTR = re.compile(r"(\w+)=(\([^)]*\)|'[^']*'|[^,]+)(?:, |$)")
 
 _DTYPES = {d.name for d in ALL}
 _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
-_MOST_LINES = (1 << 31) - 1  # what MLIR takes for the line of a location
-_MOST_DIGITS = 20  # of a number that counts something
+_MOST_LINES = (1 << 31) - 1  # the largest line number of an MLIR location
+_MOST_DIGITS = 20  # of an index or a size
 
 
 # --- printing -------------------------------------------------------------------------------------
 
 
 def print_plan(plan: Plan, *, locations: bool = True, constants: Constants | None = None) -> str:
-    """The plan as text; without `locations` it is the form that cache keys are made from.
+    """The plan as text; without `locations` it is the form that cache keys hash.
 
-    With a table of `constants`, large literals go there, and the text has their digests.
+    With a table of `constants`, large literals are moved there, and the text has their digests.
     """
     keep = constants
     lines = ["plan {"]
@@ -96,7 +96,7 @@ def _print_arg(arg: Arg, keep: Constants | None) -> str:
     if arg.type.rank == 0 or _is_splat(data, array.itemsize):
         item = array.reshape(-1)[0]
         number = item.item() if arg.type.dtype.name != "bf16" else float(item)
-        # Only numbers whose text gives the same bits back; the rest (NaN payloads) go as bytes.
+        # Only numbers whose text parses to the same bits; the rest (NaN payloads) are bytes.
         back = np.asarray(number).astype(arg.type.dtype.numpy)
         if back.tobytes() == item.tobytes() and np.isfinite(number):
             return f"{arg.type}<{'*' if arg.type.rank else ''}{number!r}>"
@@ -106,8 +106,8 @@ def _print_arg(arg: Arg, keep: Constants | None) -> str:
 
 
 def _is_splat(data: memoryview, size: int) -> bool:
-    """Whether all elements, of `size` bytes each, are the same."""
-    # Large constants are seldom splats, and then the last one says so.
+    """Whether all elements, of `size` bytes each, are equal."""
+    # Large constants are seldom splats; comparing the last element detects that early.
     if not data or data[:size] != data[-size:]:
         return False
     words = np.frombuffer(data, f"u{size}")
@@ -130,7 +130,7 @@ def _print_attr(value: Any) -> str:
 
 
 def parse_plan(text: str, filename: str = "<plan>") -> Plan:
-    """The plan that `text` says; PlanSyntaxError with file:line where it does not parse."""
+    """Parse a plan; PlanSyntaxError with file:line if `text` does not parse."""
     parser = _Parser(filename)
     for number, line in enumerate(text.splitlines(), 1):
         parser.line(number, line)
@@ -256,7 +256,7 @@ class _Parser:
                 array = np.frombuffer(bytes.fromhex(value[1:]), type_.dtype.numpy)
                 array = array.reshape(type_.shape)
                 if type_.dtype is bool_:
-                    array = array.view(np.uint8) != 0  # any other byte than 0 and 1 is no bool
+                    array = array.view(np.uint8) != 0  # a byte other than 0 and 1 is not a bool
             else:
                 number = ast.literal_eval(value.removeprefix("*"))
                 if type(number) not in (bool, int, float):

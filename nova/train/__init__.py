@@ -1,9 +1,9 @@
-"""`nova.fit`: the training loop with checkpoints, progress and the curve of the loss.
+"""`nova.fit`: the training loop with checkpoints, progress and the loss curve.
 
 loop        fit: steps, epochs, Ctrl-C, NaN
-checkpoint  the file that a killed run continues from
+checkpoint  the file that a killed run resumes from
 history     the losses, as numbers, text and PNG
-progress    what is said on stderr
+progress    progress output on stderr
 axes, text_chart, png_chart, canvas, font   drawing the curve
 """
 

@@ -1,4 +1,4 @@
-"""Numbers on an axis: the range of a curve, its ticks and their labels. For both charts."""
+"""Axes of a chart: the range of a curve, its ticks and their labels. For both charts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 
 import numpy as np
 
-# A positive curve is drawn on a logarithmic scale when it spans more than this factor and half of
+# A positive curve gets a logarithmic scale if it spans more than this factor and half of
 # it would lie in the lowest tenth of a linear one.
 _WIDE = 20.0
 
@@ -21,15 +21,15 @@ class Axis:
     log: bool = False
 
     def place(self, values: np.ndarray) -> np.ndarray:
-        """Where values are between the ends, 0 to 1."""
+        """Positions of values between the ends, 0 to 1."""
         low, high = (log10(self.low), log10(self.high)) if self.log else (self.low, self.high)
-        # Halves: the difference of two large numbers may be none that a float can hold.
+        # Halves: the difference of two large numbers may overflow.
         return (np.log10(values) / 2 - low / 2 if self.log else values / 2 - low / 2) / (
             high / 2 - low / 2
         )
 
     def ticks(self, most: int) -> list[float]:
-        """Round numbers in the range, at most so many."""
+        """Round numbers in the range, at most `most`."""
         if not self.log:
             return _round_numbers(self.low, self.high, most)
         first, last = ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9)
@@ -55,7 +55,7 @@ def value_axis(values: np.ndarray, log: bool | None) -> Axis:
     if log and low > 0:
         return Axis(low / 1.1, high * 1.1, log=True)
     margin = (high / 2 - low / 2) * 0.1 or abs(high) * 0.1 or 1.0
-    # A loss of about 0 is seen as such: the axis starts there.
+    # A loss near 0 is shown as such: the axis starts at 0.
     return Axis(0.0 if 0 <= low < high / 4 else low - margin, high + margin)
 
 
@@ -83,5 +83,5 @@ def _round_numbers(low: float, high: float, most: int) -> list[float]:
     power = 10.0 ** floor(log10(raw))
     unit = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * (1 - 1e-9))
     first, last = ceil(low / unit - 1e-9), floor(high / unit + 1e-9)
-    # The division of whole numbers gives 0.3, the multiplication 0.30000000000000004.
+    # Dividing integers gives 0.3, multiplying gives 0.30000000000000004.
     return [n / round(1 / unit) if unit < 1 else n * unit for n in range(first, last + 1)]

@@ -1,4 +1,4 @@
-"""A picture that lines and text are drawn into, and its bytes as a PNG. For the chart."""
+"""A bitmap with lines and text, encoded as PNG. For the chart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Colour = tuple[int, int, int]
 
 
 class Canvas:
-    """A white picture; y grows downwards."""
+    """A white bitmap; y grows downwards."""
 
     def __init__(self, width: int, height: int):
         self.pixels = np.full((height, width, 3), 255.0)
@@ -24,12 +24,12 @@ class Canvas:
         self.pixels[y : y + height, x : x + width] = colour
 
     def text(self, x: int, y: int, text: str, colour: Colour, size: int = 2) -> None:
-        """Text with its left upper corner at a point; every dot is `size` pixels wide."""
+        """Text with its top left corner at a point; every dot is `size` pixels wide."""
         dots = np.kron(text_dots(text), np.ones((size, size), bool))
         self._blend(x, y, dots.astype(float), colour)
 
     def curve(self, points: np.ndarray, colour: Colour, width: float) -> None:
-        """A line of round strokes through points (x, y), smooth at its edges; NaN is a gap."""
+        """An antialiased polyline with round strokes through points (x, y); NaN is a gap."""
         height, wide = self.pixels.shape[:2]
         covered = np.zeros((height, wide))
         reach = width / 2 + 1
@@ -46,7 +46,7 @@ class Canvas:
         self._blend(0, 0, covered, colour)
 
     def _blend(self, x: int, y: int, cover: np.ndarray, colour: Colour) -> None:
-        """Mix a colour in, where `cover` is above 0; what lies outside is cut off."""
+        """Blend a colour where `cover` is above 0; pixels outside are clipped."""
         height, width = self.pixels.shape[:2]
         cover = cover[max(0, -y) : max(0, height - y), max(0, -x) : max(0, width - x), None]
         x, y = max(0, x), max(0, y)
@@ -54,9 +54,9 @@ class Canvas:
         part += (np.array(colour, float) - part) * cover
 
     def png(self) -> bytes:
-        """The picture as the bytes of a PNG file."""
+        """The bitmap as the bytes of a PNG file."""
         height, width = self.pixels.shape[:2]
-        lines = np.zeros((height, 1 + 3 * width), np.uint8)  # each begins with its filter, none
+        lines = np.zeros((height, 1 + 3 * width), np.uint8)  # byte 0 of a row: filter type 0
         lines[:, 1:] = np.rint(self.pixels).astype(np.uint8).reshape(height, -1)
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
         return (
@@ -68,7 +68,7 @@ class Canvas:
 
 
 def _distance(x: np.ndarray, y: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """How far points are from a segment."""
+    """The distances of points from a segment."""
     along = end - start
     square = float(along @ along)
     share = ((x - start[0]) * along[0] + (y - start[1]) * along[1]) / (square or 1.0)

@@ -1,8 +1,8 @@
-"""The checkpoint of a training run: one safetensors file that a killed run continues from.
+"""The checkpoint of a training run: one safetensors file that a killed run resumes from.
 
-Comes in: the arrays of a step, the position in the data, the losses so far. `fit` saves and loads.
-A file is written under another name in the same folder, flushed to the disk and renamed, and the
-one before it is kept as `<name>.previous`: at every moment one of the two is there and complete.
+In: the arrays of a step, the position in the data, the losses so far. `fit` saves and loads.
+A file is written under a temporary name in the same folder, flushed to disk and renamed, and the
+previous one is kept as `<name>.previous`: at every moment one of the two exists and is complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATE, _LOSSES, _EPOCH_ENDS = "state.", "history.losses", "history.epoch_ends"
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds: everything that the rest of the run follows from."""
+    """The contents of a checkpoint: everything that determines the rest of the run."""
 
     state: Mapping[str, np.ndarray]
     position: tuple[int, int]
@@ -38,21 +38,21 @@ class Saved:
 
 
 class CheckpointFile:
-    """The place of a run's checkpoint."""
+    """The path of a run's checkpoint."""
 
     def __init__(self, path: str | os.PathLike[str]):
-        # The folder is the one that is current now, wherever the process goes later.
+        # Resolved against the current folder now, as the process may change it later.
         self.path = Path(os.path.abspath(path))
         self.previous = self.path.with_name(self.path.name + ".previous")
         self._temporary = f".{self.path.name}.tmp-"
 
     def prepare(self) -> None:
-        """Find out before the training, not after it, whether a file can be written here."""
+        """Test before the training, not after it, whether a file can be written here."""
         folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # What a killed run has left behind. A run that is still alive, and writes to the same
-            # checkpoint, finds its file gone and says so.
+            # Remove files left by a killed run. A run that is still alive, and writes to the same
+            # checkpoint, finds its file gone and raises an error.
             for entry in os.scandir(folder):
                 if entry.name.startswith(self._temporary):
                     os.unlink(entry.path)
@@ -66,7 +66,7 @@ class CheckpointFile:
             )
 
     def save(self, saved: Saved) -> None:
-        """Replace the checkpoint, so that a kill or a full disk at any moment leaves one behind."""
+        """Replace the checkpoint, so that a kill or a full disk at any moment leaves one intact."""
         packed = _pack(saved)
         temporary = self.path.with_name(f"{self._temporary}{os.getpid()}-{os.urandom(8).hex()}")
         try:
@@ -85,9 +85,9 @@ class CheckpointFile:
                 os.unlink(temporary)
 
     def load(self) -> Saved | None:
-        """The newest checkpoint, or None where there is none."""
+        """The newest checkpoint, or None if there is none."""
         for path in (self.path, self.previous):
-            # A kill between the two renames leaves the previous one only.
+            # A kill between the two renames leaves only the previous one.
             if path.exists():
                 try:
                     return _unpack(read_safetensors(path), read_metadata(path))
@@ -162,7 +162,7 @@ def _digest(tensors: Mapping[str, np.ndarray], training: str) -> str:
 
 
 def _flush_folder(folder: Path) -> None:
-    """A rename is on the disk once its folder is."""
+    """A rename is durable once its folder is flushed."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

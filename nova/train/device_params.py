@@ -1,8 +1,8 @@
-"""Arrays of a training step that live on a device, and their copies on the host.
+"""Device arrays of a training step, and their copies on the host.
 
-Comes in: the tensors that a step changes (parameters, state). A `DeviceParams` has an array on the
-device for each, which programs of the step update in place; the arrays of the tensors follow when
-somebody looks at them. `nova.train.step` makes one when a step is compiled for a device.
+In: the tensors that a step changes (parameters, state). A `DeviceParams` has a device array
+for each, which programs of the step update in place; the host arrays are updated lazily, when
+they are read. `nova.train.step` creates one when a step is compiled for a device.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from nova.nn.parameter import Parameter
 
 
 class DeviceParams:
-    """The arrays of tensors on one device; `changed` says that a run was made since the last pull.
+    """The arrays of tensors on one device; `changed` is set by a run and cleared by a pull.
 
-    A parameter asks for a pull whenever its array is looked at.
+    A parameter requests a pull whenever its array is read.
     """
 
     def __init__(self, device: _native.Device):
@@ -29,7 +29,7 @@ class DeviceParams:
         self._arrays: dict[Tensor, _native.DeviceArray] = {}
 
     def place(self, tensors: Iterable[Tensor]) -> tuple[Any, ...]:
-        """The arrays of `tensors` on the device; those that are not there are copied."""
+        """The arrays of `tensors` on the device; missing ones are copied there."""
         return tuple(self._placed(tensor) for tensor in tensors)
 
     def _placed(self, tensor: Tensor) -> _native.DeviceArray:
@@ -40,16 +40,16 @@ class DeviceParams:
         return self._arrays[tensor]
 
     def pull(self) -> None:
-        """Copy what runs have changed to the host."""
+        """Copy values that runs have changed to the host."""
         if not self.changed:
             return
-        self.changed = False  # first: a parameter's array is looked at below
+        self.changed = False  # first: a parameter's array is read below
         for tensor, array in self._arrays.items():
             if tensor.data is not None:
                 np.copyto(tensor.data, array.numpy())
 
     def push(self) -> None:
-        """Take the values of the host, which somebody has written; programs need `place` again."""
+        """Take the values that the host has written; programs need `place` again."""
         self.changed = False
         for tensor in self._arrays:
             self._arrays[tensor] = _native.DeviceArray.of(self.device, _contiguous(tensor.data))

@@ -1,4 +1,4 @@
-"""The letters of the chart: 5 x 9 dots each, the last two rows below the line."""
+"""The bitmap font of the chart: 5 x 9 dots each, the last two rows below the baseline."""
 
 from __future__ import annotations
 

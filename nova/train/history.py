@@ -31,7 +31,7 @@ class History:
 
     @property
     def steps(self) -> int:
-        """How many steps were taken."""
+        """The number of steps so far."""
         return len(self._losses)
 
     @property
@@ -41,7 +41,7 @@ class History:
 
     @property
     def epoch_ends(self) -> tuple[int, ...]:
-        """How many steps had been taken at the end of each epoch."""
+        """The number of steps at the end of each epoch."""
         return tuple(self._epoch_ends)
 
     @property
@@ -53,14 +53,14 @@ class History:
         return np.array([losses[low:high].mean() for low, high in bounds], np.float64)
 
     def latest_loss(self) -> float:
-        """The mean loss of the epoch that is under way, or has just ended."""
+        """The mean loss of the current epoch, or of the one that has just ended."""
         ends = [end for end in self._epoch_ends[-2:] if end < len(self._losses)]
         return float(np.array(self._losses[ends[-1] if ends else 0 :], np.float64).mean())
 
     def save_png(self, path: str | os.PathLike[str], *, log: bool | None = None) -> None:
         """Write the curve as a PNG of 960 x 540.
 
-        `log` asks for a logarithmic scale, which only positive losses have; None chooses.
+        `log` selects a logarithmic scale, which requires positive losses; None chooses.
         """
         png = draw_png(self.losses, self.epoch_ends, log=log)
         write_atomically(Path(path), png, sync=False)

@@ -1,4 +1,4 @@
-"""Ctrl-C during training: the step under way is finished first, so that the state is whole."""
+"""Ctrl-C during training: the current step ends first, so that the state is consistent."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 class DeferredInterrupt:
     """Inside the block the first Ctrl-C after `arm` sets `pending`; every other one acts at once.
 
-    Threads other than the main one get no signals, and a handler that is not Python's is left
-    alone: there nothing is deferred.
+    Only the main thread gets signals, and a handler that is not Python's is not replaced:
+    in these cases nothing is deferred.
     """
 
     def __init__(self) -> None:

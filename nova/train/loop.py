@@ -1,8 +1,8 @@
 """`nova.fit`: runs a step over batches for some epochs.
 
-Comes in: a step (`nova.train_step`, or anything that is called with a batch, gives the loss and has
-`state_dict` and `load_state_dict`), a `Batches`. Goes out: a `History`. What a checkpoint holds
-after step n, and all that follows, is the same whether the run was killed before or not.
+In: a step (`nova.train_step`, or any callable that takes a batch, returns the loss and has
+`state_dict` and `load_state_dict`), a `Batches`. Out: a `History`. The checkpoint after step n,
+and all that follows, is the same whether or not the run was killed before.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from nova.train.history import History
 from nova.train.interrupt import DeferredInterrupt
 from nova.train.progress import Quiet, choose_progress
 
-# Short epochs do not wait for a picture each: drawing takes a twentieth of the time at most.
+# Short epochs do not draw a picture each: drawing takes at most a twentieth of the time.
 _PLOT_SHARE = 20
 _PLOT_SECONDS = 2.0
 
 
 class Step(Protocol):
-    """What `fit` needs of a step; all that its runs change is in its state."""
+    """The interface of a step for `fit`; all values that its runs change are in its state."""
 
     def __call__(self, *batch: Any) -> Any: ...
 
@@ -64,10 +64,10 @@ def fit(
     """Train from `batches.position` until `epochs` epochs are complete, counted from the first.
 
     `checkpoint` is a file that is written after every `every` steps (None: after every epoch) and
-    at the end. With `resume`, a run that finds one continues from it. `plot` is a PNG of the loss,
-    drawn anew as the training goes on. `on_epoch(epoch, history)` is called after each epoch,
-    before its checkpoint. `progress` is "auto" (as the knob says), "on" or "off". A loss that is
-    NaN or infinite is a TrainingError unless `on_nan="continue"`. Ctrl-C finishes the step, writes
+    at the end. With `resume`, a run that finds one resumes from it. `plot` is a PNG of the loss,
+    redrawn during the training. `on_epoch(epoch, history)` is called after each epoch,
+    before its checkpoint. `progress` is "auto" (as the knob says), "on" or "off". A NaN or infinite
+    loss is a TrainingError unless `on_nan="continue"`. Ctrl-C finishes the step, writes
     the checkpoint and raises TrainingInterrupted, a KeyboardInterrupt; a second one acts at once.
     """
     _check(step, batches, epochs, every, checkpoint, on_nan)
@@ -112,7 +112,7 @@ class _Run:
         self.history = History()
 
     def prepare(self, resume: bool) -> bool:
-        """Continue from the checkpoint if there is one; whether there was."""
+        """Resume from the checkpoint if there is one; returns whether there was."""
         if self.file is None:
             return False
         self.file.prepare()
@@ -195,7 +195,7 @@ class _Run:
 
 
 class _Picture:
-    """The PNG that follows the training."""
+    """The PNG that is redrawn during the training."""
 
     def __init__(self, path: str | os.PathLike[str] | None, history: History):
         self._path = None if path is None else os.path.abspath(path)
@@ -203,7 +203,7 @@ class _Picture:
         self._next = 0.0
 
     def redraw(self) -> None:
-        """Draw it, unless it was drawn a moment ago."""
+        """Draw it, unless it was drawn recently."""
         if monotonic() >= self._next:
             self.draw()
 
@@ -238,7 +238,7 @@ def _check(step: Any, batches: Any, epochs: Any, every: Any, checkpoint: Any, on
 
 
 def _description(batches: Batches) -> dict[str, Any]:
-    """What the order and the shape of the batches follow from."""
+    """The values that determine the order and the shape of the batches."""
     return {
         "rows": batches.rows,
         "arrays": [f"{a.dtype}{list(a.shape[1:])}" for a in batches.arrays],

@@ -1,4 +1,4 @@
-"""The curve of the loss as a PNG, for `History.save_png`."""
+"""The loss curve as a PNG, for `History.save_png`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAINT: Colour = (130, 136, 146)
 _GRID: Colour = (232, 234, 238)
 _PALE: Colour = (176, 204, 240)
 _CURVE: Colour = (24, 95, 186)
-# More steps than this are noise to the eye: they are drawn pale, and a smooth curve over them.
+# More steps than this look like noise: they are drawn pale, with a smooth curve over them.
 _MANY = 150
 _SMOOTH_PARTS = 60
 
@@ -81,7 +81,7 @@ def _draw_title(
 
 
 def _outline(losses: np.ndarray, steps: Axis, values: Axis) -> np.ndarray:
-    """All steps as a line; where a pixel has several, its lowest and highest ones."""
+    """All steps as a line; a pixel with several steps shows their minimum and maximum."""
     if len(losses) <= 2 * _INNER:
         return _points(np.arange(1.0, len(losses) + 1), losses, steps, values)
     ends = np.linspace(0, len(losses), _INNER + 1).astype(int)

@@ -1,4 +1,4 @@
-"""How far `nova.fit` is, on stderr: one line that redraws itself, or a line for every epoch."""
+"""Progress of `nova.fit` on stderr: one line that is redrawn, or a line for every epoch."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _BAR = 20
 
 
 class Quiet:
-    """Says nothing; what the others do is told by the names of the methods."""
+    """Prints nothing; defines the interface of the others."""
 
     def start(self, total: int, done: int, epochs: int) -> None:
-        """Steps in all, steps done already, epochs in all."""
+        """Total steps, steps already done, total epochs."""
 
     def step(self, epoch: int, batch: int, batches: int, history: History) -> None:
-        """After every step; epoch and batch are those that were done."""
+        """Called after every step, with its epoch and batch."""
 
     def end_epoch(self, epoch: int, history: History) -> None:
-        """After the last step of an epoch."""
+        """Called after the last step of an epoch."""
 
     def close(self) -> None:
-        """At the end, however it came."""
+        """Called at the end, also after an error."""
 
 
 class Lines(Quiet):
-    """A line for every epoch: what a log file can hold."""
+    """A line for every epoch, for log files."""
 
     def start(self, total: int, done: int, epochs: int) -> None:
         self._total, self._epochs = total, epochs
@@ -56,7 +56,7 @@ class Lines(Quiet):
 
 
 class Terminal(Lines):
-    """One line that redraws itself."""
+    """One line that is redrawn."""
 
     def start(self, total: int, done: int, epochs: int) -> None:
         super().start(total, done, epochs)
@@ -81,7 +81,7 @@ class Terminal(Lines):
         sys.stderr.flush()
 
     def end_epoch(self, epoch: int, history: History) -> None:
-        """The line goes on into the next epoch."""
+        """The line continues into the next epoch."""
 
     def close(self) -> None:
         if self._line:
@@ -90,7 +90,7 @@ class Terminal(Lines):
 
 
 def choose_progress(choice: str) -> Quiet:
-    """What `progress=` of `fit` asks for; "auto" follows the knob."""
+    """The reporter that `progress=` of `fit` selects; "auto" follows the knob."""
     if choice not in ("auto", "on", "off"):
         raise AttributeValueError(f"progress is {choice!r}", hint="it is 'auto', 'on' or 'off'")
     if choice == "auto":

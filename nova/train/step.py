@@ -1,9 +1,9 @@
 """`nova.train_step`: forward, backward and update of a model as one compiled program.
 
-Comes in: a `Module`, a loss, an optimizer. Goes out: a `TrainStep`; called with a batch it runs the
-program, which changes the parameters and the state arrays in place and returns the loss. The
-counter of steps, the optimizer's state, the loss scaler, accumulated gradients and the seed of
-random ops are all arrays of that state, so saving and loading them continues exactly.
+In: a `Module`, a loss, an optimizer. Out: a `TrainStep`; a call with a batch runs the
+program, which updates the parameters and the state arrays in place and returns the loss. The
+step counter, the optimizer's state, the loss scaler, accumulated gradients and the seed of
+random ops are all arrays of that state, so training resumes exactly from a saved state.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from nova.runtime.device_arrays import type_on_device
 from nova.train.device_params import DeviceParams
 
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
-# The seeds of two runs are far apart, whatever number of random ops a run has (2**64 / golden
-# ratio, as a signed number).
+# The stride of seeds between runs: they stay far from each other for any number of random ops per
+# run (2**64 / golden ratio, as a signed number).
 _SEED_STEP = 0x9E3779B97F4A7C15 - 2**64
 
 Loss = Callable[..., Tensor]
@@ -75,12 +75,12 @@ def train_step(
     """A compiled training step of `model`: `step(*batch)` gives the loss.
 
     `loss(model, *batch)` returns a scalar tensor. With `precision` "bf16" or "f16" the model
-    computes in that type: its parameters and float inputs are cast, what it returns is f32 again,
-    and the parameters that are trained stay as they are. "f16" scales the loss with `scaler`.
+    computes in that dtype: its parameters and float inputs are cast, its results are cast to f32,
+    and the trained parameters keep their dtype. "f16" scales the loss with `scaler`.
     With `accumulate=n` gradients are averaged over n calls and the n-th one updates. `seed` is
-    that of dropout and other random ops. `tune` seconds of each compile may go into trying
+    that of dropout and other random ops. `tune` is the time limit in seconds per compile for trying
     schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
-    stay there between calls; `run_mode="sim"` takes the simulated one.
+    stay there between calls; `run_mode="sim"` uses the simulator.
     """
     return TrainStep(
         model,
@@ -100,8 +100,8 @@ def train_step(
 class _Entry:
     """The program of one batch signature under one state of the model.
 
-    `placed` are the tensors whose arrays stay on the device that the program runs on; the arrays of
-    `captured` are read at each call. After the batch they are the arguments, in this order.
+    `placed` are the tensors whose arrays stay on the program's device; the arrays of `captured` are
+    read at each call. The arguments are the batch, then these, in this order.
     """
 
     compiled: Compiled
@@ -112,7 +112,7 @@ class _Entry:
 
 @user_facing_class
 class TrainStep(Sealed):
-    """One program a batch signature; parameters and state are updated in place."""
+    """One program per batch signature; parameters and state are updated in place."""
 
     def __init__(
         self,
@@ -174,9 +174,9 @@ class TrainStep(Sealed):
     # --- running --------------------------------------------------------------------------------
 
     def __call__(self, *batch: Any, **unknown: Any) -> np.ndarray:
-        """Run the step on arrays; the loss before the update, as a 0-d array.
+        """Run the step on arrays; returns the loss before the update, as a 0-d array.
 
-        On a device, parameters and state stay there from call to call. The loss comes to the host
+        On a device, parameters and state stay there between calls. The loss is copied to the host
         unless the batch is on the device as well.
         """
         if unknown:
@@ -188,7 +188,7 @@ class TrainStep(Sealed):
                     self._resident.changed = True
                 return program(*batch)
             except SignatureError:
-                pass  # another signature, or a mistake that is reported below
+                pass  # another signature, or an error that is reported below
         arrays = [self._narrowed(a) for a in batch]
         self._entry(arrays)
         program = self._program
@@ -198,7 +198,7 @@ class TrainStep(Sealed):
         return program(*arrays)
 
     def _narrowed(self, array: Any) -> Any:
-        """One array of a batch; f64 data as f32 where no parameter of the model is f64."""
+        """One array of a batch; f64 data as f32 if no parameter of the model is f64."""
         if type_on_device(array) is not None:
             return array
         array = as_array(array)
@@ -219,7 +219,7 @@ class TrainStep(Sealed):
     def sync(self) -> None:
         """Copy parameters and state from the device to their arrays on the host.
 
-        What reads them through the model or the step does this by itself.
+        Reading them through the model or the step does this automatically.
         """
         if self._resident is not None:
             self._resident.pull()
@@ -230,7 +230,7 @@ class TrainStep(Sealed):
 
     @property
     def compiled(self) -> Compiled:
-        """The program used last."""
+        """The most recently used program."""
         if self._last is None:
             raise GraphError(
                 "the step has no program yet",
@@ -241,16 +241,16 @@ class TrainStep(Sealed):
 
     @property
     def plan(self) -> Any:
-        """The plan of the program used last."""
+        """The plan of the most recently used program."""
         return self.compiled.plan
 
     def save(
         self, path: str | Path, weights: str | None = None, *, key: str | Path | None = None
     ) -> None:
-        """Write the program used last as one file; see `Compiled.save`.
+        """Write the most recently used program as one file; see `Compiled.save`.
 
-        With weights, the file has the parameters and the state as they are now: loaded again,
-        `forward(*batch)` goes on training where this step stands, without Python's model.
+        With weights, the file has the current parameters and state: after loading it,
+        `forward(*batch)` continues the training, without Python's model.
         """
         self.sync()
         self.compiled.save(path, weights, key=key)
@@ -278,18 +278,18 @@ class TrainStep(Sealed):
             del self._entries[next(iter(self._entries))]
 
     def _bind(self, entry: _Entry, seen: int) -> None:
-        """What later calls try first."""
+        """The fast path of later calls."""
         arrays: tuple[Any, ...] = ()
         if self._resident is not None:
             before = generation[0]
             arrays = self._resident.place(entry.placed)
-            seen += generation[0] - before  # parameters that follow the device from now on
+            seen += generation[0] - before  # parameters that are on the device from now on
         self._program = BoundProgram(
             entry.compiled._program, entry.captured, self._roots, entry.state, seen, None, arrays
         )
 
     def _check_params(self) -> None:
-        """The optimizer has state for the parameters that the model had when the step was made."""
+        """The optimizer has state only for the parameters at the creation of the step."""
         known = {id(p) for p in self._params}
         for name, param in self.model.named_parameters():
             if id(param) not in known:
@@ -302,7 +302,7 @@ class TrainStep(Sealed):
 
     @property
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays, beside the parameters, that a run changes, by name."""
+        """The arrays, other than the parameters, that a run changes, by name."""
         self.sync()
         return {name: leaf.data for name, leaf in self._leaves.items()}  # type: ignore[misc]
 
@@ -312,7 +312,7 @@ class TrainStep(Sealed):
         return {**model, **self.state}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> LoadReport:
-        """Copy values into the arrays, which stay where they are; nothing is copied on an error."""
+        """Copy values into the arrays in place; nothing is copied on an error."""
         named = [(f"model.{n}", p) for n, p in self.model._all_parameters()]
         named += list(self._leaves.items())  # type: ignore[arg-type]
         self.sync()
@@ -369,7 +369,7 @@ class TrainStep(Sealed):
             return _Entry(compiled, state, (), captured)
         if self._resident is None:
             self._resident = DeviceParams(device)
-        count = len(own)  # others are arguments from the host: whoever has them may change them
+        count = len(own)  # others are arguments from the host: their owners may change them
         return _Entry(
             carrying(compiled, [p.data for p in params], self._resident.pull),
             state,
@@ -429,7 +429,7 @@ class TrainStep(Sealed):
     def _accumulated(
         self, names: Sequence[str], grads: Sequence[Tensor], updates: dict[Tensor, Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
-        """Whether this call updates, and the gradients averaged so far; they start anew then."""
+        """Whether this call updates, and the gradients averaged so far; an update resets them."""
         count = self._leaves["accumulated"]
         last = count + 1 >= self.accumulate
         updates[count] = F.where(last, 0, count + 1)

@@ -1,4 +1,4 @@
-"""The curve of the loss as text, for `print(history)`."""
+"""The loss curve as text, for `print(history)`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def draw_text(losses: np.ndarray) -> str:
-    """A chart of blocks: each column is the mean of the steps it stands for."""
+    """A chart of blocks: each column is the mean of its steps."""
     if not np.isfinite(losses).any():
         return f"no finite loss in {len(losses)} steps"
     columns = column_means(losses, min(_WIDTH, len(losses)))
@@ -20,7 +20,7 @@ def draw_text(losses: np.ndarray) -> str:
     axis = value_axis(columns, None)
     eighths = np.zeros(len(columns), np.int64)
     shown = np.isfinite(columns)
-    # The lowest one is seen too.
+    # The lowest value is visible too.
     eighths[shown] = np.maximum(1, np.rint(axis.place(columns[shown]) * _HEIGHT * 8))
     labels = _labels(axis.ticks(4), axis.place(np.array(axis.ticks(4))))
     wide = max(map(len, labels.values()), default=1)
@@ -36,13 +36,13 @@ def draw_text(losses: np.ndarray) -> str:
 
 
 def column_means(losses: np.ndarray, count: int) -> np.ndarray:
-    """Means of `count` stretches of equal length, of the numbers that are finite; else NaN."""
+    """Means of the finite numbers in `count` segments of equal length; else NaN."""
     parts = np.array_split(losses, count)
     finite = [part[np.isfinite(part)] for part in parts]
     return np.array([part.mean() if part.size else np.nan for part in finite])
 
 
 def _labels(ticks: list[float], places: np.ndarray) -> dict[int, str]:
-    """The label of a row, where it has one."""
+    """The label of a row, if it has one."""
     rows = [min(_HEIGHT - 1, int(place * _HEIGHT)) for place in places]
     return {row: label(tick) for row, tick in zip(rows, ticks, strict=True)}

@@ -1,10 +1,9 @@
-"""Tuning: schedules of a program's kernels are tried on this machine, within a time limit.
+"""Autotuning: tries schedules of a program's kernels on this machine, within a time limit.
 
-`tune_settings` takes a module and the settings of a compile, and gives settings with the choices
-that were found. Called by `nova.api.compile` and `nova.api.translate` when `tune=` asks for it.
-Kernels
-are compiled and timed one by one (`trial.py`) on random arguments (`arguments.py`); `search.py`
-walks through the variants that `nova/codegen/common/search_space.py` lists.
+`tune_settings` takes a module and the settings of a compile, and returns settings with the schedule
+overrides that it found. Called by `nova.api.compile` and `nova.api.translate` when `tune=` is set.
+Kernels are compiled and timed one by one (`trial.py`) on random arguments (`arguments.py`);
+`search.py` walks through the variants that `nova/codegen/common/search_space.py` lists.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Random arguments for timing one kernel.
 
-In: a kernel at the stage `buffers` and the types of its arguments. Out: arrays that it can be run
-on without harm, or the reason why there are none. Numbers that may be indices lie within every
-extent, and never are a divisor of zero. Called by `trial.py`.
+In: a kernel at the stage `buffers` and the types of its arguments. Out: arrays that are safe to
+run it on, or the reason why there are none. Numbers that may be indices lie within every
+extent, and are never a zero divisor. Called by `trial.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIVISIONS = {
 
 
 def why_not_run(kernel: Any, specs: Sequence[TensorSpec]) -> str | None:
-    """Why a kernel cannot be run on made-up arguments; None when it can."""
+    """Why a kernel cannot run on random arguments; None if it can."""
     names = {op.name for op in every_op(kernel)}
     if "scf.while" in names:
         return "how often it loops depends on its arguments"
@@ -51,7 +51,7 @@ def make_arguments(kernel: Any, specs: Sequence[TensorSpec]) -> list[np.ndarray]
 def _array(random: np.random.Generator, spec: TensorSpec, low: int, high: int) -> np.ndarray:
     kind = dtype(spec.dtype)
     if kind.is_float:
-        # Neither zero nor so large that sums of them overflow: as the values of a model are.
+        # Neither zero nor so large that their sums overflow, like the values of a model.
         values = random.random(spec.shape, np.float32)
         return np.add(values, 0.125, out=values).astype(kind.numpy, copy=False)
     if spec.dtype == "bool":

@@ -1,8 +1,8 @@
-"""The search for better schedules: kernel by kernel, decision by decision, until time is up.
+"""Schedule search: kernel by kernel, decision by decision (coordinate descent), until time is up.
 
 In: a module at any stage up to `buffers`, and settings with `tune` seconds. Out: settings without
-`tune` and with the `schedules` that were found. The kernels that take longest come first, and each
-gets a share of the time by what it costs. A variant is taken only if it wins clearly, so that noise
+`tune` and with the `schedules` that were found. The longest kernels come first, and each
+gets a share of the time by its cost. A variant is accepted only if it wins clearly, so that noise
 rarely decides.
 """
 
@@ -31,15 +31,15 @@ from nova.passes.kernels.plan_tasks import kernel_ns
 from nova.tuning.trial import Trial
 
 _CLEARLY = 0.97
-"""A variant is better if it takes at most this part of the time."""
+"""A variant is better if its time is at most this fraction of the best time."""
 
 _WORTH_NS = 2_000.0
-"""Kernels that are estimated to take less, with all their calls, are left as they are."""
+"""Kernels with a shorter estimated time, over all their calls, are not tuned."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A kernel to tune: what a run of the program spends in it, by estimate."""
+    """A kernel to tune: its estimated time in a run of the program."""
 
     kernel: Any
     digest: str
@@ -50,9 +50,9 @@ class _Candidate:
 def tune_settings(
     module: ir.Module, after: str, settings: Settings, bar: Progress | None = None
 ) -> Settings:
-    """Try schedules for `settings.tune` seconds; `module`, at the stage `after`, is used up.
+    """Try schedules for `settings.tune` seconds; `module`, at the stage `after`, is consumed.
 
-    Shows how far it is on `bar`, or on one of its own.
+    Shows its progress on `bar`, or on its own bar.
     """
     check_tunable(settings.target)
     started = time.monotonic()
@@ -79,7 +79,7 @@ def check_tunable(target: str) -> None:
 
 
 def _candidates(module: ir.Module, settings: Settings) -> list[_Candidate]:
-    """The kernels worth tuning, the longest first; kernels are shared, so no two are equal."""
+    """The kernels worth tuning, the longest first; deduplicated, so no two are equal."""
     main = main_function(module)
     calls = Counter(
         op.callee.value for op in main.entry_block.operations if op.operation.name == "func.call"
@@ -97,7 +97,7 @@ def _candidates(module: ir.Module, settings: Settings) -> list[_Candidate]:
 
 
 class _Search:
-    """One tuning: its deadline, and the words for `choose-schedules` that it found."""
+    """One tuning session: its deadline, and the overrides for `choose-schedules` that it found."""
 
     def __init__(self, settings: Settings, started: float, seconds: float, bar: Progress):
         self.settings = settings
@@ -123,7 +123,7 @@ class _Search:
         self.found.sort()
 
     def _tune(self, candidate: _Candidate, end: float) -> ScheduleOverrides:
-        """The best choices for one kernel until `end`; none where its own are as good."""
+        """The best overrides for one kernel until `end`; none if its own schedule is as good."""
         name = f"@{candidate.kernel.name.value}"
         trial = Trial(candidate.kernel, self.settings, candidate.constants)
         if trial.refused is not None:
@@ -133,7 +133,7 @@ class _Search:
         decisions = list_variants(
             candidate.kernel, target, self.settings.tile_work, knobs.get("threads")
         )
-        # What somebody wrote on the kernel is where the search starts.
+        # The search starts from the overrides that the kernel already has.
         choices = read_overrides(candidate.kernel)
         plain = best = trial.compile(choices) if decisions else None
         tried = 0
@@ -147,16 +147,16 @@ class _Search:
                 try:
                     program = trial.compile(wanted)
                 except ScheduleError:
-                    continue  # not every combination fits
+                    continue  # not every combination is legal
                 tried += 1
                 old, new = trial.compare(best, program)
-                # A win counts when it happens twice.
+                # A win counts only if it is reproduced.
                 if new < _CLEARLY * old and _is_better(trial, best, program):
                     choices, best = wanted, program
         if best is plain:
             log("tune", f"{name}: its schedule stays, {tried} others tried")
             return NO_CHOICES
-        # Once more against what it was: many small wins may have been luck.
+        # Compare with the initial schedule once more: many small wins may have been noise.
         old, new = trial.compare(plain, best)
         verdict = "taken" if new < _CLEARLY * old else "not taken"
         log(

@@ -1,8 +1,7 @@
-"""One kernel as a program of its own, compiled with given choices and timed.
+"""One kernel as a separate program, compiled with given schedule overrides and timed.
 
 In: a kernel of a module at the stage `buffers`, and `ScheduleOverrides`. Out: seconds of a run,
-measured side
-by side with those of another variant: on a machine that does other work as well, only times taken
+interleaved with runs of another variant: on a machine with other load, only times taken
 at the same time compare. Called by `search.py`.
 """
 
@@ -28,16 +27,16 @@ from nova.runtime.executor import Executable
 from nova.tuning.arguments import make_arguments, why_not_run
 
 _BATCH_NS = 1_000_000
-"""A measurement is at least this long: the clock and a call from Python cost a thousandth."""
+"""Minimum length of a measurement: the clock and a call from Python cost a thousandth of it."""
 
 _ROUNDS = 7
 
 
 class Trial:
-    """A kernel under test: its arguments, and programs of it with other choices.
+    """A kernel under test: its arguments, and its programs with other overrides.
 
     `constants` are the numbers of arguments that are constants of the program, which may be packed
-    before a run; of them, those that are no floats are made up like all others, as indices may be.
+    before a run; those that are not floats are generated like other arguments: they may be indices.
     """
 
     def __init__(self, kernel: Any, settings: Settings, constants: frozenset[int] = frozenset()):
@@ -51,20 +50,20 @@ class Trial:
         self._fresh: list[np.ndarray] = []
 
     def compile(self, choices: ScheduleOverrides) -> Any:
-        """The kernel with these choices, ready to be called; ScheduleError for illegal ones."""
+        """The kernel with these overrides, ready to be called; ScheduleError for illegal ones."""
         with self.kernel.operation.context, ir.Location.unknown():
             module = _one_kernel(self.kernel, choices, self.constants)
-        # What people see of a compile is the program they asked for.
+        # Users see only the compile of the program that they requested.
         with knobs.override(dump=None, log=knobs.get("log") - {"compile", "load"}):
             built = build_module(module, [self.settings], Recorder(), after="buffers")
             data = write_artifact(FileSpec(built.variants, tuple(self.specs), ()))
             return Executable(read_artifact(data)).program
 
     def compare(self, first: Any, second: Any) -> tuple[float, float]:
-        """Nanoseconds of a run of each, the best of several taken in turn."""
+        """Nanoseconds of a run of each, the best of several interleaved runs."""
         if not self._fresh:
             self._fresh = make_arguments(self.kernel, self.specs)
-        # Each on arguments of its own that start equal: a kernel may change what it is given.
+        # Each on separate arguments with equal initial values: a kernel may change its arguments.
         pairs = [(program, [a.copy() for a in self._fresh]) for program in (first, second)]
         counts = [_calibrate(*pair) for pair in pairs]
         best = [float("inf"), float("inf")]
@@ -82,7 +81,7 @@ def _time(program: Any, arrays: Sequence[np.ndarray], count: int) -> float:
 
 
 def _calibrate(program: Any, arrays: Sequence[np.ndarray]) -> int:
-    """How many runs a measurement takes; the first run touches memory and is not counted."""
+    """The number of runs per measurement; the first run touches memory and is not counted."""
     program(*arrays)
     return max(1, int(_BATCH_NS / max(1.0, _time(program, arrays, 1))))
 

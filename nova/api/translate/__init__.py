@@ -1,10 +1,9 @@
-"""`nova.translate`: a program in MLIR, or a compiled one, to a file for one or several targets.
+"""`nova.translate`: compiles MLIR or a compiled program to a file for one or several targets.
 
-In: a path, text, bytes (text or bytecode) or a `Compiled`; the targets; values of weights; where to
-start and where to stop (`request.py`). Out: a `Translation` (`result.py`): the bytes of the file or
-of the stage asked for, the text of every stage on the way, and what each took. `session.py` does
-the
-work. This is the library behind the tool `nova-translate`.
+In: a path, text, bytes (text or bytecode) or a `Compiled`; the targets; values of weights; the
+first and the last stage (`request.py`). Out: a `Translation` (`result.py`): the bytes of the file
+or of the requested stage, the text of every stage in between, and their metrics. `session.py` runs
+the stages. The tool `nova-translate` is a command line for this library.
 """
 
 from __future__ import annotations
@@ -56,22 +55,21 @@ def translate(
 ) -> Translation:
     """Compile a program for one or several targets, to one file.
 
-    `source` is what `nova.compile` or `nova.load` gave, a training step (the program that it used
-    last), or MLIR (nova, StableHLO, TOSA or linalg;
-    text, bytecode, or the path of it). `targets` are the machines that get their code in the file:
-    CPUs of one architecture (`x86_64`, `x86_64-v3`, ...) and GPUs (`cuda:sm_80`, `cuda:sm_90a`,
-    ...). Values of params that a program carries stay with it: `save(path, weights="embed")` puts
-    them into the file. `weights` are values of arguments by name, such as `model.state_dict()`, or
-    a safetensors file of them: those arguments become params, and the file has the values inside.
-    `entry` is the function of MLIR to start from. `start_from`
-    says that the text is that of a later stage; `emit` stops at one (`linalg`, ..., `ll`, `asm`,
-    `obj`). With `cubin`, code for devices is there assembled as well as in PTX (docs/devices.md).
-    `tune` seconds may go into trying schedules on this machine (docs/tuning.md).
-    `recorder` gets the stages as they are reached, and has them when one fails. docs/importing.md
-    has more.
+    `source` is the result of `nova.compile` or `nova.load`, a training step (its most recently used
+    program), or MLIR (nova, StableHLO, TOSA or linalg; as text, bytecode, or a path). `targets` are
+    the machines that the file has code for: CPUs of one architecture (`x86_64`, `x86_64-v3`, ...)
+    and GPUs (`cuda:sm_80`, `cuda:sm_90a`, ...). Values of params that a program carries stay with
+    it: `save(path, weights="embed")` puts them into the file. `weights` are values of arguments by
+    name, such as `model.state_dict()`, or a safetensors file of them: those arguments become
+    params, and the file embeds the values. `entry` is the MLIR function to start from. `start_from`
+    declares that the text is that of a later stage; `emit` stops at a stage (`linalg`, ..., `ll`,
+    `asm`, `obj`). With `cubin`, the file holds device code as cubins as well as PTX
+    (docs/devices.md). `tune` is the time limit in seconds for trying schedules on this machine
+    (docs/tuning.md). `recorder` receives each stage when it is reached, and keeps them if one
+    fails. See docs/importing.md.
     """
     if not isinstance(source, Compiled):
-        # A training step stands for the program that it used last.
+        # A training step stands for its most recently used program.
         source = getattr(source, "compiled", source)
     options = {
         "source": source,
@@ -111,7 +109,7 @@ def translate(
     kept = recorder or Recorder()
     with progress("translating") as bar:
         bar.advance(start or "import")
-        # A program that Nova has compiled from a graph is not a text from outside.
+        # A program that Nova compiled from a graph is not text from outside.
         own = isinstance(source, Compiled) and not source.is_foreign
         arrival = (travel if own else travel_sandboxed)(request, kept, bar)
         return finish(arrival, request, kept, values or {}, carried)

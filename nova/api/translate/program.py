@@ -1,6 +1,6 @@
-"""The text to translate of a program that is compiled or loaded.
+"""The source text of a compiled or loaded program, for translation.
 
-In: a `Compiled` and the stage to start from, where somebody named one. Out: the source and that
+In: a `Compiled` and the stage to start from, if the caller named one. Out: the source and that
 stage. Called by `nova.translate`.
 """
 
@@ -16,7 +16,7 @@ from nova.ir.resources import whole_text
 
 
 def source_of(program: Compiled, start: str | None) -> tuple[Source, str]:
-    """The first whole stage of the program, with the user's lines where its plan has them."""
+    """The first complete stage of the program, with the user's lines if its plan has them."""
     if start is None and program.has_plan:
         module = emit_module(program.plan, make_context())
         text = whole_text(module.operation.get_asm(enable_debug_info=True), module.context)

@@ -1,7 +1,7 @@
-"""What a translation is asked for: targets, where to start, where to stop.
+"""Validates a translation request: targets, first stage, last stage.
 
-`nova.translate` gives its arguments to the functions of this file, which refuse what makes no
-sense before any work is done; `session.py` reads the tables of stages.
+`nova.translate` passes its arguments to the functions of this file, which reject invalid
+combinations before any work is done; `session.py` reads the tables of stages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nova.errors import OptionTypeError, PipelineError, TargetError
 from nova.frontends.source import Source
 
 _NONE = type(None)
-# What each argument of `translate` may be, and how that is said.
+# The valid types of each argument of `translate`, and their description in errors.
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "source": (
         (str, os.PathLike, bytes, bytearray, memoryview, Source, Compiled),
@@ -37,19 +37,19 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "recorder": ((Recorder, _NONE), "a Recorder"),
 }
 
-# What can be asked for, in the order of the two roads; the file itself is `so`.
+# The stages that can be requested, in the order of the CPU and the GPU pipeline; the file is `so`.
 HOST_EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
 DEVICE_EMITS = (*DEVICE_STAGES, "ll", "ptx", "so")
 EMITS = tuple(dict.fromkeys((*HOST_EMITS[:-1], *DEVICE_EMITS)))
 STARTS = tuple(stage for stage in EMITS if stage not in ("asm", "obj", "ptx", "so"))
-# In the text of these stages, the schedules have been chosen.
+# The text of these stages has its schedules applied already.
 SCHEDULED = ("loops", "llvm", "ll", "device", "outlined", "nvvm")
-# The text of these has kernels only.
+# The text of these stages has only kernels.
 KERNELS_ONLY = ("llvm", "nvvm", "ll")
 
 
 def check_types(options: Mapping[str, Any]) -> None:
-    """Refuse arguments of `translate` that are not what they should be."""
+    """Reject arguments of `translate` that have the wrong type or value."""
     for name, value in options.items():
         kinds, wanted = _TYPES[name]
         has_names = name in ("targets", "weights") and not isinstance(value, str | os.PathLike)
@@ -90,18 +90,18 @@ def settings_of(
 
 
 def check_assembler(settings: Sequence[Settings], emit: str) -> None:
-    """PtxasError where cubins go into the file and nothing here makes them."""
+    """PtxasError if cubins are requested and no `ptxas` is installed."""
     if emit in ("so", "obj") and any(
         s.cubin and parse_target(s.target).is_device for s in settings
     ):
-        from nova.compiler.gpu.ptxas import require_ptxas  # only for who asks for it
+        from nova.compiler.gpu.ptxas import require_ptxas  # loaded only on demand
 
         require_ptxas()
 
 
 def checked_stage(word: str, known: Sequence[str], what: str) -> str:
     if word not in known:
-        from difflib import get_close_matches  # only on the way to an error
+        from difflib import get_close_matches  # only for an error message
 
         close = get_close_matches(word, known, 1)
         raise PipelineError(

@@ -1,6 +1,6 @@
-"""What a translation gave: a file or the bytes of a stage, and what there was on the way.
+"""The result of a translation: a file or the bytes of a stage, and the stages before it.
 
-Made by `session.py`, given to whoever called `nova.translate`.
+Created by `session.py`, returned by `nova.translate`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from nova.runtime.weights import ParamValues, read_values
 
 @dataclass(frozen=True, repr=False)
 class Translation:
-    """What a translation gave.
+    """The result of a translation.
 
-    `data` is the file, or the bytes of what `emit` asked for. `stages` has the text of every stage
-    that was gone through, `metrics` its seconds and bytes. `values` are those of the params that a
-    translated program carried and that are not in the file; `contents` is what the file is made of,
+    `data` is the file, or the bytes of the stage that `emit` named. `stages` has the text of every
+    stage that ran, `metrics` its seconds and bytes. `values` are those of the params that a
+    translated program carried and that are not in the file; `contents` is the FileSpec of the file,
     `signer` the key of `sign`.
     """
 
@@ -61,10 +61,10 @@ class Translation:
         key: str | Path | None = None,
         drop_signature: bool = False,
     ) -> None:
-        """Write `data` to a file, which appears whole or not at all.
+        """Write `data` to a file atomically.
 
         `weights`, `params`, `key` and `drop_signature` are those of `Model.save`:
-        `weights="embed"` puts the values into the file that the translated program carries, or
+        `weights="embed"` embeds the values that the translated program carries, or
         `params`, by name or in order. After `sign` that file is signed with the same key.
         """
         try:
@@ -86,7 +86,7 @@ class Translation:
         return replace(self, data=add_signature(self.data, signer), signer=signer)
 
     def load(self) -> Model:
-        """The program, ready to be run on this machine, with the weights it was given."""
+        """The program, loaded on this machine, with the weights it was given."""
         self._require_file("to run")
         return self._model
 
@@ -103,11 +103,11 @@ class Translation:
         return Model(load_anywhere(self._artifact), "compiled", values=self._carried)
 
     def _relink(self, weights: Weights) -> bytes:
-        assert self.contents is not None  # a file was made of something
+        assert self.contents is not None  # a file always has contents
         return write_artifact(replace(self.contents, weights=weights))
 
     def __repr__(self) -> str:
-        """What it is and how big, in one line."""
+        """Format and size, in one line."""
         if self.emit != "so":
             return f"<Translation to {self.emit}, {len(self.data)} bytes>"
         manifest = self._artifact.manifest

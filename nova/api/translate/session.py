@@ -1,7 +1,7 @@
-"""The road of a translation: from a source to the file, or to the stage that was asked for.
+"""The translation session: runs the stages from a source to the file or the requested stage.
 
 `travel` runs the stages of a checked `Request`; `travel_sandboxed` does it in a child process, for
-text that Nova did not write. `finish` makes the file of what they give, in the caller's process,
+text that Nova did not write. `finish` writes the file from their results in the caller's process,
 which has the values of weights. Called by `nova.translate`.
 """
 
@@ -47,7 +47,7 @@ from nova.runtime.weights import ParamValues, bytes_of, choose_values
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: `params` are the names of the arguments that values are given to."""
+    """A checked request: `params` are the names of the arguments that have values."""
 
     source: Source
     settings: list[Settings]
@@ -59,7 +59,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What the stages gave: `data` of the stage that was asked for, or the contents of a file."""
+    """The results of the stages: `data` of the requested stage, or the contents of a file."""
 
     data: bytes
     signature: ProgramSignature | None
@@ -67,14 +67,14 @@ class Arrival:
 
 
 def travel(request: Request, recorder: Recorder, bar: Progress) -> Arrival:
-    """Run the stages here."""
+    """Run the stages in this process."""
     return TranslateSession(
         request.source, list(request.settings), recorder, request.emit, bar
     ).travel(request.start, request.entry, request.params)
 
 
 def travel_sandboxed(request: Request, recorder: Recorder, bar: Progress) -> Arrival:
-    """Run the stages in a child process: on some texts MLIR and LLVM end it, or never end."""
+    """Run the stages in a child process: some texts make MLIR or LLVM abort, or never return."""
     begin = request.start or ("bytecode" if request.source.is_bytecode else "import")
     seconds = knobs.get("text_seconds") + sum(own.tune for own in request.settings)
     arrival: Arrival = run_sandboxed(
@@ -103,12 +103,12 @@ def finish(
     values: Mapping[str, Any],
     carried: ParamValues | None,
 ) -> Translation:
-    """The translation; where a file is asked for, with the values of weights."""
+    """The translation; if a file is requested, with the values of weights."""
     if arrival.contents is None:
         return Translation(arrival.data, request.emit, arrival.signature, recorder)
-    assert arrival.signature is not None  # a file has one
+    assert arrival.signature is not None  # a file always has a signature
     if arrival.contents.devices:
-        from nova.compiler.gpu.ptx_check import check_images  # loads what only devices need
+        from nova.compiler.gpu.ptx_check import check_images  # only for device code
 
         check_images(arrival.contents.devices)
     started = time.perf_counter()
@@ -121,7 +121,7 @@ def finish(
 
 @dataclass(frozen=True)
 class TranslateSession:
-    """One translation from the source to what was asked for."""
+    """One translation from the source to the requested stage or file."""
 
     source: Source
     settings: list[Settings]
@@ -138,7 +138,7 @@ class TranslateSession:
         self._tune(module, stage, self.bar)
         if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
             return self._stop_at(module, stage, signature)
-        # The text of kernels alone does not say what runs when: their object has no entry.
+        # The text of kernels alone has no launch order: their object has no entry point.
         if self.emit not in ("so", "obj") or start in KERNELS_ONLY:
             run_stages(module, self.settings[0], self.recorder, after=stage)
             return self._emit_code(self._llvm_text(module), signature)
@@ -149,10 +149,10 @@ class TranslateSession:
         return Arrival(b"", signature, contents)
 
     def _tune(self, module: ir.Module, stage: str, bar: Progress) -> None:
-        """Choose schedules for the targets that are to be tuned, by trying them."""
+        """Search schedules for the targets that are tuned."""
         for number, own in enumerate(self.settings):
             if own.tune:
-                from nova.tuning import tune_settings  # only when somebody asks
+                from nova.tuning import tune_settings  # loaded only on demand
 
                 self.settings[number] = tune_settings(copy_module(module), stage, own, bar)
 
@@ -177,7 +177,7 @@ class TranslateSession:
         return imported.module, imported.stage, imported.signature
 
     def _check_begin(self, stage: str) -> None:
-        """Refuse what lies before the stage that an imported program begins at."""
+        """Reject stages before the first stage of an imported program."""
         for own in self.settings:
             stages = DEVICE_EMITS if parse_target(own.target).is_device else HOST_EMITS
             if stage not in stages:
@@ -205,12 +205,12 @@ class TranslateSession:
         """The LLVM IR of the kernels for the one target."""
         if not parse_target(self.settings[0].target).is_device:
             return single_unit(module).text
-        from nova.compiler.gpu.ptx import device_ir  # loads what only devices need
+        from nova.compiler.gpu.ptx import device_ir  # only for device code
 
         return device_ir(module)
 
     def _emit_code(self, text: str, signature: Any) -> Arrival:
-        """What was asked for of an LLVM IR text."""
+        """The requested output of an LLVM IR text."""
         self.recorder.record("ll", text, 0.0)
         if self.emit == "ll":
             return Arrival(text.encode(), signature)
@@ -231,9 +231,9 @@ def _weights(
     values: Mapping[str, Any],
     carried: ParamValues | None,
 ) -> tuple[Weights, ParamValues | None]:
-    """The values that go into the file, by the index of their param; and those that do not.
+    """The values that go into the file, by the index of their param; and the other values.
 
-    Inputs that became params stand before the params that the program had.
+    Inputs that became params come before the params of the program.
     """
     params = {i: spec for i, spec in enumerate(signature.args) if spec.role == "param"}
     specs = list(params.values())
@@ -249,7 +249,7 @@ def _weights(
 
 def _object(contents: FileSpec) -> bytes:
     """The program as a relocatable object, with its entry point and the runtime."""
-    from nova.artifact.elf_relocatable import write_relocatable  # only for who asks for it
+    from nova.artifact.elf_relocatable import write_relocatable  # loaded only on demand
 
     arch = contents.variants[0].target.arch
     image = write_artifact(replace(contents, entry=None, runtime=None, stages={}))
@@ -258,10 +258,10 @@ def _object(contents: FileSpec) -> bytes:
 
 
 def _check_llvm(module: ir.Module, stage: str) -> None:
-    """Refuse ops of an earlier stage, on which MLIR's translation ends the process."""
+    """Reject ops of an earlier stage: MLIR's translation aborts the process on them."""
     tops = [op.operation for op in module.body.operations]
     known: tuple[str, ...] = ("llvm.",)
-    if stage == "nvvm":  # what the host does stays as it is in the text of a device's stage
+    if stage == "nvvm":  # the text of a device stage keeps the host code unchanged
         known = ("llvm.", "nvvm.", "gpu.module")
         tops = [op for op in tops if op.name == "gpu.module"]
         if not tops:
