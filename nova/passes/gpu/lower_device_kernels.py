@@ -25,7 +25,7 @@ class LowerDeviceKernels(Pass):
     """Write every kernel as one `gpu.launch` over flat buffers, which computes its whole grid.
 
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
-    shared memory; a kernel without work has no launch, and 0 blocks. `nova.train.device_params` is
+    shared memory; a kernel without work has no launch, and 0 blocks. `nova.resident` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores.

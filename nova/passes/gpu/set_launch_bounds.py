@@ -9,14 +9,14 @@ from nova.ir.bindings import ir
 from nova.ir.walk import find_ops, kernels
 from nova.passes.base import Pass
 
-RESIDENT = "nova.train.device_params"
+RESIDENT = "nova.resident"
 
 
 @record
 class SetLaunchBounds(Pass):
     """Set the minimum number of blocks of a kernel per multiprocessor.
 
-    Where a kernel has the attribute `nova.train.device_params`, the device functions that it
+    Where a kernel has the attribute `nova.resident`, the device functions that it
     launches get it as `nvvm.minctasm` (launch bounds). Others may use all registers.
     """
 
