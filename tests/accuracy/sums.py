@@ -143,8 +143,12 @@ CASES: dict[str, Case] = {
     "few rows": Case(
         lambda a, b: a @ b, np.matmul, lambda n: [uniform(4, n // 64), uniform(n // 64, 48)]
     ),
+    # A packed GEMM adds panels of k one after the other; at 10^8 OpenBLAS is 51 roundings off.
     "product": Case(
-        lambda a, b: a @ b, np.matmul, lambda n: [uniform(32, n // 64), uniform(n // 64, 40)]
+        lambda a, b: a @ b,
+        np.matmul,
+        lambda n: [uniform(32, n // 64), uniform(n // 64, 40)],
+        most=96.0,
     ),
     "small products": Case(
         lambda a, b: a @ b,
