@@ -9,7 +9,7 @@ itself. docs/nova-format.md documents the fields.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from struct import Struct
@@ -180,12 +180,18 @@ def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
         ],
         [(successor,) for task in tables.tasks for successor in task.successors],
     )
+    try:
+        return _pack_rows(tables, rows, strings)
+    except struct.error:  # the values are from the text of a stage, which may be hand-written
+        fail("tables-number", "a size, a grid or an amount of work is negative or too large")
+
+
+def _pack_rows(
+    tables: Tables, rows: Sequence[Sequence[tuple[int, ...]]], strings: _Strings
+) -> bytes:
     body = bytearray(HEADER.size)
     for row_format, table in zip(ARRAYS, rows, strict=True):
-        try:
-            body += b"".join([row_format.pack(*row) for row in table])
-        except struct.error:  # the values are from the text of a stage, which may be hand-written
-            fail("tables-number", "a size, a grid or an amount of work is negative or too large")
+        body += b"".join([row_format.pack(*row) for row in table])
         body += bytes(-len(body) % 8)
     if tables.has_device:
         body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])

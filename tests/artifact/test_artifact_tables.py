@@ -176,3 +176,11 @@ def test_words_of_the_spec():
     assert enum in " ".join(C_HEADER.split())
     enum = "NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3"
     assert enum in " ".join(C_HEADER.split())
+
+
+@pytest.mark.parametrize("field", ["workspace_size", "work", "scratch_size"])
+@pytest.mark.parametrize("value", [-1, 1 << 70])
+def test_numbers_that_do_not_fit_are_refused(field, value):
+    """The text of a stage may be hand-written, and say anything."""
+    with pytest.raises(ArtifactError, match="check 'tables-number' failed"):
+        pack_tables(dataclasses.replace(EMPTY, **{field: value}))
