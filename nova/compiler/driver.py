@@ -37,11 +37,11 @@ with paused_gc():
     from nova.compiler.stages import (
         SHARED_STAGES,
         Recorder,
-        copy_module,
         stages_of,
         start_from_plan,
     )
     from nova.ir.bindings import ir
+    from nova.ir.clone import copy_module
 
 _KINDS = ("cuda", "cpu")
 

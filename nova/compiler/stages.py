@@ -170,18 +170,6 @@ def start_from_text(text: str, filename: str) -> ir.Module:
     return parse_module(text, filename, make_context())
 
 
-def copy_module(module: ir.Module) -> ir.Module:
-    """A copy of the module, in the same context."""
-    with module.context, module.operation.location:
-        copy = ir.Module.create()
-        for name in module.operation.attributes:
-            copy.operation.attributes[name] = module.operation.attributes[name]
-        with ir.InsertionPoint(copy.body):
-            for op in module.body.operations:
-                op.operation.clone()
-        return copy
-
-
 def stages_between(after: str, until: str, settings: Settings | None = None) -> list[str]:
     """The names of the stages after `after`, up to and including `until`, of a target."""
     names = list(MLIR_STAGES if settings is None else stages_of(settings))

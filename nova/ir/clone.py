@@ -1,8 +1,22 @@
-"""Copies ops with other operands."""
+"""Copies modules, and ops with other operands."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from nova.ir.bindings import ir
+
+
+def copy_module(module: ir.Module) -> ir.Module:
+    """A copy of the module, in the same context."""
+    with module.context, module.operation.location:
+        copy = ir.Module.create()
+        for name in module.operation.attributes:
+            copy.operation.attributes[name] = module.operation.attributes[name]
+        with ir.InsertionPoint(copy.body):
+            for op in module.body.operations:
+                op.operation.clone()
+        return copy
 
 
 def clone_into(op: Any, mapping: dict[Any, Any]) -> Any:

@@ -17,12 +17,13 @@ from typing import Any
 from nova import knobs
 from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides, read_overrides
 from nova.codegen.common.search_space import list_variants, merge
-from nova.compiler.stages import MLIR_STAGES, copy_module, stages_between
+from nova.compiler.stages import MLIR_STAGES, stages_between
 from nova.core.log import Progress, log, progress
 from nova.core.settings import Settings
 from nova.core.targets import parse_target
 from nova.errors import ScheduleError, TargetError
 from nova.ir.bindings import ir
+from nova.ir.clone import copy_module
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import run_pipeline
 from nova.passes.cpu.choose_schedules import kernel_digest

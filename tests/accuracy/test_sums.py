@@ -8,17 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sums
+from processors import runnable
 
 import nova
-from nova.core.targets import parse_target
 
-
-def _runnable(name: str) -> bool:
-    host, target = parse_target("cpu"), parse_target(name)
-    return host.arch == target.arch and set(target.features) <= set(host.features)
-
-
-LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64") if _runnable(n)]
+LEVELS = runnable("cpu", "x86_64-v3", "x86_64")
 MANY = 2_000_000
 
 

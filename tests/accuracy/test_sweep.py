@@ -9,18 +9,12 @@ import numpy as np
 import pytest
 import sweep
 import table
-
-from nova.core.targets import parse_target
+from processors import runnable
 
 BOUND = 2.0
 
 
-def _runnable(name: str) -> bool:
-    host, target = parse_target("cpu"), parse_target(name)
-    return host.arch == target.arch and set(target.features) <= set(host.features)
-
-
-LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64") if _runnable(n)]
+LEVELS = runnable("cpu", "x86_64-v3", "x86_64")
 
 
 @pytest.mark.parametrize("target", LEVELS)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from processors import runnable
 
 import nova
-from nova.core.targets import parse_target
 from nova.graph.interpret import evaluate
 
 SHAPES = {
@@ -22,12 +22,7 @@ SHAPES = {
 WORST = {"nan": np.nan, "inf": np.inf}
 
 
-def _runnable(name: str) -> bool:
-    host, target = parse_target("cpu"), parse_target(name)
-    return host.arch == target.arch and set(target.features) <= set(host.features)
-
-
-LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64") if _runnable(n)]
+LEVELS = runnable("cpu", "x86_64-v3", "x86_64")
 
 
 def operands(name: str, dtype=np.float32) -> list[np.ndarray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from nightly import all_pairs
+from processors import runnable
 
 import nova
 from nova.api.translate import translate
@@ -15,17 +16,10 @@ from nova.codegen.common.overrides import (
     write_overrides,
 )
 from nova.compiler.stages import start_from_text
-from nova.core.targets import parse_target
 from nova.errors import ScheduleError
 from nova.ir.walk import kernels
 
-
-def _runnable(name: str) -> bool:
-    host, target = parse_target("cpu"), parse_target(name)
-    return host.arch == target.arch and set(target.features) <= set(host.features)
-
-
-LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64") if _runnable(n)]
+LEVELS = runnable("cpu", "x86_64-v3", "x86_64")
 # Sizes around tiles of every choice below.
 SHAPES = [(64, 48, 96), (61, 33, 97), (7, 130, 65), (129, 31, 300)]
 CHOICES = ["mr=1:nv=1", "mr=4:nv=2", "mr=2:nv=4", "mr=6:nv=1:kc=31", "kc=16:mc=8", "task_ns=1"]

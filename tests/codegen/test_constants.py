@@ -10,22 +10,16 @@ import numpy as np
 import pytest
 import torch
 from nightly import all_pairs
+from processors import runnable
 
 import nova
 from nova.api.translate import translate
 from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.codegen.cpu.gemm.prepacked_constants import PrepackedPanels, pack_array, packed_size
-from nova.core.targets import parse_target
 from nova.errors import GraphError
 from nova.tools.nova import main
 
-
-def _runnable(name: str) -> bool:
-    host, target = parse_target("cpu"), parse_target(name)
-    return host.arch == target.arch and set(target.features) <= set(host.features)
-
-
-LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64") if _runnable(n)]
+LEVELS = runnable("cpu", "x86_64-v3", "x86_64")
 # Whole and broken panels of every level, one and several blocks of k, few and many rows; none of
 # them small enough to be computed without panels.
 SHAPES = [

@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from native_code import address_of, load_objects
+from processors import runnable
 
 from nova.codegen.common.builder import element_type
 from nova.codegen.common.overrides import ScheduleOverrides
@@ -61,12 +62,7 @@ def packed(monkeypatch):
     monkeypatch.setattr(packed_gemm, "is_unpacked", lambda target, spec: False)
 
 
-def _runnable(name: str) -> bool:
-    host, target = parse_target("cpu"), parse_target(name)
-    return host.arch == target.arch and set(target.features) <= set(host.features)
-
-
-LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64", "aarch64") if _runnable(n)]
+LEVELS = runnable("cpu", "x86_64-v3", "x86_64", "aarch64")
 
 
 def make_unit(target: Target, spec: Contraction) -> Unit:

@@ -13,20 +13,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 from nightly import all_pairs
+from processors import runnable
 
 import nova
-from nova.core.targets import parse_target
 from nova.graph.interpret import evaluate
 
 LENGTHS = [1, 4, 5, 8, 9, 16, 17, 31, 63, 65, 129]
 
 
-def _runnable(name: str) -> bool:
-    host, target = parse_target("cpu"), parse_target(name)
-    return host.arch == target.arch and set(target.features) <= set(host.features)
-
-
-LEVELS = [n for n in ("cpu", "x86_64-v3", "x86_64", "aarch64") if _runnable(n)]
+LEVELS = runnable("cpu", "x86_64-v3", "x86_64", "aarch64")
 _KEPT = []
 
 

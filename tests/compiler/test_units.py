@@ -16,7 +16,6 @@ from nova.compiler.driver import build
 from nova.compiler.stages import (
     MLIR_STAGES,
     Recorder,
-    copy_module,
     module_text,
     run_stages,
     start_from_plan,
@@ -26,6 +25,7 @@ from nova.core.targets import parse_target
 from nova.errors import CodegenError
 from nova.graph.gradients import gradients
 from nova.ir.bindings import ir
+from nova.ir.clone import copy_module
 from nova.plan import Plan, build_plan
 
 

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from graph_strategies import make_program, seeded
+from processors import runnable
 
 import nova
-from nova.core.targets import parse_target
-from nova.errors import TargetError
 from nova.graph.interpret import evaluate
 
 GRAPHS = int(os.environ.get("CAMPAIGN_GRAPHS", "200"))
@@ -38,17 +37,7 @@ NOISE = 50
 """How many times the error of numpy in the same type a result may have."""
 
 
-def _runs_here(name: str) -> bool:
-    try:
-        target = parse_target(name)
-    except TargetError:
-        return False
-    host = parse_target("cpu")
-    return host.arch == target.arch and set(target.features) <= set(host.features)
-
-
-_NAMES = ("cpu", "x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64")
-LEVELS = [name for name in _NAMES if _runs_here(name)]
+LEVELS = runnable("cpu", "x86_64", "x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64")
 
 
 def check_graph(number: int, level: str) -> None:

@@ -27,7 +27,6 @@ from nova.compiler.stages import (
     MLIR_STAGES,
     Recorder,
     ReportingRecorder,
-    copy_module,
     follow,
     module_text,
     run_stages,
@@ -40,6 +39,7 @@ from nova.errors import PipelineError
 from nova.frontends.program import import_program
 from nova.frontends.source import Source, parse_source
 from nova.ir.bindings import ir
+from nova.ir.clone import copy_module
 from nova.ir.walk import every_op
 from nova.runtime.saving import Weights
 from nova.runtime.weights import ParamValues, bytes_of, choose_values

@@ -16,9 +16,9 @@ from nova.artifact.tables import ALIGN, COPIES, BufferSpec, KernelSpec, LaunchSp
 from nova.artifact.write import Variant
 from nova.compiler.hybrid.copies import Step, place_copies
 from nova.compiler.hybrid.task_graph import join_tasks
-from nova.compiler.stages import copy_module
 from nova.errors import LoweringError
 from nova.ir.bindings import func, ir
+from nova.ir.clone import copy_module
 from nova.ir.dialect import DEVICE
 from nova.ir.walk import functions, main_function
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from nova.core.records import record
 from nova.errors import WorkspaceError
 from nova.ir.bindings import ir
+from nova.ir.clone import copy_module
 from nova.passes.base import Pass
 from nova.passes.kernels.bufferize_kernels import BufferizeKernels
 from nova.passes.kernels.form_kernels import HOST_ROW_OPERAND, FormKernels
@@ -44,21 +45,10 @@ class FitKernels(Pass):
 
     def _needed(self, module: ir.Module, way: FormKernels) -> int:
         """The bytes that the program needs with these kernels."""
-        copy = _copy(module)
+        copy = copy_module(module)
         for step in (way, BufferizeKernels(), PlanWorkspace(self.max_workspace)):
             try:
                 step.run(copy)
             except WorkspaceError as error:
                 return error.least
         return self.max_workspace
-
-
-def _copy(module: ir.Module) -> ir.Module:
-    with module.operation.location:
-        copy = ir.Module.create()
-    for attribute in module.operation.attributes:
-        copy.operation.attributes[attribute.name] = attribute.attr
-    with ir.InsertionPoint(copy.body):
-        for op in module.body.operations:
-            op.operation.clone()
-    return copy
