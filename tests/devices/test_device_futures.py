@@ -292,6 +292,8 @@ def test_one_of_many_that_ran_ahead(fake: FakeCuda, device: _native.Device) -> N
 def test_limits_that_pass_at_random(device: _native.Device) -> None:
     """Whatever is first, the end or the limit: a result or the error, and nothing is left."""
     model = model_of(chain_contents(), device)
+    model.submit(x).result(A_WHILE)
+    used = device.usage()[1]
     rng = np.random.default_rng(0)
     ended = 0
     for number in range(300):
@@ -303,10 +305,8 @@ def test_limits_that_pass_at_random(device: _native.Device) -> None:
         if error is None:
             np.testing.assert_array_equal(np.asarray(future.result()), 6 * x)
     del future, given
-    model.submit(x).result(A_WHILE)
-    used = device.usage()[1]
-    model.submit(x).result(A_WHILE)
-    assert device.usage()[1] == used
+    # A run that starts before the last one has ended keeps a frame of its own: a few, not 300.
+    wait_until(lambda: device.usage()[1] <= 4 * used)
     np.testing.assert_array_equal(model(x), 6 * x)
 
 
