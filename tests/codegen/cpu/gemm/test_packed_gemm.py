@@ -58,7 +58,7 @@ PIPELINE = ",".join(
 
 @pytest.fixture(autouse=True)
 def packed(monkeypatch):
-    """Products of every size are packed here; test_direct.py has those that are not."""
+    """Products of every size are packed here; test_unpacked_gemm.py has those that are not."""
     monkeypatch.setattr(packed_gemm, "is_unpacked", lambda target, spec: False)
 
 

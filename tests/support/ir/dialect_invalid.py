@@ -1,7 +1,7 @@
 """Ill-formed uses of every op of the nova dialect, and the text tests that are made from them.
 
 Every op is tried with too few operands and with a wrong result; `MISTAKES` adds what its own rule
-refuses. Run as a program, this file writes `tests/filecheck/dialect/FAMILY-invalid.mlir`.
+refuses. Run as a program, this file writes `tests/filecheck/dialect/invalid/FAMILY.mlir`.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ def family_text(family: str) -> str:
 def main() -> int:
     """Write every negative test."""
     for family in SAMPLES:
-        (FOLDER / f"{family}-invalid.mlir").write_text(family_text(family))
+        (FOLDER / "invalid" / f"{family}.mlir").write_text(family_text(family))
     return 0
 
 

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LARGE = 1000
 CAMPAIGN = 100_000
 

@@ -1,6 +1,6 @@
 """Products without packed operands: every edge of their tiles against numpy in f64, on each level.
 
-Operands end at an unreadable page and C lies in a field of sentinels, as in test_contraction.py.
+Operands end at an unreadable page and C lies in a field of sentinels, as in test_packed_gemm.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_contraction import LEVELS, Kernel, check, dense, make_unit, numbers
+from test_packed_gemm import LEVELS, Kernel, check, dense, make_unit, numbers
 
 import nova
 from nova.codegen.common.overrides import ScheduleOverrides

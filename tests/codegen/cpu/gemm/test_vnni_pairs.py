@@ -1,6 +1,6 @@
 """Products of bf16 by dot products of pairs and by tile registers, against numpy in f64.
 
-The same kernels, guards and edges as those of test_contraction.py; where this processor lacks an
+The same kernels, guards and edges as those of test_packed_gemm.py; where this processor lacks an
 instruction, only the code for one that has it is looked at.
 """
 
@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from nightly import all_pairs
-from test_contraction import Kernel, check, dense, edges, make_unit, numbers
+from test_packed_gemm import Kernel, check, dense, edges, make_unit, numbers
 
 import nova
 from nova.codegen.common.overrides import ScheduleOverrides

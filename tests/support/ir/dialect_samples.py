@@ -31,7 +31,7 @@ from nova.plan import build_plan
 _MOST_LINES = 12
 _CONVERSION = re.compile(r"arith\.(ext|trunc|(si|ui)tofp|fpto(si|ui))\w*")
 _FRAME = re.compile(r"builtin.module|func.\w+|linalg.yield|tensor.empty|arith.constant")
-FOLDER = Path(__file__).parent.parent / "filecheck" / "dialect"
+FOLDER = Path(__file__).parents[2] / "filecheck" / "dialect"
 
 
 @dataclass(frozen=True)

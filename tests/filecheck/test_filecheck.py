@@ -1,4 +1,4 @@
-"""The text tests under tests/filecheck, one pytest case a file, all in this process.
+"""The text tests of this folder, one pytest case a file, all in this process.
 
 A RUN line is `[not] %nova-opt ARGS [2>&1] [| %filecheck ARGS]`, with `%s` for the file and `%t`
 for a temporary name: the part of lit's language that these files use. `lit tests/filecheck`
@@ -24,7 +24,7 @@ from filecheck.parser import Parser
 
 from nova.tools import nova_opt
 
-ROOT = Path(__file__).parent / "filecheck"
+ROOT = Path(__file__).parent
 FILES = sorted(ROOT.rglob("*.mlir"))
 TOOLS: dict[str, Callable[[list[str]], int]] = {"%nova-opt": nova_opt.main}
 

@@ -14,13 +14,14 @@ from nova.artifact.cache.disk import DiskCache
 from nova.artifact.cache.locks import is_any_locked
 from nova.artifact.files import is_temporary, remove_abandoned
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[3]
+SCRIPTS = ROOT / "tests" / "support" / "cache"
 
 
 def run(script: str, *args: str) -> dict:
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     # Later Pythons warn of any fork of a process that has threads, e.g. those of BLAS.
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", str(HERE / script), *args]
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", str(SCRIPTS / script), *args]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

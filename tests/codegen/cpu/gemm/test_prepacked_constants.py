@@ -98,7 +98,7 @@ def test_what_is_updated_cannot_be_frozen() -> None:
     W = nova.tensor(np.ones((2, 2), "f4"), name="W")
     with pytest.raises(GraphError, match="freeze makes constants of the params") as caught:
         nova.compile([], params=[W], updates={W: W * 2}, freeze=True)
-    assert "test_constants.py" in str(caught.value)
+    assert "test_prepacked_constants.py" in str(caught.value)
 
 
 def test_files_have_packed_weights_and_can_be_compiled_again(tmp_path: Path) -> None:
