@@ -18,6 +18,7 @@ from nova.core.dtypes import DType, TensorType, accumulator, bool_, i64
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.dialect import create_barrier
+from nova.ir.linalg_loops import LoopBuilder
 from nova.ir.linalg_ops import contract, fill, generic_op, yield_op
 from nova.ir.scalar import Body, Scalar
 from nova.ir.types import dense, element_type, tensor_type
@@ -41,7 +42,7 @@ class Operand:
         return self.type.dtype
 
 
-class LinalgBuilder:
+class LinalgBuilder(LoopBuilder):
     """Emits linalg on tensors at the current insertion point."""
 
     # --- values -----------------------------------------------------------------------------
@@ -243,6 +244,10 @@ class LinalgBuilder:
             return x
         out = x.type.with_dtype(dtype)
         return Operand(self.pointwise(out, [x], lambda s, v: v), out)
+
+    def narrowed(self, value: Any, out: TensorType, wide: DType) -> Any:
+        """A value of the shape of `out` in dtype `wide`, cast to the dtype of `out`."""
+        return self.cast(Operand(value, out.with_dtype(wide)), out.dtype).value
 
     def reshape(self, out: TensorType, x: Operand) -> Any:
         """The same elements in row-major order with another shape; no copy."""

@@ -67,8 +67,13 @@ def _windows_numpy(x: np.ndarray, *, kernel: Sizes, stride: Sizes, dilation: Siz
     counts = window_counts(sizes, kernel, stride, dilation)
     result = np.empty((*lead, *kernel, *counts), x.dtype)
     for tap in product(*(range(k) for k in kernel)):
-        result[(..., *tap, *(slice(None),) * len(kernel))] = x[_at(tap, counts, stride, dilation)]
+        result[_of_tap(tap)] = x[_at(tap, counts, stride, dilation)]
     return result
+
+
+def _of_tap(tap: Sizes) -> tuple[Any, ...]:
+    """One tap of all windows."""
+    return (..., *tap, *(slice(None),) * len(tap))
 
 
 def _at(tap: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Any, ...]:
@@ -134,9 +139,7 @@ def _overlap_numpy(x: np.ndarray, *, size: Sizes, stride: Sizes, dilation: Sizes
     kernel, counts = axes[: len(size)], axes[len(size) :]
     total = np.zeros((*lead, *size), widen(x).dtype)
     for tap in product(*(range(k) for k in kernel)):
-        total[_at(tap, counts, stride, dilation)] += widen(x)[
-            (..., *tap, *(slice(None),) * len(size))
-        ]
+        total[_at(tap, counts, stride, dilation)] += widen(x)[_of_tap(tap)]
     return total.astype(x.dtype)
 
 
