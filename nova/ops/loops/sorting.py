@@ -126,6 +126,7 @@ ROWS: tuple[Op, ...] = (
         numpy=_search_numpy,
         lower=_search_lower,
         tags=frozenset({"nograd"}),
+        domain=("sorted", "real"),
     ),
 )
 
