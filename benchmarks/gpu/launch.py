@@ -17,11 +17,11 @@ from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import GemmPlan
 from nova.compiler.gpu.ptx import compile_ptx, device_ir
 from nova.core.targets import parse_target
+from nova.ir.attributes import MIN_BLOCKS_PER_SM
 from nova.ir.bindings import arith, func, ir
 from nova.ir.context import load_device_dialects, make_context
 from nova.ir.gpu_bindings import gpu
 from nova.passes.base import run_pipeline
-from nova.passes.gpu.set_launch_bounds import RESIDENT
 from nova.passes.pipelines import device_to_outlined, outlined_to_nvvm
 
 KERNEL = "kernel_0_kernel"
@@ -57,8 +57,7 @@ def launch_ptx(
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("kernel_0", ir.FunctionType.get(types, []), visibility="private")
             function.attributes["nova.kernel"] = ir.UnitAttr.get()
-            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), resident)
-            function.attributes[RESIDENT] = number
+            MIN_BLOCKS_PER_SM.set(function, resident)
             with ir.InsertionPoint(function.add_entry_block()):
                 launch = gpu.LaunchOp(
                     (index(blocks), index(1), index(1)),
