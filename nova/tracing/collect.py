@@ -153,11 +153,11 @@ class _Builder:
         self, base: int, program: Any, start: int, end: int, lost: int, spans: bytes, values: bytes
     ) -> DeviceRun:
         tables = self._tables_of(program)
-        spans = read_spans(
+        decoded = read_spans(
             tables, program.names, np.frombuffer(spans, SPAN), np.frombuffer(values, "<u4"), base
         )
         label = program.label or "program"
-        return DeviceRun(label, program.device.name, start - base, end - base, spans, lost)
+        return DeviceRun(label, program.device.name, start - base, end - base, decoded, lost)
 
     def _tables_of(self, program: Any) -> Tables:
         key = id(program)  # the item keeps it alive
