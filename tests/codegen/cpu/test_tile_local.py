@@ -26,7 +26,7 @@ def _array(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def _scratch(program: Any) -> int:
-    return int(program.stages["buffers"].count("nova.scratch"))
+    return int(program.stages["buffers"].count("nova.tile_local"))
 
 
 @pytest.mark.parametrize(("size", "target", "tiles"), all_pairs(SIZES, TARGETS, list(TILES)))

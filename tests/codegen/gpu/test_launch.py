@@ -47,7 +47,7 @@ def test_split_counts_like_nested_loops(sizes: tuple[int, ...]) -> None:
 _KERNEL = """
 #id = affine_map<(d0) -> (d0)>
 func.func private @k(%a: memref<8xf32>, %b: memref<8xf32>, %y: memref<8xf32>, %t: memref<8xf32>, %u: memref<8xf32>)
-    attributes {{nova.grid = array<i64>, nova.inputs = 2 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 8 : i64}} {{
+    attributes {{nova.grid = array<i64>, nova.ins = 2 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 8 : i64}} {{
 {ops}  return
 }}
 """

@@ -4,7 +4,7 @@
 // a multiple of 64; what is small or not in the first block stays.
 // CHECK-LABEL: func.func private @k(
 // CHECK-SAME: %{{.*}}: memref<8xf32>, %{{.*}}: index, %{{.*}}: index, %[[A:.*]]: memref<257xf32>, %[[B:.*]]: memref<512xbf16>)
-// CHECK-SAME: nova.scratch = array<i64: 0, 1088>
+// CHECK-SAME: nova.scratch_offsets = array<i64: 0, 1088>
 // CHECK: %[[SMALL:.*]] = memref.alloca() : memref<255xf32>
 // CHECK-NOT: memref.alloca() : memref<257xf32>
 // CHECK: scf.for

@@ -46,6 +46,6 @@ llvm.func @part(%x: i64) attributes {nova.shared} {
 // CHECK-NEXT: llvm.call @scratch_body(%[[X]], %[[BEGIN]], %[[END]], %[[S0]], %[[S1]])
 // CHECK: llvm.func internal @scratch_body(
 // CHECK-SAME: !llvm.ptr {llvm.noalias}, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: !llvm.ptr {llvm.align = 64 : i64, llvm.noalias}, %{{.*}}: !llvm.ptr {llvm.align = 64 : i64, llvm.noalias})
-llvm.func @scratch(%x: !llvm.ptr, %begin: i64, %end: i64, %a: !llvm.ptr, %b: !llvm.ptr) attributes {nova.kernel, nova.scratch = array<i64: 0, 1088>} {
+llvm.func @scratch(%x: !llvm.ptr, %begin: i64, %end: i64, %a: !llvm.ptr, %b: !llvm.ptr) attributes {nova.kernel, nova.scratch_offsets = array<i64: 0, 1088>} {
   llvm.return
 }

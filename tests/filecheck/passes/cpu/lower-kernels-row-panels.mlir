@@ -24,7 +24,7 @@
 #bias = affine_map<(m, n) -> (n)>
 
 func.func private @relu_of_product(%x: memref<400x512xf32>, %w: memref<512x256xf32>, %b: memref<256xf32>, %y: memref<400x256xf32>)
-    attributes {nova.grid = array<i64: 400, 256>, nova.inputs = 3 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 105062400 : i64} {
+    attributes {nova.grid = array<i64: 400, 256>, nova.ins = 3 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 105062400 : i64} {
   %zero = arith.constant 0.000000e+00 : f32
   linalg.generic {indexing_maps = [affine_map<(m, n) -> ()>, #own], iterator_types = ["parallel", "parallel"]} ins(%zero : f32) outs(%y : memref<400x256xf32>) {
   ^bb0(%in: f32, %out: f32):

@@ -25,7 +25,7 @@
 // CHECK: gpu.terminator
 // CHECK-NOT: gpu.launch
 // CHECK: return
-func.func private @elementwise(%x: memref<4096xf32>, %y: memref<4096xf32>) attributes {nova.grid = array<i64: 4096>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 4096 : i64} {
+func.func private @elementwise(%x: memref<4096xf32>, %y: memref<4096xf32>) attributes {nova.grid = array<i64: 4096>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 4096 : i64} {
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<4096xf32>) outs(%y : memref<4096xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = math.exp %in : f32
@@ -41,7 +41,7 @@ func.func private @elementwise(%x: memref<4096xf32>, %y: memref<4096xf32>) attri
 // CHECK: scf.if %[[INSIDE]]
 // CHECK: memref.load
 // CHECK: memref.store
-func.func private @odd(%x: memref<45xf32>, %y: memref<45xf32>) attributes {nova.grid = array<i64: 45>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 45 : i64} {
+func.func private @odd(%x: memref<45xf32>, %y: memref<45xf32>) attributes {nova.grid = array<i64: 45>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 45 : i64} {
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<45xf32>) outs(%y : memref<45xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = arith.mulf %in, %in : f32
@@ -54,7 +54,7 @@ func.func private @odd(%x: memref<45xf32>, %y: memref<45xf32>) attributes {nova.
 // CHECK-LABEL: func.func private @bools(
 // CHECK-SAME: memref<64xf32>, %{{.*}}: memref<64xi8>)
 // CHECK: arith.extui %{{.*}} : i1 to i8
-func.func private @bools(%x: memref<64xf32>, %y: memref<64xi1>) attributes {nova.grid = array<i64: 64>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 64 : i64} {
+func.func private @bools(%x: memref<64xf32>, %y: memref<64xi1>) attributes {nova.grid = array<i64: 64>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 64 : i64} {
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<64xf32>) outs(%y : memref<64xi1>) {
   ^bb0(%in: f32, %out: i1):
     %zero = arith.constant 0.0 : f32
@@ -74,7 +74,7 @@ func.func private @bools(%x: memref<64xf32>, %y: memref<64xi1>) attributes {nova
 // CHECK: memref.store %{{.*}}, %{{.*}}[%{{.*}}] : memref<100xf32>
 // CHECK-NOT: memref.store
 // CHECK: gpu.terminator
-func.func private @rows(%x: memref<100x1024xf32>, %y: memref<100xf32>) attributes {nova.grid = array<i64: 100>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 102400 : i64} {
+func.func private @rows(%x: memref<100x1024xf32>, %y: memref<100xf32>) attributes {nova.grid = array<i64: 100>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 102400 : i64} {
   %zero = arith.constant 0.0 : f32
   linalg.generic {indexing_maps = [affine_map<(d0) -> ()>, #id], iterator_types = ["parallel"]} ins(%zero : f32) outs(%y : memref<100xf32>) {
   ^bb0(%in: f32, %out: f32):
@@ -97,7 +97,7 @@ func.func private @rows(%x: memref<100x1024xf32>, %y: memref<100xf32>) attribute
 // CHECK: gpu.barrier
 // CHECK: memref.load %[[TEMPORARY]]
 // CHECK: math.log
-func.func private @waits(%x: memref<9x10xf32>, %y: memref<10x9xf32>, %t: memref<9x10xf32>) attributes {nova.grid = array<i64>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 180 : i64} {
+func.func private @waits(%x: memref<9x10xf32>, %y: memref<10x9xf32>, %t: memref<9x10xf32>) attributes {nova.grid = array<i64>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 180 : i64} {
   linalg.generic {indexing_maps = [#wide, #wide], iterator_types = ["parallel", "parallel"]} ins(%x : memref<9x10xf32>) outs(%t : memref<9x10xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = math.exp %in : f32
@@ -118,7 +118,7 @@ func.func private @waits(%x: memref<9x10xf32>, %y: memref<10x9xf32>, %t: memref<
 // CHECK: nvvm.cp.async.shared.global
 // CHECK: nvvm.ldmatrix
 // CHECK: nvvm.mma.sync
-func.func private @product(%x: memref<128x128xbf16>, %w: memref<128x128xbf16>, %y: memref<128x128xf32>) attributes {nova.grid = array<i64: 128, 128>, nova.inputs = 2 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 2097152 : i64} {
+func.func private @product(%x: memref<128x128xbf16>, %w: memref<128x128xbf16>, %y: memref<128x128xf32>) attributes {nova.grid = array<i64: 128, 128>, nova.ins = 2 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 2097152 : i64} {
   linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<128x128xbf16>, memref<128x128xbf16>) outs(%y : memref<128x128xf32>) {
   ^bb0(%p: bf16, %q: bf16, %r: f32):
     %2 = arith.extf %p : bf16 to f32
@@ -134,7 +134,7 @@ func.func private @product(%x: memref<128x128xbf16>, %w: memref<128x128xbf16>, %
 // CHECK-LABEL: func.func private @nothing(
 // CHECK-SAME: nova.launch = array<i64: 0,
 // CHECK-NOT: gpu.launch
-func.func private @nothing(%x: memref<0xf32>, %y: memref<0xf32>) attributes {nova.grid = array<i64: 0>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 0 : i64} {
+func.func private @nothing(%x: memref<0xf32>, %y: memref<0xf32>) attributes {nova.grid = array<i64: 0>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 0 : i64} {
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<0xf32>) outs(%y : memref<0xf32>) {
   ^bb0(%in: f32, %out: f32):
     linalg.yield %in : f32

@@ -2,9 +2,9 @@
 
 // A kernel that says how many of its blocks shall run side by side.
 // CHECK: func.func private @kernel_0
-// CHECK-SAME: nova.resident = 2
+// CHECK-SAME: nova.min_blocks_per_sm = 2
 module attributes {gpu.container_module} {
-  func.func private @kernel_0(%x: memref<4xf32>) attributes {nova.kernel, nova.resident = 2 : i64} {
+  func.func private @kernel_0(%x: memref<4xf32>) attributes {nova.kernel, nova.min_blocks_per_sm = 2 : i64} {
     %c1 = arith.constant 1 : index
     gpu.launch_func @kernel_0_kernel::@kernel_0_kernel blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xf32>)
     return

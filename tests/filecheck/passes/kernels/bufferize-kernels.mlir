@@ -3,7 +3,7 @@
 // Inputs, then results: kernels return nothing, and main allocates.
 // CHECK-LABEL: func.func private @kernel_0(
 // CHECK-SAME: %[[X:.*]]: memref<4x8xf32>, %[[Y:.*]]: memref<4x8xf32>) attributes {
-// CHECK-SAME: nova.inputs = 1 : i64
+// CHECK-SAME: nova.ins = 1 : i64
 // CHECK-SAME: nova.outs = 1 : i64
 // CHECK: linalg.generic {{.*}} ins(%[[X]] : memref<4x8xf32>) outs(%[[Y]] : memref<4x8xf32>)
 // CHECK: return{{$}}
@@ -32,7 +32,7 @@ func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // What stays inside of a kernel is scratch: an argument behind the results.
 // CHECK-LABEL: func.func private @kernel_0(
 // CHECK-SAME: %{{.*}}: memref<4x8xf32>, %[[OUT:.*]]: memref<4x8xf32>, %[[SCRATCH:.*]]: memref<4xf32>) attributes {
-// CHECK-SAME: nova.inputs = 1 : i64
+// CHECK-SAME: nova.ins = 1 : i64
 // CHECK-SAME: nova.outs = 1 : i64
 // CHECK: outs(%[[SCRATCH]] : memref<4xf32>)
 // CHECK: outs(%[[OUT]] : memref<4x8xf32>)
@@ -97,8 +97,8 @@ func.func @main() -> tensor<4x8xf32> {
 // nobody reads any more. A tile of rows needs its own rows of it alone: main knows nothing of it.
 // CHECK-LABEL: func.func private @kernel_0(
 // CHECK-SAME: %[[X:.*]]: memref<8x8xf32>, %[[OUT:.*]]: memref<8x8xf32>) attributes {
-// CHECK: %[[S0:.*]] = memref.alloca() {nova.scratch} : memref<8x8xf32>
-// CHECK-NEXT: %[[S1:.*]] = memref.alloca() {nova.scratch} : memref<8x8xf32>
+// CHECK: %[[S0:.*]] = memref.alloca() {nova.tile_local} : memref<8x8xf32>
+// CHECK-NEXT: %[[S1:.*]] = memref.alloca() {nova.tile_local} : memref<8x8xf32>
 // CHECK: ins(%[[X]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S0]] : memref<8x8xf32>)
 // CHECK: ins(%[[S0]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S1]] : memref<8x8xf32>)
 // CHECK: ins(%[[S1]], %[[X]] : memref<8x8xf32>, memref<8x8xf32>) outs(%[[S0]] : memref<8x8xf32>)

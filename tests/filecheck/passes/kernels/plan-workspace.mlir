@@ -16,7 +16,7 @@
 // CHECK: call @k(%[[B]], %[[C]])
 // CHECK: call @k(%[[C]], %[[OUT]])
 // CHECK: return{{$}}
-func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
+func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
   return
 }
 func.func @main(%x: memref<10xf32>) -> memref<10xf32> {
@@ -36,10 +36,10 @@ func.func @main(%x: memref<10xf32>) -> memref<10xf32> {
 // A buffer that is read again later keeps its place.
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: nova.workspace = 192 : i64
-func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
+func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
   return
 }
-func.func private @k2(%x: memref<10xf32>, %y: memref<10xf32>, %z: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.inputs = 2 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
+func.func private @k2(%x: memref<10xf32>, %y: memref<10xf32>, %z: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.ins = 2 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
   return
 }
 func.func @main(%x: memref<10xf32>) -> memref<10xf32> {
@@ -67,7 +67,7 @@ func.func @main(%x: memref<10xf32>) -> memref<10xf32> {
 // CHECK-NEXT: call @k(%[[P]], %[[P]])
 // CHECK-NEXT: return{{$}}
 #id = affine_map<(d0) -> (d0)>
-func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
+func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<10xf32>) outs(%y : memref<10xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = math.exp %in : f32
@@ -93,7 +93,7 @@ func.func @main(%p: memref<10xf32>) -> memref<10xf32> attributes {nova.inputs = 
 // CHECK: call @copy_{{.*}}(%[[A]], %[[P]])
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #t = affine_map<(d0, d1) -> (d1, d0)>
-func.func private @k(%x: memref<10x10xf32>, %y: memref<10x10xf32>) attributes {nova.grid = array<i64: 10, 10>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 100 : i64} {
+func.func private @k(%x: memref<10x10xf32>, %y: memref<10x10xf32>) attributes {nova.grid = array<i64: 10, 10>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 100 : i64} {
   linalg.generic {indexing_maps = [#t, #id], iterator_types = ["parallel", "parallel"]} ins(%x : memref<10x10xf32>) outs(%y : memref<10x10xf32>) {
   ^bb0(%in: f32, %out: f32):
     linalg.yield %in : f32
@@ -115,7 +115,7 @@ func.func @main(%p: memref<10x10xf32>) -> memref<10x10xf32> attributes {nova.inp
 // CHECK-DAG: call @k(%[[X]], %[[R1]])
 // CHECK-DAG: call @copy_{{.*}}(%[[X]], %[[R0]])
 // CHECK-DAG: call @copy_{{.*}}(%[[R1]], %[[R2]])
-func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
+func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
   return
 }
 func.func @main(%x: memref<10xf32>) -> (memref<10xf32>, memref<10xf32>, memref<10xf32>) {
@@ -154,7 +154,7 @@ func.func @main(%p: memref<10xf32>, %q: memref<10xf32>) -> (memref<10xf32>, memr
 // CHECK-NEXT: call @k_1(%[[Q]], %[[Q]])
 // CHECK-NEXT: call @k(%[[R]], %[[OUT]])
 #id = affine_map<(d0) -> (d0)>
-func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.inputs = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
+func.func private @k(%x: memref<10xf32>, %y: memref<10xf32>) attributes {nova.grid = array<i64: 10>, nova.ins = 1 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 10 : i64} {
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<10xf32>) outs(%y : memref<10xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = arith.negf %in : f32
