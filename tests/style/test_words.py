@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import private_words
 import pytest
-from budgets import WORDS
+from budgets import SLACK, WORDS
 from private_words import RULES, Rule, allowed
 from sources import files_under, joined_prose, prose_of, split_name, words_of_names
 
@@ -37,7 +37,7 @@ def test_private_words(name: str) -> None:
             refused[path.split("/")[0]] += refused_in(path, rule)
     for folder, lines in refused.items():
         listing = "\n".join(lines)
-        assert len(lines) <= WORDS.get((folder, name), 0), (
+        assert len(lines) <= WORDS.get((folder, name), 0) + SLACK, (
             f"{len(lines)} times {name!r} in {folder}, say {rule.instead}:\n{listing}"
         )
 
