@@ -65,8 +65,8 @@ class LowerDeviceKernels(Pass):
             _erase_unused(old)
             numbers = [shape.blocks, shape.threads, shape.shared]
             kernel.attributes[LAUNCH] = ir.DenseI64ArrayAttr.get(numbers)
-            if shape.resident:
-                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shape.resident)
+            if shape.min_blocks_per_sm:
+                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shape.min_blocks_per_sm)
                 kernel.attributes[RESIDENT] = number
 
 
