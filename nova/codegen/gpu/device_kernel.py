@@ -22,6 +22,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.clone import clone_into
+from nova.ir.kernel import Kernel
 from nova.ir.linalg_generic import is_generic_op
 from nova.ir.walk import every_op
 
@@ -39,7 +40,7 @@ class DeviceKernel:
         self.target = target
         self.tf32 = tf32
         self.ops = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
-        grid = tuple(function.attributes["nova.grid"])
+        grid = Kernel(function).grid
         structured = [op for op in self.ops if is_generic_op(op)]
         if any(not is_generic_op(op) and not computes_scalars(op) for op in self.ops):
             grid = ()  # unstructured ops run in one thread
@@ -106,13 +107,7 @@ class DeviceKernel:
     @cached_property
     def results(self) -> set[Any]:
         """The arguments that are read after the kernel."""
-        first, count = self._argument_counts
-        return set(list(self.function.entry_block.arguments)[first : first + count])
-
-    @property
-    def _argument_counts(self) -> tuple[int, int]:
-        attributes = self.function.attributes
-        return int(attributes["nova.inputs"].value), int(attributes["nova.outs"].value)
+        return set(Kernel(self.function).output_arguments)
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -185,7 +180,7 @@ class DeviceKernel:
         """
         if self.num_points > 1:
             return []
-        private = list(self.function.entry_block.arguments)[sum(self._argument_counts) :]
+        private = Kernel(self.function).intermediate_arguments
         accesses = [
             inner for op in self.ops for inner in every_op(op) if inner.name in _INDEXED_ACCESSES
         ]
