@@ -165,7 +165,7 @@ def render_attributes() -> str:
         "Passes and code generation communicate through attributes of functions and ops. Each is",
         "declared once, in `nova/ir/attributes.py`, and has one meaning; `Kernel` and `Main` in",
         "`nova/ir/kernel.py` are typed views of the functions that have them. A pass is listed by",
-        "its name, other code by its file. Texts of earlier versions may have the old names.",
+        "its name, other code by its folder. Texts of earlier versions may have the old names.",
         "",
         "| attribute | on | type | meaning | set by | read by |",
         "|---|---|---|---|---|---|",
@@ -189,4 +189,5 @@ def _modules(paths: set[str]) -> str:
     from nova.passes.registry import PASS_MODULES
 
     passes = {m.replace(".", "/") + ".py": name for name, m in PASS_MODULES.items()}
-    return ", ".join(sorted(f"`{passes.get(f'nova/{p}', p)}`" for p in paths))
+    names = {passes.get(f"nova/{path}") or f"{path.rpartition('/')[0]}/" for path in paths}
+    return ", ".join(f"`{name}`" for name in sorted(names))
