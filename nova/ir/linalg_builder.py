@@ -17,6 +17,7 @@ import numpy as np
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, i64
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf, tensor
+from nova.ir.dialect import create_barrier
 from nova.ir.linalg_ops import contract, fill, generic_op, yield_op
 from nova.ir.scalar import Body, Scalar
 from nova.ir.types import dense, element_type, tensor_type
@@ -276,12 +277,7 @@ class LinalgBuilder:
 
     def barrier(self, out: TensorType, x: Operand, after: Operand, region: int) -> Any:
         """An identity that stays in the IR until kernels are formed."""
-        return ir.Operation.create(
-            "nova.barrier",
-            results=[tensor_type(out)],
-            operands=[x.value, after.value],
-            attributes={"region": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), region)},
-        ).result
+        return create_barrier(x.value, after.value, region).result
 
     def scatter_add(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 from nova.errors import LoweringError
 from nova.ir.bindings import func, ir
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import is_kernel
 
 
 def functions(module: ir.Module) -> list[Any]:
@@ -36,7 +37,7 @@ def main_function(module: ir.Module) -> Any:
 
 def kernels(module: ir.Module) -> list[Any]:
     """The kernel functions, in order."""
-    return [f for f in functions(module) if "nova.kernel" in f.attributes]
+    return [f for f in functions(module) if is_kernel(f)]
 
 
 def require_buffers(module: ir.Module) -> None:
@@ -46,10 +47,9 @@ def require_buffers(module: ir.Module) -> None:
     values without a definition.
     """
     for function in functions(module):
-        is_kernel = "nova.kernel" in function.attributes
         given, results = list(function.type.inputs), list(function.type.results)
         tensors = [t for t in given + results if isinstance(t, ir.RankedTensorType)]
-        if tensors or (is_kernel and (results or len(function.body.blocks) != 1)):
+        if tensors or (is_kernel(function) and (results or len(function.body.blocks) != 1)):
             raise LoweringError(
                 f"@{function.name.value} has the type {function.type}: buffers without results "
                 "are expected",

@@ -9,6 +9,7 @@ from nova.ops import (
     attention,
     contraction,
     elementwise,
+    functional,
     indexing,
     losses,
     moments,
@@ -35,6 +36,7 @@ for _family in (
     nn,
     attention,
     losses,
+    functional,
     structural,
 ):
     _family.register_rows()

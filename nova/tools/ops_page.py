@@ -103,6 +103,9 @@ def _family(row: Op) -> str:
 
 
 def _title(family: str) -> str:
+    folder, _, name = family.rpartition(".")
+    if folder:
+        return f"{folder.capitalize()}: {name}"
     return {"nn": "Layers", "randomness": "Random numbers"}.get(family, family.capitalize())
 
 

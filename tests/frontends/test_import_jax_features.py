@@ -52,7 +52,7 @@ def test_arrays_and_files_have_the_type(element: str, tmp_path: Path) -> None:
     program.save(tmp_path / "add.nova")
     loaded = nova.load(tmp_path / "add.nova")
     name = element.replace("ui", "u")
-    assert [spec.dtype.name for spec in loaded.signature.inputs] == [name, name]
+    assert [spec.dtype for spec in loaded.signature.inputs] == [name, name]
     x = np.array([0, 1, high - 5], dtype)
     wanted = x + dtype.type(5)
     for value in (x, torch.from_numpy(x)):

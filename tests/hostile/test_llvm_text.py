@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import llvm_texts
 import numpy as np
 import pytest
 from llvm_texts import mutate_text
@@ -49,7 +50,7 @@ def run_texts(path: Path, target: str, first: int, last: int) -> tuple[Counter[s
     while first < last:
         words = [path, KINDS[target], target, first, last]
         done = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("llvm_texts.py")), *map(str, words)],
+            [sys.executable, llvm_texts.__file__, *map(str, words)],
             capture_output=True,
             text=True,
             timeout=600,

@@ -17,7 +17,7 @@ from nova.codegen.common.footprint import find_footprint
 from nova.codegen.common.index_math import distance
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
 from nova.codegen.common.match_contraction import Product, match_contraction
-from nova.codegen.common.overrides import ATTRIBUTE, read_overrides
+from nova.codegen.common.overrides import read_overrides
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
 from nova.codegen.cpu.attention.tiles import find_attention
@@ -35,10 +35,12 @@ from nova.codegen.cpu.loops import LoopEmitter, Range, index
 from nova.codegen.cpu.tile_local import Scratch, first_point, is_scratch, shifted
 from nova.core.targets import Target
 from nova.errors import LoweringError, ScheduleError
+from nova.ir.attributes import SCHEDULE
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import Kernel
 from nova.ir.linalg_generic import is_generic_op
 from nova.ir.walk import find_ops
 
@@ -64,9 +66,9 @@ class KernelSchedule:
         self.target = target
         self.tile_work = tile_work
         self.ops = ops
-        self.work = int(kernel.attributes["nova.work"].value)
+        self.work = Kernel(kernel).work
         self.choices = read_overrides(kernel)
-        grid = tuple(kernel.attributes["nova.grid"])
+        grid = Kernel(kernel).grid
         structured = [op for op in ops if is_generic_op(op)]
         others = [
             op for op in ops if not is_generic_op(op) and op.name not in VIEWS and not _is_free(op)
@@ -88,7 +90,7 @@ class KernelSchedule:
             self._check_overrides()
             self.tile = self.choices.tile or self._choose_tile()
         except ScheduleError as error:
-            prefix = f"{ATTRIBUTE} of @{kernel.name.value}: "
+            prefix = f"{SCHEDULE.name} of @{kernel.name.value}: "
             raise error.located(place_of(kernel.location) or "", prefix) from None
         self.tiles = _count(self.grid, self.tile)
         self.strips = self._find_row_panels(self.tile)

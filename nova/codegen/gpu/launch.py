@@ -30,6 +30,7 @@ from nova.codegen.gpu.transpose_tile import TransposeTileCode, TransposeTilePlan
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.clone import clone_into
+from nova.ir.kernel import Kernel
 from nova.ir.walk import every_op
 
 SHARED_LIMIT = 48 << 10
@@ -195,8 +196,7 @@ class LaunchCode:
         """
         if prod(self.grid) > 1:
             return []
-        first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
-        private = list(self.kernel.entry_block.arguments)[first + count :]
+        private = Kernel(self.kernel).intermediate_arguments
         loads = [inner for op in self.ops for inner in every_op(op) if inner.name in _BY_INDEX]
         touched = {buffer_root(value) for op in loads for value in op.operands}
         left = SHARED_LIMIT - self.scratch_bytes - _PARTIALS

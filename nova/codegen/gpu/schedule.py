@@ -36,6 +36,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.gpu_bindings import gpu
+from nova.ir.kernel import Kernel
 from nova.ir.linalg_generic import is_generic_op
 
 _Plan = TypeVar("_Plan", ColumnReducePlan, RowwisePlan)
@@ -55,7 +56,7 @@ class DeviceSchedule:
         self.kernel = kernel
         self.target = target
         self.ops = [op for op in ops if op.name not in VIEWS and not _is_free(op)]
-        grid = tuple(kernel.attributes["nova.grid"])
+        grid = Kernel(kernel).grid
         structured = [op for op in self.ops if is_generic_op(op)]
         if any(not is_generic_op(op) and not is_number(op) for op in self.ops):
             grid = ()  # unstructured ops run in one thread
@@ -144,8 +145,7 @@ class DeviceSchedule:
         others = [op for op in self.ops if op not in self.nests]
         if not all(map(is_number, others)):
             return None
-        first, count = (int(self.kernel.attributes[f"nova.{n}"].value) for n in ("inputs", "outs"))
-        results = set(list(self.kernel.entry_block.arguments)[first : first + count])
+        results = set(Kernel(self.kernel).output_arguments)
         return plan(list(self.nests.values()), others, self.grid, results)
 
     def _is_columnwise(self, nest: LoopNest) -> bool:

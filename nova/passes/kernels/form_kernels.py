@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import LoweringError
+from nova.ir.attributes import DEVICE
 from nova.ir.bindings import func, ir
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
-from nova.ir.dialect import DEVICE
+from nova.ir.dialect import BARRIER
+from nova.ir.kernel import Kernel, Main
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.kernels.buffer_donation import delay_updates, sink_feeders
@@ -67,7 +69,7 @@ class FormKernels(Pass):
         for island in islands(module):
             waits = _prepare(island)
             host = self._grouping(HOST_ROW_OPERAND, waits)
-            outliner = _Outliner(module, island, names, island.attributes[DEVICE])
+            outliner = _Outliner(module, island, names, DEVICE.get(island))
             outliner.outline(host.form(island.entry_block))
         inline_host_regions(module, main)
         waits = _prepare(main)
@@ -94,7 +96,7 @@ def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
     found: list[tuple[list[Any], Any]] = []
     for op in list(main.entry_block.operations):
         op = op.operation
-        if op.name == "nova.barrier":
+        if op.name == BARRIER:
             hidden, after = op.operands
             found.append((_users(op.results[0]), after))
             op.results[0].replace_all_uses_with(hidden)
@@ -112,15 +114,14 @@ def _delay_updates(module: ir.Module, main: Any) -> None:
 
     Ops that only they need, such as a gradient, move along: they are computed next to their use.
     """
-    if "nova.updates" not in main.attributes:
+    updated = Main(main).updates
+    if not updated:
         return
-    updated = list(main.attributes["nova.updates"])
     block = main.entry_block
     values = list(block.operations[len(block.operations) - 1].operands)[-len(updated) :]
     arguments = [block.arguments[u] for u in updated]
-    if updated:
-        delay_updates(module, block, zip(arguments, values, strict=True))
-        sink_feeders(block, len(updated), arguments)
+    delay_updates(module, block, zip(arguments, values, strict=True))
+    sink_feeders(block, len(updated), arguments)
 
 
 def _users(value: Any) -> list[Any]:
@@ -145,7 +146,9 @@ class _Outliner:
     The functions get the next of `names`, and a `device` if it is not that of the target.
     """
 
-    def __init__(self, module: ir.Module, main: Any, names: Iterator[str], device: Any = None):
+    def __init__(
+        self, module: ir.Module, main: Any, names: Iterator[str], device: str | None = None
+    ):
         self.module = module
         self.main = main
         self.names = names
@@ -205,12 +208,9 @@ class _Outliner:
         location = ops[-1].location
         with ir.InsertionPoint(self.main), location:
             kernel = func.FuncOp(name, types, visibility="private")
-            i64 = ir.IntegerType.get_signless(64)
-            kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
-            kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(group.grid))
-            kernel.attributes["nova.work"] = ir.IntegerAttr.get(i64, group.work)
+            view = Kernel.mark(kernel, work=group.work, grid=group.grid)
             if self.device is not None:
-                kernel.attributes[DEVICE] = self.device
+                view.device = self.device
             block = kernel.add_entry_block()
         mapping = dict(zip(inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):

@@ -15,14 +15,12 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import LoweringError
+from nova.ir.attributes import MATH
 from nova.ir.bindings import func, ir
 from nova.ir.diagnostics import place_of
 from nova.ir.mathlib import BY_EXP2, EXPANSIONS, ROUNDING, Builder, Expansion, exponential
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
-
-MATH = "nova.math"
-"""Marks functions that `expand-math` wrote: every code unit has those that it calls."""
 
 _SCALARS = 4
 """Scalars are inlined this many times as often: LLVM vectorizes the loops that contain them."""
@@ -103,7 +101,7 @@ class ExpandMath(Pass):
         types = ([v.type for v in call.operands], [r.type for r in call.op.results])
         with ir.InsertionPoint.at_block_begin(module.body), ir.Location.name(call.symbol):
             function = func.FuncOp(call.symbol, types, visibility="private")
-            function.attributes[MATH] = ir.UnitAttr.get()
+            MATH.set(function)
             with ir.InsertionPoint(function.add_entry_block()):
                 func.ReturnOp(self._expansion(call, list(function.arguments), builders))
 
