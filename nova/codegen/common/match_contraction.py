@@ -18,7 +18,7 @@ _WIDENINGS = {"arith.extf"}
 
 
 @record
-class Product:
+class LoopContraction:
     """A contraction matched in a loop nest: loop numbers of m, n, k, and of the enclosing loops."""
 
     spec: Contraction
@@ -28,7 +28,7 @@ class Product:
     around: tuple[int, ...]
 
 
-def match_contraction(nest: LoopNest, accumulate: bool) -> Product | None:
+def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | None:
     """Match `nest` as a contraction; None if it is not one."""
     generic = nest.generic
     if generic.num_inputs != 2 or generic.num_outputs != 1 or nest.indexed:
@@ -62,7 +62,7 @@ def match_contraction(nest: LoopNest, accumulate: bool) -> Product | None:
         *types,
         accumulate or several_k,
     )
-    return Product(spec, m, n, k, around)
+    return LoopContraction(spec, m, n, k, around)
 
 
 def _rows_of_one(nest: LoopNest) -> list[int]:

@@ -22,17 +22,18 @@ WARP = 32
 class LaunchShape:
     """The launch of a kernel: blocks, threads of a block, bytes of shared memory.
 
-    `resident` is the number of blocks per multiprocessor of the launch bounds; 0 for no bound.
+    `min_blocks_per_sm` is the number of blocks per multiprocessor of the launch bounds; 0 for no
+    bound.
     """
 
     blocks: int
     threads: int
     shared: int = 0
-    resident: int = 0
+    min_blocks_per_sm: int = 0
 
 
 @dataclass(frozen=True)
-class Place:
+class ThreadPosition:
     """The position of a thread: its block, its number in the block, and the threads of a block."""
 
     block: Any
@@ -193,7 +194,9 @@ def reduce_lanes(values: Sequence[Any], combine: Combine, lanes: int) -> list[An
     return found
 
 
-def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, partial: Any) -> Any:
+def reduce_block(
+    place: ThreadPosition, value: Any, combine: Combine, identity: Any, partial: Any
+) -> Any:
     """`value` combined over the block, in every thread; `partial` has room for all warps.
 
     The order is fixed: lanes of a warp, then warps. It contains two barriers, one before `partial`
@@ -206,13 +209,15 @@ def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, part
     return _exchange(place, own, combine, identity, partial)
 
 
-def reduce_block_once(place: Place, value: Any, combine: Combine, partial: Any) -> Any:
+def reduce_block_once(place: ThreadPosition, value: Any, combine: Combine, partial: Any) -> Any:
     """Like `reduce_block`, for 2, 4, ... 32 warps, and a new `partial`: one barrier."""
     (own,) = reduce_warp([value], combine)
     return _exchange(place, own, combine, None, partial)
 
 
-def _exchange(place: Place, own: Any, combine: Combine, identity: Any, partial: Any) -> Any:
+def _exchange(
+    place: ThreadPosition, own: Any, combine: Combine, identity: Any, partial: Any
+) -> Any:
     """Combine the values of all warps; without an `identity` their number is a power of two."""
     lane = place.lane()
     with when(is_equal(lane, index(0))):

@@ -8,7 +8,7 @@ from pathlib import Path
 from nova.artifact.tables import CORES, UNLINKED
 from nova.codegen.common.cost import BYTES_PER_NS, OPERATIONS_PER_NS, estimate_ns
 
-PREPARE = Path(__file__).parents[3] / "native" / "src" / "prepare.c"
+PREPARE = Path(__file__).parents[3] / "native" / "src" / "exec" / "program_graph.c"
 
 
 def test_the_slower_of_computing_and_moving_counts():
