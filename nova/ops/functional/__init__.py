@@ -10,12 +10,25 @@ from nova.ops.functional import (
     convolution,
     losses,
     normalization,
+    ordering,
     pooling,
+    random,
     shapes,
     values,
 )
 
-FAMILIES = (activations, values, shapes, algebra, normalization, convolution, pooling, losses)
+FAMILIES = (
+    activations,
+    values,
+    shapes,
+    algebra,
+    normalization,
+    convolution,
+    pooling,
+    losses,
+    ordering,
+    random,
+)
 
 
 def register_rows() -> None:
