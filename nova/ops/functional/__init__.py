@@ -7,6 +7,7 @@ every target follow from the rows that they use. `nova.ops` registers them.
 from nova.ops.functional import (
     activations,
     algebra,
+    aliases,
     convolution,
     losses,
     normalization,
@@ -28,6 +29,7 @@ FAMILIES = (
     losses,
     ordering,
     random,
+    aliases,  # after all other rows
 )
 
 
