@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nova.codegen.common.builder import element_type, index
+from nova.codegen.common.builder import element_type
+from nova.ir.index import index
 from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.codegen.gpu.gemm.epilogue import storing
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
