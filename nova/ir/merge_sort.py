@@ -29,7 +29,6 @@ class MergeSort:
     ):
         self.values, self.shape, self.axis, self.smaller = list(values), list(shape), axis, smaller
         self.size = self.shape[axis]
-        self.index_type = ir.IndexType.get()
 
     def emit(self) -> list[Any]:
         values = self.values
