@@ -21,8 +21,10 @@ from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
+from nova.passes.importing.drop_annotations import DropAnnotations
 from nova.passes.importing.lower_control_flow import LowerControlFlow
 from nova.passes.importing.lower_scatter import LowerScatter
+from nova.passes.importing.lower_select_and_scatter import LowerSelectAndScatter
 from nova.passes.importing.lower_sort import LowerSort
 from nova.passes.importing.make_signless import MakeSignless
 from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
@@ -84,11 +86,13 @@ def stablehlo_to_linalg() -> list[Pass]:
         # jax writes functions that other compilers have built in as composites.
         UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
         UpstreamPass("inline,symbol-dce"),
+        DropAnnotations(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
         UpstreamPass("stablehlo-legalize-to-linalg,canonicalize,cse"),
         # The ops that upstream does not lower: their regions are linalg at this point.
         LowerScatter(),
+        LowerSelectAndScatter(),
         LowerSort(),
         LowerControlFlow(),
         *import_linalg(),
