@@ -161,7 +161,7 @@ def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSi
     )
     if not fits:
         raise ImportedProgramError(
-            "the attribute nova.signature does not say what the types of the function say",
+            f"the attribute {SIGNATURE.name} does not say what the types of the function say",
             where=place(main.operation, filename),
             hint="start_from takes the text of a stage as it is; without the attribute, the types "
             "count",
