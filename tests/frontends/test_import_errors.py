@@ -197,7 +197,8 @@ MISTAKES = [
         OP,
         op(
             '"stablehlo.rng"(%a, %b, %n) '
-            "<{rng_distribution = #stablehlo<rng_distribution UNIFORM>}> : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<4xf32>",
+            "<{rng_distribution = #stablehlo<rng_distribution UNIFORM>}> : "
+            "(tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<4xf32>",
             arguments="%a: tensor<f32>, %b: tensor<f32>, %n: tensor<1xi64>",
         ),
         "stablehlo.rng: random numbers without a seed",
