@@ -26,6 +26,7 @@ from nova.passes.importing.lower_scatter import LowerScatter
 from nova.passes.importing.lower_sort import LowerSort
 from nova.passes.importing.make_signless import MakeSignless
 from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
+from nova.passes.importing.trim_windows import TrimWindows
 from nova.passes.importing.unfold_convolutions import UnfoldConvolutions
 from nova.passes.importing.widen_sums import WidenSums
 from nova.passes.kernels.bufferize_kernels import BufferizeKernels
@@ -114,6 +115,7 @@ def import_linalg() -> list[Pass]:
         ConvertTensorToLinalg(),
         UpstreamPass("convert-elementwise-to-linalg"),
         UpstreamPass("linalg-generalize-named-ops"),
+        TrimWindows(),
         UnfoldConvolutions(),
         RaiseToContract(),
         WidenSums(),

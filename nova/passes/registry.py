@@ -51,6 +51,7 @@ PASS_MODULES: dict[str, str] = {
     "share-reciprocals": "nova.passes.math.share_reciprocals",
     "simplify-stablehlo": "nova.passes.importing.simplify_stablehlo",
     "split-reductions": "nova.passes.tensor.split_reductions",
+    "trim-windows": "nova.passes.importing.trim_windows",
     "unfold-convolutions": "nova.passes.importing.unfold_convolutions",
     "widen-sums": "nova.passes.importing.widen_sums",
     "wrap-attention": "nova.passes.tensor.wrap_attention",

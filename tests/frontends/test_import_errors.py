@@ -106,34 +106,6 @@ MISTAKES = [
     ),
     (
         UNKNOWN,
-        op(
-            "stablehlo.not %x : tensor<4xi16>",
-            arguments="%x: tensor<4xi16>",
-            result="tensor<4xi16>",
-        ),
-        "tensor<4xi16>, which no array",
-        ":1:17",
-    ),
-    (
-        UNKNOWN,
-        op(
-            "stablehlo.not %x : tensor<4xui32>",
-            arguments="%x: tensor<4xui32>",
-            result="tensor<4xui32>",
-        ),
-        "tensor<4xui32>",
-        ":1:17",
-    ),
-    (
-        UNKNOWN,
-        op(
-            "stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xi64>", result="tensor<4xui64>"
-        ).replace("xi64", "xui64"),
-        "result 0",
-        "<text>:1:1",
-    ),
-    (
-        UNKNOWN,
         main("  return %x : memref<4xf32>", "%x: memref<4xf32>", "memref<4xf32>"),
         "argument 'arg0' of the program: memory",
         ":1:17",

@@ -129,7 +129,7 @@ class KernelSchedule:
             raise LoweringError(
                 f"@{kernel.name.value} has arguments packed for another schedule than its own",
                 where=place_of(kernel.location),
-                hint="run pack-constants for the same target and with the same nova.schedule",
+                hint=f"run pack-constants for the same target and with the same {SCHEDULE.name}",
             )
         return products
 

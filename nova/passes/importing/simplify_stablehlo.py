@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.clone import clone_into
+from nova.ir.resources import is_resource, retyped
 from nova.ir.walk import functions
 from nova.passes.base import Pass
 
@@ -21,7 +22,8 @@ class SimplifyStablehlo(Pass):
     straight-line code, which is fused and runs on all cores; `max-turns` and `max-ops` bound what
     is unrolled. Longer loops stay loops. A sum of bools is their disjunction, which upstream lowers
     to the sum of bits without carry. A slice without elements is an empty constant: upstream
-    rejects one that begins at the end of its operand.
+    rejects one that begins at the end of its operand. A large unsigned constant becomes a signless
+    one: upstream converts only values inside of the module.
     """
 
     name: ClassVar[str] = "simplify-stablehlo"
@@ -45,6 +47,7 @@ class SimplifyStablehlo(Pass):
                 "stablehlo.reduce": _start_of_nothing,
                 "stablehlo.add": _either,
                 "stablehlo.slice": _no_elements,
+                "stablehlo.constant": _signless_values,
             }.get(op.name)
             if rewrite is None:
                 continue
@@ -131,6 +134,18 @@ def _no_elements(op: Any) -> list[Any] | None:
         return None
     empty = ir.Attribute.parse(f"dense<> : {type_}")
     return [ir.Operation.create("stablehlo.constant", [type_], [], {"value": empty}).results[0]]
+
+
+def _signless_values(op: Any) -> list[Any] | None:
+    attr = op.attributes["value"]
+    element = op.results[0].type.element_type
+    if not is_resource(attr) or not isinstance(element, ir.IntegerType) or element.is_signless:
+        return None
+    plain = ir.IntegerType.get_signless(element.width)
+    type_ = ir.RankedTensorType.get(list(op.results[0].type.shape), plain)
+    values = ir.Operation.create("stablehlo.constant", [type_], [], {"value": retyped(attr, type_)})
+    cast = "builtin.unrealized_conversion_cast"
+    return [ir.Operation.create(cast, [op.results[0].type], [values.results[0]]).results[0]]
 
 
 def _either(op: Any) -> list[Any] | None:
