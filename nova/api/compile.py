@@ -53,7 +53,7 @@ from nova.runtime.gpu_executor import load_for
 from nova.runtime.weights import ParamValues
 
 if TYPE_CHECKING:
-    from nova.compiler.driver import CompileResult
+    from nova.compiler.result import CompileResult
 
 _PROGRAMS_IN_MEMORY = 1024
 RUN_MODES = ("native", "sim")
@@ -291,7 +291,8 @@ class _Job:
 
     def _tuned(self, name: str) -> Settings:
         """The settings with the schedules that are fastest on this machine."""
-        from nova.compiler.stages import Recorder, start_from_plan, start_from_text
+        from nova.compiler.recorder import Recorder
+        from nova.compiler.stages import start_from_plan, start_from_text
         from nova.tuning import tune_settings
 
         log("tune", f"{name}: for {self.settings.tune:g} s on {self.settings.target}")
@@ -354,7 +355,7 @@ class _Cache:
             self._last = recipe
             if disk is not None:
                 disk.put(key, built.data)
-        from nova.compiler.driver import share_bytes  # loaded by the build
+        from nova.compiler.result import share_bytes  # loaded by the build
 
         artifact = read_artifact(built.data)
         built = share_bytes(built, artifact)

@@ -42,6 +42,14 @@ def write_relocatable(image: bytes, objects: Sequence[bytes], arch: str) -> byte
     return writer.write(MACHINES[arch].number)
 
 
+def merge_objects(objects: Sequence[bytes], arch: str) -> bytes:
+    """One object with the sections of several, as `ld -r` makes it."""
+    writer = _Writer()
+    for number, data in enumerate(objects):
+        writer.add(data, f"object {number}")
+    return writer.write(MACHINES[arch].number)
+
+
 @dataclass
 class _Section:
     name: str

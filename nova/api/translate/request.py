@@ -13,7 +13,8 @@ from reprlib import repr
 from typing import Any
 
 from nova.api.compiled import Compiled
-from nova.compiler.stages import DEVICE_STAGES, MLIR_STAGES, SHARED_STAGES, Recorder
+from nova.compiler.recorder import Recorder
+from nova.compiler.stages import CPU_STAGES, DEVICE_STAGES, SHARED_STAGES
 from nova.core.location import user_location
 from nova.core.settings import Settings, current_settings
 from nova.core.targets import parse_target
@@ -37,11 +38,12 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "recorder": ((Recorder, _NONE), "a Recorder"),
 }
 
-# The stages that can be requested, in the order of the CPU and the GPU pipeline; the file is `so`.
-HOST_EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
-DEVICE_EMITS = (*DEVICE_STAGES, "ll", "ptx", "so")
+# The stages that can be requested, in the order of the CPU and the GPU pipeline. The stage `object`
+# is `obj`, and the file is `so`.
+HOST_EMITS = tuple("obj" if stage == "object" else stage for stage in (*CPU_STAGES, "so"))
+DEVICE_EMITS = (*DEVICE_STAGES, "so")
 EMITS = tuple(dict.fromkeys((*HOST_EMITS[:-1], *DEVICE_EMITS)))
-STARTS = tuple(stage for stage in EMITS if stage not in ("asm", "obj", "ptx", "so"))
+STARTS = tuple(stage for stage in EMITS if stage not in ("asm", "obj", "ptx", "cubin", "so"))
 # The text of these stages has its schedules applied already.
 SCHEDULED = ("loops", "llvm", "ll", "device", "outlined", "nvvm")
 # The text of these stages has only kernels.
@@ -91,9 +93,8 @@ def settings_of(
 
 def check_assembler(settings: Sequence[Settings], emit: str) -> None:
     """PtxasError if cubins are requested and no `ptxas` is installed."""
-    if emit in ("so", "obj") and any(
-        s.cubin and parse_target(s.target).is_device for s in settings
-    ):
+    cubins = any(s.cubin and parse_target(s.target).is_device for s in settings)
+    if emit == "cubin" or (emit in ("so", "obj") and cubins):
         from nova.compiler.gpu.ptxas import require_ptxas  # loaded only on demand
 
         require_ptxas()

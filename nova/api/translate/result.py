@@ -16,8 +16,8 @@ from nova.artifact.format import Artifact, read_artifact, save_artifact
 from nova.artifact.seal import PrivateKey, add_signature
 from nova.artifact.sign import read_private_key
 from nova.artifact.write import FileSpec, write_artifact
+from nova.compiler.recorder import Recorder
 from nova.compiler.signature import ProgramSignature
-from nova.compiler.stages import Recorder
 from nova.core.location import user_location
 from nova.errors import NovaError, PipelineError
 from nova.runtime.gpu_executor import load_anywhere
