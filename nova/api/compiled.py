@@ -180,10 +180,10 @@ class Compiled(Model):
         else:
             key, text = manifest.key, stages["plan"] if self.is_foreign else ""
             built = [
-                build_text(text, "plan", [own], key, self.name).contents
+                build_text(text, "plan", [settings_of_file], key, self.name).contents
                 if self.is_foreign
-                else build(self.plan, own, key).contents
-                for own in settings
+                else build(self.plan, settings_of_file, key).contents
+                for settings_of_file in settings
             ]
             every = [variant for contents in built for variant in contents.variants]
             images = [image for contents in built for image in contents.devices]

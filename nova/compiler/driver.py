@@ -61,7 +61,7 @@ def build(
     ):
         bar.advance("nova", 0)
         # LLVM first: its slow first calls in a process run concurrently with the stages.
-        entry = queue.put(partial(_prepare_entry, plan, settings))
+        entry = queue.submit(partial(_prepare_entry, plan, settings))
         module = start_from_plan(plan, recorder)
         codes = _compile_targets(module, [settings], recorder, "nova", bar, queue)
         started = time.perf_counter()

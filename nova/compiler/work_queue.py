@@ -53,7 +53,7 @@ class WorkQueue:
     def __init__(self, threads: int):
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
-    def put(self, work: Callable[[], T]) -> Pending[T]:
+    def submit(self, work: Callable[[], T]) -> Pending[T]:
         """Add `work`; with one thread it is done at once."""
         pending = Pending(work)
         if self._pool is None:

@@ -72,7 +72,7 @@ class Progress:
 def progress(title: str, total: int | None = None) -> Iterator[Progress]:
     """Show the progress of the block after one second, as the knob `progress` says."""
     state = Progress(title, total)
-    if not _wanted():
+    if not _is_enabled():
         yield state
         return
     finished = threading.Event()
@@ -91,7 +91,7 @@ def progress(title: str, total: int | None = None) -> Iterator[Progress]:
         painter.join()
 
 
-def _wanted() -> bool:
+def _is_enabled() -> bool:
     choice = knobs.get("progress")
     # Topic lines already show the progress of a compile; a redrawn line would break them up.
     return choice == "on" or (choice == "auto" and sys.stderr.isatty() and not enabled("compile"))

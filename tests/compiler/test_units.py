@@ -161,7 +161,7 @@ def test_the_same_bytes_for_any_number_of_threads():
 
 def compile_queued(units: list[Unit], threads: int) -> list[bytes]:
     with WorkQueue(threads) as queue:
-        jobs = [queue.put(LlvmJob(unit, parse_target("x86_64")).run) for unit in units]
+        jobs = [queue.submit(LlvmJob(unit, parse_target("x86_64")).run) for unit in units]
         return [job.result() for job in jobs]
 
 

@@ -116,9 +116,9 @@ class Translation:
         params = f", {count} params" if count else ""
         return f"<Translation to a file for {targets}{params}, {len(self.data)} bytes>"
 
-    def _require_file(self, what: str) -> None:
+    def _require_file(self, purpose: str) -> None:
         if self.emit != "so":
             raise PipelineError(
-                f"the translation stopped at {self.emit}: there is no program {what}",
+                f"the translation stopped at {self.emit}: there is no program {purpose}",
                 hint="translate without emit",
             )

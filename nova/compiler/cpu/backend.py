@@ -95,7 +95,7 @@ class HostCompile(TargetCompile):
         if output is not None:
             for unit in self.units[len(self._jobs) :]:
                 job = LlvmJob(unit, self.target, output)
-                self._jobs.append(self.session.queue.put(job.run))
+                self._jobs.append(self.session.queue.submit(job.run))
 
     def _read_variant(self) -> Variant:
         """The program without its objects."""

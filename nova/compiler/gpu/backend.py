@@ -115,7 +115,7 @@ class DeviceCompile(TargetCompile):
         """The stage `ptx`, and `cubin` if it follows: the queue generates both."""
         is_last = self.until == "ptx"
         cubin = self.until == "cubin" or (self.settings.cubin and not is_last)
-        self._job = self.session.queue.put(partial(_compile, self._text, self.target, cubin))
+        self._job = self.session.queue.submit(partial(_compile, self._text, self.target, cubin))
         return lambda: self._wait().ptx
 
     def emit_cubin(self) -> Callable[[], Code]:
@@ -174,12 +174,12 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
         )
     functions = {f.name.value: f for f in kernels(module)} | pinned
     specs: list[KernelSpec] = []
-    known: dict[str, tuple[int, list[int]] | None] = {}
+    launch_of: dict[str, tuple[int, list[int]] | None] = {}
     for name, function in functions.items():
-        found = None if name in pinned else _launch_of(function)
-        known[name] = None if found is None else (len(specs), found[1])
-        if found is not None:
-            specs.append(found[0])
+        launch = None if name in pinned else _launch_of(function)
+        launch_of[name] = None if launch is None else (len(specs), launch[1])
+        if launch is not None:
+            specs.append(launch[0])
     launches: list[LaunchSpec] = []
     steps: list[Step] = []
 
@@ -196,8 +196,8 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
             name = call.callee.value
             operands = list(call.operation.operands)
             launch = None
-            if (place := known[name]) is not None:  # None: an empty grid
-                number, order = place
+            if (numbered := launch_of[name]) is not None:  # None: an empty grid
+                number, order = numbered
                 launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
                 launches.append(launch)
             if host is not None:
@@ -267,9 +267,9 @@ def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
     )
     roots = [buffer_root(value) for value in launch.operands]
     if foreign := [root for root in roots if root not in position]:
-        what = foreign[0].owner.operation.name
+        producer = foreign[0].owner.operation.name
         raise LoweringError(
-            f"@{function.name.value} launches a kernel on the result of {what}",
+            f"@{function.name.value} launches a kernel on the result of {producer}",
             where=place_of(launches[0].location),
         )
     return spec, [position[root] for root in roots]
