@@ -54,14 +54,14 @@ class Progress:
     def __init__(self, title: str, total: int | None):
         self.title = title
         self.total = total
-        self.done = 0
+        self.completed = 0
         self.current = ""
 
-    def advance(self, current: str, done: int | None = None) -> None:
+    def advance(self, current: str, completed: int | None = None) -> None:
         """Set the current item, and how many of `total` parts are done."""
         self.current = current
-        if done is not None:
-            self.done = done
+        if completed is not None:
+            self.completed = completed
 
     def __str__(self) -> str:
         count = f" {self.done}/{self.total}" if self.total else ""
@@ -158,4 +158,6 @@ def _make_rich_bar() -> RichProgress | None:
 def _paint_rich(bar: RichProgress, state: Progress, finished: threading.Event) -> None:
     with bar:
         task = bar.add_task(str(state), total=state.total)
-        _repeat(lambda: bar.update(task, description=str(state), completed=state.done), finished)
+        _repeat(
+            lambda: bar.update(task, description=str(state), completed=state.completed), finished
+        )

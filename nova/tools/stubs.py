@@ -119,13 +119,13 @@ def render_methods() -> str:
 
 
 def _define_method(name: str, op: Op) -> Iterator[str]:
-    _, *rest = _arguments(op)  # the first operand is the tensor
+    _, *parameters = _arguments(op)  # the first operand is the tensor
     if op.name in SIZES_AS_ARGUMENTS:
         yield "@overload"
-        yield from _define(name, rest, _result(op), "self", indent=4)
+        yield from _define(name, parameters, _result(op), "self", indent=4)
         yield "@overload"
-        rest = [_Argument(f"*{rest[0].name}", "int", False)]
-    yield from _define(name, rest, _result(op), "self", indent=4)
+        parameters = [_Argument(f"*{parameters[0].name}", "int", False)]
+    yield from _define(name, parameters, _result(op), "self", indent=4)
 
 
 def _operators() -> Iterator[str]:
@@ -158,8 +158,8 @@ def _define(
 
 def _arguments(op: Op) -> list[_Argument]:
     if op.build is not None:
-        given = list(inspect.signature(op.build).parameters.values())[1:]
-        return [_sugar_argument(parameter) for parameter in given]
+        parameters = list(inspect.signature(op.build).parameters.values())[1:]
+        return [_sugar_argument(parameter) for parameter in parameters]
     operands = [
         _Argument(
             name.rstrip("?"),
@@ -184,8 +184,8 @@ def _sugar_argument(parameter: inspect.Parameter) -> _Argument:
         return _Argument(f"*{parameter.name}", _operand_type("*"), False)
     default = REQUIRED if parameter.default is parameter.empty else parameter.default
     annotation = parameter.annotation
-    known = annotation not in (parameter.empty, "Any")
-    type_ = annotation if known else _type_of(parameter.name, default)
+    is_annotated = annotation not in (parameter.empty, "Any")
+    type_ = annotation if is_annotated else _type_of(parameter.name, default)
     return _Argument(parameter.name, type_, default is not REQUIRED)
 
 

@@ -160,7 +160,7 @@ def test_every_kind_has_a_test():
 REACHES = [
     (machine.arch, number)
     for machine in MACHINES.values()
-    for number, kind in machine.kinds.items()
+    for number, kind in machine.relocation_types.items()
     if kind.goal is not Goal.POINTER and kind.low < 0 and kind.width == 4
 ]
 
@@ -170,7 +170,7 @@ REACHES = [
 def test_reach(arch, number, sign):
     """The last number that fits is stored, the next one refused."""
     machine = MACHINES[arch]
-    kind = machine.kinds[number]
+    kind = machine.relocation_types[number]
     step = 4096 if "PG" in kind.name or "PAGE" in kind.name else kind.step
 
     def attempt(addend):

@@ -247,7 +247,7 @@ REFUSED = [
     (["--target", "x86_65"], "did you mean 'x86_64'"),
     (["--target", "x86_64", "--target", "aarch64"], "of one architecture"),
     (["--target", "cpu", "--target", "cpu"], "given twice"),
-    (["--emit", "nova"], "never is in the nova dialect"),
+    (["--emit", "nova"], "is never in the nova dialect"),
     (["--emit", "asm", "--target", "x86_64", "--target", "x86_64-v3"], "different for each target"),
     (["--start-from", "loops", "--emit", "linalg"], "linalg comes before loops"),
     (["--dump-stages", "/dev/null/x"], "--dump-stages"),
