@@ -32,7 +32,7 @@ class Goal(Enum):
 class RelocationType:
     """One relocation type of the psABI.
 
-    `number(goal + addend, place)` computes the value, a multiple of `step` in the range [`low`,
+    `number(goal + addend, address)` computes the value, a multiple of `step` in the range [`low`,
     `high`); `insert(word, number)` encodes it into the existing `width` bytes.
     """
 
@@ -51,7 +51,7 @@ class Machine:
     """One processor architecture.
 
     `relax(data, relocations)` rewrites loads through the GOT to direct ones if the instruction
-    allows it; the arrays are changed in place, and contain only the candidates. `stub(place, slot)`
+    allows it; the arrays are changed in place, and contain only the candidates. `stub(address, slot)`
     is code of `stub_size` bytes that jumps to the address in a slot (a PLT entry).
     """
 

@@ -173,8 +173,8 @@ def _check_reach(
     odd = value % relocation.step != 0
     if odd.any():
         raise CodegenError(
-            f"relocation {relocation.name} at {_where(section, file, rows[odd][0])} needs a goal at "
-            f"a multiple of {relocation.step} bytes"
+            f"relocation {relocation.name} at {_where(section, file, rows[odd][0])} needs a goal "
+            f"at a multiple of {relocation.step} bytes"
         )
 
 
