@@ -64,7 +64,7 @@ class Progress:
             self.completed = completed
 
     def __str__(self) -> str:
-        count = f" {self.done}/{self.total}" if self.total else ""
+        count = f" {self.completed}/{self.total}" if self.total else ""
         return f"{self.title}{count}{' ' if self.current else ''}{self.current}"
 
 

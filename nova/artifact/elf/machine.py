@@ -51,8 +51,8 @@ class Machine:
     """One processor architecture.
 
     `relax(data, relocations)` rewrites loads through the GOT to direct ones if the instruction
-    allows it; the arrays are changed in place, and contain only the candidates. `stub(address, slot)`
-    is code of `stub_size` bytes that jumps to the address in a slot (a PLT entry).
+    allows it; the arrays are changed in place, and contain only the candidates. `stub(address,
+    slot)` is code of `stub_size` bytes that jumps to the address in a slot (a PLT entry).
     """
 
     arch: str
