@@ -15,8 +15,9 @@ SETUP := $(VENV)/.setup-done
 # The demo does with far less than the tests, which compare with torch and jax.
 DEMO := $(VENV)/.demo-done
 BENCH := $(VENV)/.bench-done
+DOCS := $(VENV)/.docs-done
 
-.PHONY: setup demo test nightly test-gpu lint types bench bench-gpu clean
+.PHONY: setup demo test nightly test-gpu lint types bench bench-gpu docs clean
 
 setup: $(SETUP)
 
@@ -41,6 +42,10 @@ $(DEMO): pyproject.toml $(NATIVE) | $(BIN)/python
 
 $(BENCH): $(SETUP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
+
+$(DOCS): pyproject.toml | $(DEMO)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	touch $@
 
 demo: $(DEMO)
@@ -70,6 +75,11 @@ bench: $(BENCH)
 # Where a GPU is, and torch and jax that know it.
 bench-gpu: $(BENCH)
 	$(BIN)/python benchmarks/gpu/run.py
+
+# The site in build/site, to be opened from the file system; the variable hides an advertisement.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean
+	@echo 'Open build/site/index.html'
 
 clean:
 	rm -rf $(VENV) build dist

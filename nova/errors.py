@@ -239,7 +239,7 @@ class DeviceCallError(NovaError, RuntimeError):
 
 
 class MissingPackageError(NovaError, ImportError):
-    """Something was to be compiled, and a package of the compiler is not installed, or broken."""
+    """A package that this call needs is not installed, or broken: the compiler's, or matplotlib."""
 
 
 class TargetError(NovaError, ValueError):

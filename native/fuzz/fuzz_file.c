@@ -6,7 +6,7 @@
 #include <elf.h>
 #include <stdlib.h>
 
-#include "../src/reader.h"
+#include "loader/reader.h"
 #include "nova/program.h"
 
 enum { MOST_BOUNDS = 2 * NOVA_MAX_SECTIONS + 2, RECORD = 48, ENDING = 56 };

@@ -110,7 +110,7 @@ void explore_set_local(const void *value);
 #define pthread_mutex_unlock(m) explore_unlock(m)
 
 /* futex.h, replaced. */
-#define NOVA_SCHEDULER_FUTEX_H
+#define NOVA_BASE_FUTEX_H
 #define nova_futex_wait(word, value, deadline) ((void)(deadline), explore_wait((word), (value)))
 #define nova_futex_wake(word, count) explore_wake((word), (count))
 #define nova_relax() explore_relax()

@@ -38,13 +38,13 @@ uint64_t nova_clock_ns(void)
 }
 
 
-#include "model_cpus.h"
+#include "model_cpu_affinity.h"
 
-#include "../src/scheduler/graph.c"
-#include "../src/scheduler/instance.c"
-#include "../src/scheduler/lot.c"
-#include "../src/scheduler/plan.c"
-#include "../src/scheduler/pool.c"
+#include "scheduler/graph.c"
+#include "scheduler/instance.c"
+#include "scheduler/eventcount.c"
+#include "scheduler/worker_count.c"
+#include "scheduler/worker_pool.c"
 
 static bool blind;
 
@@ -56,10 +56,10 @@ static nova_instance *look_or_not(nova_workers *pool, uint32_t *index)
     return nova_workers_enter_run(pool, index);
 }
 #define nova_workers_enter_run look_or_not
-#include "../src/scheduler/threads.c"
+#include "scheduler/worker_threads.c"
 #undef nova_workers_enter_run
-#include "../src/scheduler/run.c"
-#include "../src/scheduler/submit.c"
+#include "scheduler/run.c"
+#include "scheduler/submit.c"
 
 typedef struct start {
     void *(*body)(void *);

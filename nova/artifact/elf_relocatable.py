@@ -5,8 +5,9 @@ runtime. Out: an object that `gcc -shared program.o` links into a library, with 
 the file: `_mlir_ciface_main`, the C API and the kernels. Called by `nova.api.translate`.
 
 The file is one section of the object, unchanged: the runtime adopts it in place, like one that the
-dynamic linker has mapped (native/src/self.c), because its code needs no relocation. The symbols
-that Nova's linker defines in a file are defined here, at offsets of that section.
+dynamic linker has mapped (native/src/api/enclosing_file.c), because its code needs no
+relocation. The symbols that Nova's linker defines in a file are defined here, at offsets of that
+section.
 """
 
 from __future__ import annotations

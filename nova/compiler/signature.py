@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from nova.artifact.manifest import TensorSpec
+from nova.core.dtypes import array_dtype
 from nova.core.records import record
+from nova.ir.attributes import INPUTS, NAME, OUTPUTS, SIGNATURE
 from nova.ir.bindings import ir
+from nova.ir.kernel import Main
 from nova.ir.types import nova_type
 from nova.ir.walk import main_function
-
-_ATTRIBUTE = "nova.signature"
 
 
 @record
@@ -39,7 +40,7 @@ def read_signature(module: ir.Module) -> ProgramSignature:
     specs = written_specs(main)
     if specs is None:
         return _from_types(main)
-    updated = _updates(main)
+    updated = Main(main).updates
     args = [s for s in specs if s.role != "output"]
     return ProgramSignature(
         tuple(replace(s, donated=i in updated) for i, s in enumerate(args)),
@@ -49,14 +50,14 @@ def read_signature(module: ir.Module) -> ProgramSignature:
 
 def written_specs(main: Any) -> list[TensorSpec] | None:
     """The signature attribute of `main`, arguments first; None if it has none."""
-    if _ATTRIBUTE not in main.attributes:
+    if not SIGNATURE.has(main):
         return None
-    return [_read_spec(entry) for entry in main.attributes[_ATTRIBUTE]]
+    return [_read_spec(entry) for entry in SIGNATURE.get(main)]
 
 
 def drop_written(main: Any) -> None:
     """Remove the signature attribute of `main`."""
-    del main.attributes[_ATTRIBUTE]
+    SIGNATURE.remove(main)
 
 
 def keep_signature(module: ir.Module, signature: ProgramSignature | None = None) -> None:
@@ -64,10 +65,10 @@ def keep_signature(module: ir.Module, signature: ProgramSignature | None = None)
     main = main_function(module)
     inferred = _from_types(main)
     signature = signature or inferred
-    lossy = any(s.dtype in ("u8", "bool") for s in (*signature.args, *signature.outputs))
+    lossy = any(array_dtype(s.dtype).kind in "ub" for s in (*signature.args, *signature.outputs))
     if lossy or signature != inferred:
         specs = [*signature.args, *signature.outputs]
-        main.attributes[_ATTRIBUTE] = ir.ArrayAttr.get([_write_spec(s) for s in specs])
+        SIGNATURE.set(main, ir.ArrayAttr.get([_write_spec(s) for s in specs]))
 
 
 def _write_spec(spec: TensorSpec) -> Any:
@@ -94,16 +95,14 @@ def _read_spec(entry: Any) -> TensorSpec:
 
 
 def _from_types(main: Any) -> ProgramSignature:
-    updated = _updates(main)
+    updated = Main(main).updates
     inputs_of_main, results = list(main.type.inputs), list(main.type.results)
-    if "nova.outputs" in main.attributes:  # destinations and the workspace are already arguments
-        outputs = int(main.attributes["nova.outputs"].value)
+    if OUTPUTS.has(main):  # destinations and the workspace are already arguments
+        outputs = OUTPUTS.get(main)
         inputs_of_main, results = inputs_of_main[: -outputs - 1], inputs_of_main[-outputs - 1 : -1]
     else:
         results = results[: len(results) - len(updated)]
-    inputs = len(inputs_of_main)
-    if "nova.inputs" in main.attributes:
-        inputs = int(main.attributes["nova.inputs"].value)
+    inputs = INPUTS.get(main) if INPUTS.has(main) else len(inputs_of_main)
     names = _names(main, len(inputs_of_main))
     args = []
     for i, type_ in enumerate(inputs_of_main):
@@ -123,10 +122,6 @@ def _names(main: Any, count: int) -> list[str]:
     attributes = list(main.arg_attrs) if len(main.arguments) else []
     names = [f"arg{i}" for i in range(count)]
     for i, argument_attributes in enumerate(attributes[:count]):
-        if "nova.name" in argument_attributes:
-            names[i] = argument_attributes["nova.name"].value
+        if NAME.name in argument_attributes:
+            names[i] = argument_attributes[NAME.name].value
     return names
-
-
-def _updates(main: Any) -> list[int]:
-    return list(main.attributes["nova.updates"]) if "nova.updates" in main.attributes else []

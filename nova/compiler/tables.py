@@ -13,11 +13,14 @@ from typing import Any
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.compiler.task_graph import make_tasks
 from nova.errors import LoweringError
+from nova.ir.attributes import UNPACKED, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
+from nova.ir.kernel import Kernel, Main
 from nova.ir.resources import resource_digest
 from nova.ir.types import dense_bytes
-from nova.ir.walk import find_function, functions
+from nova.ir.walk import find_function
+from nova.ir.walk import kernels as kernel_functions
 from nova.passes.cpu.allocate_scratch import scratch_size
 from nova.passes.kernels.plan_tasks import moved_bytes
 
@@ -47,7 +50,7 @@ def read_unpacked(module: ir.Module) -> bytes:
     """
     data = bytearray()
     for op in module.body.operations:
-        if op.operation.name == "memref.global" and "nova.unpacked" in op.operation.attributes:
+        if op.operation.name == "memref.global" and UNPACKED.has(op):
             data += bytes(-len(data) % ALIGN)
             data += dense_bytes(op.operation.attributes["initial_value"])
     return bytes(data)
@@ -55,7 +58,7 @@ def read_unpacked(module: ir.Module) -> bytes:
 
 def _read(module: ir.Module) -> tuple[Tables, bytes]:
     reader = HostReader(module)
-    kernels = {f.name.value: f for f in functions(module) if "nova.kernel" in f.attributes}
+    kernels = {f.name.value: f for f in kernel_functions(module)}
     order = {name: i for i, name in enumerate(kernels)}
     reads = [_count_reads(f) for f in kernels.values()]
     launches = []
@@ -89,7 +92,7 @@ class HostReader:
         self.constants = bytearray()
         self.constant_at: dict[str, int] = {}
         self.large_at: dict[str, int] = {}
-        outputs = int(main.attributes["nova.outputs"].value)
+        outputs = Main(main).outputs
         arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
         self.root_buffers = {
@@ -98,7 +101,7 @@ class HostReader:
         }
         # A byte view of all of it folds to the workspace itself.
         self.root_buffers[arguments[-1]] = "workspace", 0
-        self.workspace_size = int(main.attributes["nova.workspace"].value)
+        self.workspace_size = Main(main).workspace
 
     def calls(self, block: Any = None, loops: bool = False) -> Iterator[Any]:
         """The kernel calls in main or one of its blocks, in order; with `loops`, also the loops."""
@@ -153,19 +156,17 @@ class HostReader:
 
 def _count_reads(function: Any) -> int:
     """The number of arguments before the first one that the kernel writes."""
-    if "nova.writes" not in function.attributes:
-        return 0
-    return next((i for i, w in enumerate(function.attributes["nova.writes"]) if len(w)), 0)
+    return next((i for i, ranges in enumerate(WRITES.find(function) or ()) if ranges), 0)
 
 
 def _kernel_spec(function: Any) -> KernelSpec:
-    attributes = function.attributes
+    kernel = Kernel(function)
     return KernelSpec(
-        name=function.name.value,
-        symbol=function.name.value,
-        grid=int(attributes["nova.tiles"].value),
-        core=attributes["nova.core"].value,
-        flops=int(attributes["nova.work"].value),
+        name=kernel.name,
+        symbol=kernel.name,
+        grid=kernel.tiles,
+        core=kernel.core,
+        flops=kernel.work,
         bytes=moved_bytes(function),
         location=location_text(function.location),
         takes_scratch=scratch_size(function) > 0,

@@ -21,6 +21,7 @@ from nova.artifact.tables import BufferSpec, LaunchSpec, TaskSpec
 from nova.codegen.common.footprint import Bounds, load_footprint
 from nova.compiler.memory_dependencies import MemoryDependencies
 from nova.core.records import record
+from nova.ir.kernel import Kernel
 from nova.passes.kernels.plan_tasks import kernel_ns
 
 _WORTH_SHARING_NS = 40_000
@@ -62,7 +63,7 @@ class _Tiles:
 
 
 def _read_tiles(kernel: Any) -> _Tiles:
-    cuts = tuple(kernel.attributes["nova.tasks"])
+    cuts = Kernel(kernel).tasks
     footprint = load_footprint(kernel)
 
     def local(bounds: Bounds | None) -> _Local:

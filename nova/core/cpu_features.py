@@ -1,8 +1,8 @@
 """The CPU features that Nova knows, by LLVM's names: `targets`, `cpus` and tests read it.
 
 A feature that is not listed here is never passed to LLVM, whatever the processor has: generated
-code uses only features that a file lists and the loader checks. native/src/cpu.c has the same
-names.
+code uses only features that a file lists and the loader checks. native/src/loader/cpu_features.c
+has the same names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LLVM's processors: their names, and those of their features that Nova knows.
 
-Written by `python -m nova.compiler.cpu.cpu_probe`, which asks LLVM; `tests/test_cpus.py` checks it
-against LLVM. A row has the name of another row, whose features it has too, and further features.
+Written by `python -m nova.compiler.cpu.cpu_probe`, which asks LLVM; `tests/core/test_cpus.py`
+checks it against LLVM. A row has the name of another row, whose features it has too, and more.
 `nova/core/targets.py` reads it, so that a target is known without LLVM.
 """
 

@@ -101,12 +101,11 @@ def _paint(state: Progress, finished: threading.Event) -> None:
     if finished.wait(DELAY_SECONDS) or not _one_painter.acquire(blocking=False):
         return
     try:
-        if not sys.stderr.isatty():
-            _paint_lines(state, finished)
-        elif (bar := _make_rich_bar()) is not None:
+        bar = _make_rich_bar() if sys.stderr.isatty() else None
+        if bar is not None:
             _paint_rich(bar, state, finished)
         else:
-            _paint_terminal(state, finished)
+            _paint_lines(state, finished)
     finally:
         _one_painter.release()
 
@@ -119,7 +118,7 @@ def _repeat(draw: Callable[[], None], finished: threading.Event) -> None:
 
 
 def _paint_lines(state: Progress, finished: threading.Event) -> None:
-    """A new line for each change, for log files."""
+    """A new line for each change, for log files and terminals without `rich`."""
     last = ""
 
     def draw() -> None:
@@ -131,20 +130,8 @@ def _paint_lines(state: Progress, finished: threading.Event) -> None:
     _repeat(draw, finished)
 
 
-def _paint_terminal(state: Progress, finished: threading.Event) -> None:
-    """One line that is redrawn, then erased."""
-
-    def draw() -> None:
-        sys.stderr.write(f"\r\x1b[K{state}")
-        sys.stderr.flush()
-
-    _repeat(draw, finished)
-    sys.stderr.write("\r\x1b[K")
-    sys.stderr.flush()
-
-
 def _make_rich_bar() -> RichProgress | None:
-    """A bar that is erased when done; None if `rich`, a dependency of the tools, is missing."""
+    """A bar that is erased at the end; None in a runtime-only install, which has no `rich`."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn

@@ -13,7 +13,7 @@ from typing import Any
 
 from nova.artifact.manifest import TensorSpec
 from nova.compiler.signature import ProgramSignature, drop_written, written_specs
-from nova.core.dtypes import ALL, TensorType
+from nova.core.dtypes import ALL, IMPORTED, TensorType
 from nova.errors import (
     ArgumentNameError,
     DTypeError,
@@ -22,18 +22,20 @@ from nova.errors import (
     UnsupportedOpError,
 )
 from nova.frontends.checks import explain_type, place
+from nova.ir.attributes import INPUTS, NAME, SIGNATURE, UPDATES, name_dictionaries
 from nova.ir.bindings import func, ir
+from nova.ir.kernel import Main
 from nova.ir.types import nova_type
 from nova.ir.walk import find_function, functions
 from nova.passes.base import UpstreamPass, run_pipeline
 
 # Buffer donation: the result that aliases an argument, as jax and TensorFlow write it.
 _DONATED = "tf.aliasing_output"
-_NAMES = ("nova.name", "jax.arg_info")
-_RESULT_NAMES = ("nova.name", "jax.result_info")
+_NAMES = (NAME.name, "jax.arg_info")
+_RESULT_NAMES = (NAME.name, "jax.result_info")
 # Element types, and their types after the stage nova.
-_NARROWED = {("u8", "i8"), ("bool", "i8")}
-_KEPT = {"function_type", "nova.inputs", "nova.signature", "nova.updates", "sym_name"}
+_NARROWED = {("u8", "i8"), ("u16", "i16"), ("u32", "i32"), ("u64", "i64"), ("bool", "i8")}
+_KEPT = {"function_type", INPUTS.name, SIGNATURE.name, UPDATES.name, "sym_name"}
 
 
 def take_entry(
@@ -114,8 +116,8 @@ def _rename(module: ir.Module, main: Any) -> None:
 def _read_signature(main: Any, filename: str) -> ProgramSignature:
     given = list(main.type.inputs)
     inputs = len(given)
-    if "nova.inputs" in main.attributes:
-        inputs = int(main.attributes["nova.inputs"].value)
+    if INPUTS.has(main):
+        inputs = INPUTS.get(main)
     attributes = _dictionaries(main, "arg_attrs", len(given))
     alias = _aliases(main, attributes, filename)
     args = []
@@ -129,7 +131,7 @@ def _read_signature(main: Any, filename: str) -> ProgramSignature:
         )
     results = list(main.type.results)
     own = _dictionaries(main, "res_attrs", len(results))
-    updates = list(main.attributes["nova.updates"]) if "nova.updates" in main.attributes else []
+    updates = Main(main).updates
     outputs = []
     names = set()
     for i, type_ in enumerate(results[: len(results) - len(updates)]):
@@ -159,7 +161,7 @@ def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSi
     )
     if not fits:
         raise ImportedProgramError(
-            "the attribute nova.signature does not say what the types of the function say",
+            f"the attribute {SIGNATURE.name} does not say what the types of the function say",
             where=place(main.operation, filename),
             hint="start_from takes the text of a stage as it is; without the attribute, the types "
             "count",
@@ -186,7 +188,8 @@ def _nova_type(type_: Any, what: str, at: str) -> TensorType:
         raise ImportedProgramError(
             f"{what} of the program is {type_}, which no array of Nova's holds",
             where=at,
-            hint=f"convert inside of the program; the types are {', '.join(d.name for d in ALL)}",
+            hint="convert inside of the program; the types are "
+            + ", ".join(d.name for d in (*ALL, *IMPORTED)),
         ) from None
 
 
@@ -266,9 +269,8 @@ def _move_params(
     main.attributes["function_type"] = ir.TypeAttr.get(kind)
     if "arg_attrs" in main.attributes:
         del main.attributes["arg_attrs"]  # `_clean` writes those of the new order
-    if "nova.updates" in main.attributes:
-        updates = [order.index(u) for u in main.attributes["nova.updates"]]
-        main.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(updates)
+    if UPDATES.has(main):
+        UPDATES.set(main, tuple(order.index(u) for u in UPDATES.get(main)))
     args = [replace(signature.args[i], role="param" if is_param[i] else "input") for i in order]
     outputs = [
         replace(o, alias=order.index(o.alias)) if o.alias >= 0 else o for o in signature.outputs
@@ -290,7 +292,7 @@ def _reorder_results(main: Any, signature: ProgramSignature) -> None:
         returned.operands[position] = value
     kind = ir.FunctionType.get(list(main.type.inputs), types)
     main.attributes["function_type"] = ir.TypeAttr.get(kind)
-    main.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(list(aliases.values()))
+    UPDATES.set(main, tuple(aliases.values()))
 
 
 def _clean(main: Any, signature: ProgramSignature) -> None:
@@ -299,9 +301,6 @@ def _clean(main: Any, signature: ProgramSignature) -> None:
         if name not in _KEPT:
             del main.attributes[name]
     if signature.args:
-        main.arg_attrs = [
-            ir.DictAttr.get({"nova.name": ir.StringAttr.get(a.name)}) for a in signature.args
-        ]
+        main.arg_attrs = name_dictionaries([a.name for a in signature.args])
     inputs = sum(a.role == "input" for a in signature.args)
-    i64 = ir.IntegerType.get_signless(64)
-    main.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
+    INPUTS.set(main, inputs)

@@ -16,6 +16,7 @@ from typing import Any
 from nova.errors import UnsupportedOpError
 from nova.frontends.checks import place
 from nova.frontends.host_numbers import Number, buffer_of, is_number, load_number, store_number
+from nova.ir.attributes import CONTAINER_MODULE
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.buffers import view_as
 from nova.ir.clone import clone_into
@@ -122,7 +123,7 @@ class HostKernels:
         if self.part is None:
             tops = [op.operation for op in self.module.body.operations]
             known = {op.attributes["sym_name"].value for op in tops if "sym_name" in op.attributes}
-            self.module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+            CONTAINER_MODULE.set(self.module.operation)
             with ir.InsertionPoint.at_block_begin(self.module.body):
                 self.part = ir.Operation.create(
                     "gpu.module",

@@ -25,9 +25,11 @@ from nova.frontends.host_code import ALLOCATIONS, Host, HostLaunch, Lifetime, Lo
 from nova.frontends.host_kernels import HostKernels
 from nova.frontends.host_loops import unroll_loops
 from nova.frontends.host_numbers import Constant, Number, buffer_of, is_number
+from nova.ir.attributes import name_dictionaries
 from nova.ir.bindings import arith, func, ir, memref, scf
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.context import load_device_dialects
+from nova.ir.kernel import Kernel, Main
 from nova.ir.launches import make_launch
 from nova.ir.types import nova_type
 from nova.ir.walk import every_op
@@ -194,15 +196,13 @@ class _Rewrite:
         self._write_steps(self.host.steps, returned.operation, returned.operation, mapping)
         self.main.operation.erase()
         ir.SymbolTable.set_symbol_name(new.operation, "main")
-        named = [ir.DictAttr.get({"nova.name": ir.StringAttr.get(a.name)}) for a in args]
+        named = name_dictionaries([a.name for a in args])
         new.arg_attrs = [*named, *[ir.DictAttr.get({})] * (len(kinds) - len(named))]
-        i64 = ir.IntegerType.get_signless(64)
-        numbers = {"inputs": inputs, "outputs": len(self.host.returned), "workspace": size}
-        for name, number in numbers.items():
-            new.attributes[f"nova.{name}"] = ir.IntegerAttr.get(i64, number)
-        updated = [i for i, spec in enumerate(args) if spec.donated]
+        main = Main(new)
+        main.inputs, main.outputs, main.workspace = inputs, len(self.host.returned), size
+        updated = tuple(i for i, spec in enumerate(args) if spec.donated)
         if updated:
-            new.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(updated)
+            main.updates = updated
 
     def _write_steps(
         self, steps: Sequence[Step], before: Any, top: Any, mapping: dict[Any, Any]
@@ -274,10 +274,7 @@ class _Rewrite:
             arguments = list(block.arguments)
             make_launch(launch.symbols, launch.grid, launch.block, launch.shared, arguments)
             func.ReturnOp([])
-        i64 = ir.IntegerType.get_signless(64)
-        work = prod(launch.grid) * prod(launch.block)
-        function.attributes["nova.kernel"] = ir.UnitAttr.get()
-        function.attributes["nova.work"] = ir.IntegerAttr.get(i64, work)
+        Kernel.mark(function, work=prod(launch.grid) * prod(launch.block))
         self.launchers[key] = function
         return function
 

@@ -1,8 +1,8 @@
 """PTX in the format of the simulator's driver: decoded once, when a program is loaded for `sim`.
 
 In: the text of a device image. Out: the bytes of the structs `image_header` and `image_row` of
-native/src/sim/driver_code.c, and the data that they point to. `fault_of` describes errors of the
-driver.
+native/src/gpusim/driver/driver_code.c, and the data that they point to. `fault_of` describes
+errors of the driver.
 """
 
 from __future__ import annotations

@@ -59,10 +59,10 @@ def place_variable(text: str, known: Mapping[str, Variable]) -> Variable | None:
     for extent in re.findall(r"\[(\d*)\]", found["array"]):
         size *= int(extent or 0)
     align = check_align(found["align"], one)
-    if size > _MOST_BYTES:
-        raise PtxError(f"{found['name']} takes {size} bytes", hint="no device has that")
-    own = (v for v in known.values() if v.space == found["space"])
-    offset = round_up(max((v.offset + v.size for v in own), default=0), align)
+    same_space = (v for v in known.values() if v.space == found["space"])
+    offset = round_up(max((v.offset + v.size for v in same_space), default=0), align)
+    if offset + size > _MOST_BYTES:
+        raise PtxError(f"{found['name']} ends at byte {offset + size}", hint="no device has that")
     initial = None
     if found["initial"]:
         initial = _initial(found["name"], found["initial"], one).ljust(size, b"\0")

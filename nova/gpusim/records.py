@@ -1,4 +1,4 @@
-"""The records that the simulator executes, and the constants in them, as in native/src/sim/sim.h.
+"""The records that the simulator executes, and their constants, as in native/src/gpusim/sim.h.
 
 One statement becomes `Parts`; `decode.py` packs them into arrays. Operand rows are tuples (kind,
 width, negated, at, offset).

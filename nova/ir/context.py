@@ -12,6 +12,7 @@ from codecs import BOM_UTF8
 from collections.abc import Sequence
 
 from nova.errors import MLIRSyntaxError
+from nova.ir.attributes import accept_old_names
 from nova.ir.bindings import ir, stablehlo
 from nova.ir.custom_syntax import Rewritten, to_generic
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
@@ -77,7 +78,9 @@ def parse_text(text: str, filename: str, context: ir.Context, said: list[Diagnos
     )
     with capture_diagnostics(context) as collected:
         try:
-            return ir.Module.parse(generic.text, context)
+            module = ir.Module.parse(generic.text, context)
+            accept_old_names(module, generic.text)
+            return module
         finally:
             said += [_before_edits(in_file(d, filename), filename, generic) for d in collected]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from nova.core.dtypes import TensorType
+from nova.core.dtypes import TensorType, dtype
 from nova.core.records import record
 from nova.errors import DTypeError, NovaError
 from nova.ir import attention_ops
@@ -24,8 +24,14 @@ from nova.ir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
 
 DIALECT = "nova"
-DEVICE = "nova.device"
-"""Attribute of ops, host regions and kernels that run on the host for every target: `cpu`."""
+CONSTANT = f"{DIALECT}.constant"
+BARRIER = f"{DIALECT}.barrier"
+"""An identity op that fusion and CSE do not look through; see `create_barrier`."""
+
+
+def full_name(row: str) -> str:
+    """The name of the nova op of a row, with the dialect."""
+    return f"{DIALECT}.{row}"
 
 
 def op_type(row: Op, op: Any) -> tuple[TensorType, dict[str, Any], tuple[TensorType, ...]]:
@@ -60,7 +66,9 @@ def _apply_rules(
 def _tensor(type_: Any) -> TensorType:
     if not isinstance(type_, ir.RankedTensorType | ir.UnrankedTensorType):
         raise DTypeError(f"{type_} is not a tensor")
-    return nova_type(type_)
+    tensor = nova_type(type_)
+    dtype(tensor.dtype)
+    return tensor
 
 
 def _check_segments(op: Any) -> None:
@@ -97,7 +105,7 @@ def _verifier(row: Op) -> Any:
             if expected != actual:
                 raise NovaError(f"result type is {actual}, must be {expected}")
         except NovaError as error:
-            op.location.emit_error(f"'nova.{row.name}' op {error.what}")
+            op.location.emit_error(f"'{full_name(row.name)}' op {error.what}")
             return False
         return True
 
@@ -114,7 +122,7 @@ def _verify_constant(op: Any) -> bool:
         if not dense or value.type != op.results[0].type:
             raise NovaError("needs a dense `value` of its result type")
     except NovaError as error:
-        op.location.emit_error(f"'nova.constant' op {error.what}")
+        op.location.emit_error(f"'{CONSTANT}' op {error.what}")
         return False
     return True
 
@@ -141,7 +149,7 @@ class _Definition:
 
     def attach(self) -> None:
         """Attach what IRDL cannot express: no side effects, and the verifier."""
-        name = f"{DIALECT}.{self.name}"
+        name = full_name(self.name)
         _NoEffects.attach(name)
         _Speculatable.attach(name)
         trait = type(self.name, (), {"verify_invariants": staticmethod(self.verify)})
@@ -187,11 +195,21 @@ def create_op(row: Op, operands: Sequence[Any], result: TensorType, attrs: dict[
         sizes = [1] * len(operands) + [0] * (len(row.operands) - len(operands))
         attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
     return ir.Operation.create(
-        f"nova.{row.name}",
+        full_name(row.name),
         results=[tensor_type(result, dialect=True)],
         operands=list(operands),
         attributes=attributes,
     ).result
+
+
+def create_barrier(value: Any, after: Any, region: int) -> Any:
+    """A barrier: its result is `value`, and its users run after `after` is computed."""
+    return ir.Operation.create(
+        BARRIER,
+        results=[value.type],
+        operands=[value, after],
+        attributes={"region": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), region)},
+    )
 
 
 _lock = Lock()

@@ -13,8 +13,10 @@ import numpy as np
 
 from nova.core.dtypes import TensorType
 from nova.core.location import Location
+from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
-from nova.ir.dialect import DEVICE, create_op
+from nova.ir.dialect import CONSTANT, create_op
+from nova.ir.kernel import Main
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
@@ -43,14 +45,11 @@ class _Emitter:
         result_types = [tensor_type(plan.type_of(r), dialect=True) for r in returned]
         function = func.FuncOp("main", (arg_types, result_types))
         inputs = len(signature.inputs)
-        i64 = ir.IntegerType.get_signless(64)
-        function.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
+        main = Main(function)
+        main.inputs = inputs
         if plan.updates:
-            updated = [inputs + i for i, _ in plan.updates]
-            function.attributes["nova.updates"] = ir.DenseI64ArrayAttr.get(updated)
-        function.arg_attrs = [
-            ir.DictAttr.get({"nova.name": ir.StringAttr.get(a.name)}) for a in signature.arguments
-        ]
+            main.updates = tuple(inputs + i for i, _ in plan.updates)
+        function.arg_attrs = name_dictionaries([a.name for a in signature.arguments])
         block = function.add_entry_block()
         self.arguments = list(block.arguments)
         with ir.InsertionPoint(block):
@@ -63,7 +62,7 @@ class _Emitter:
         with mlir_location(step.location):
             made = create_op(OPS[step.op], operands, step.out_type, step.attrs)
         if step.device:
-            made.owner.attributes[DEVICE] = ir.StringAttr.get(step.device)
+            DEVICE.set(made.owner, step.device)
         return made
 
     def _value(self, arg: Arg, location: Location | None) -> Any:
@@ -87,7 +86,7 @@ def emit_constant(array: np.ndarray, type_: TensorType, location: Any) -> Any:
 
 def _constant(value: ir.Attribute, location: Any) -> Any:
     return ir.Operation.create(
-        "nova.constant", results=[value.type], attributes={"value": value}, loc=location
+        CONSTANT, results=[value.type], attributes={"value": value}, loc=location
     ).result
 
 

@@ -20,7 +20,7 @@ _TOKENS, _GRID, _BLOCK, _CLUSTER, _SHARED, _OPERANDS, _OBJECT = 0, 1, 4, 7, 10, 
 
 Three = tuple[int, int, int]
 
-# Device limits along each axis; `native/src/tables.c` checks files against the same limits.
+# Device limits along each axis; `native/src/loader/tables.c` checks files against the same limits.
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS = (1024, 1024, 64)
 _MOST_SHARED = 227 << 10

@@ -15,6 +15,7 @@ from typing import Any
 from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.attention_ops import find_point
+from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
 
@@ -119,8 +120,8 @@ class GenericOp:
     @cached_property
     def work(self) -> int:
         """Estimated work: body executions times ops in the body, or an attribute of the op."""
-        if "nova.work" in self.op.attributes:
-            return int(self.op.attributes["nova.work"].value)
+        if WORK.has(self.op):
+            return WORK.get(self.op)
         return prod(self.sizes) * max(1, len(self.block.operations) - 1)
 
     @property

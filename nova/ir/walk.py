@@ -7,6 +7,7 @@ from typing import Any
 from nova.errors import LoweringError
 from nova.ir.bindings import func, ir
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import is_kernel
 
 
 def functions(module: ir.Module) -> list[Any]:
@@ -36,7 +37,7 @@ def main_function(module: ir.Module) -> Any:
 
 def kernels(module: ir.Module) -> list[Any]:
     """The kernel functions, in order."""
-    return [f for f in functions(module) if "nova.kernel" in f.attributes]
+    return [f for f in functions(module) if is_kernel(f)]
 
 
 def require_buffers(module: ir.Module) -> None:
@@ -46,10 +47,9 @@ def require_buffers(module: ir.Module) -> None:
     values without a definition.
     """
     for function in functions(module):
-        is_kernel = "nova.kernel" in function.attributes
         given, results = list(function.type.inputs), list(function.type.results)
         tensors = [t for t in given + results if isinstance(t, ir.RankedTensorType)]
-        if tensors or (is_kernel and (results or len(function.body.blocks) != 1)):
+        if tensors or (is_kernel(function) and (results or len(function.body.blocks) != 1)):
             raise LoweringError(
                 f"@{function.name.value} has the type {function.type}: buffers without results "
                 "are expected",
@@ -94,3 +94,10 @@ def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
 def find_ops(within: Any, *names: str) -> list[Any]:
     """Every op with one of these names in a module or function, at any depth; in post-order."""
     return [op for op in every_op(within) if op.name in names]
+
+
+def defining_op(value: Any, name: str) -> Any | None:
+    """The op called `name` that defines `value`, or None."""
+    if not isinstance(value, ir.OpResult) or value.owner.operation.name != name:
+        return None
+    return value.owner.operation

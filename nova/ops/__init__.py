@@ -9,7 +9,9 @@ from nova.ops import (
     attention,
     contraction,
     elementwise,
+    functional,
     indexing,
+    loops,
     losses,
     moments,
     movement,
@@ -35,6 +37,8 @@ for _family in (
     nn,
     attention,
     losses,
+    loops,
+    functional,
     structural,
 ):
     _family.register_rows()

@@ -68,6 +68,8 @@ _ATTRIBUTES: dict[str, Any] = {
     "start": 2,
     "value": 1,
     "region": 1,
+    "kernel": (1,),
+    "size": (3,),
     "dtype": dtypes.f32,
     "min": 0,
 }
@@ -103,6 +105,9 @@ def _family(row: Op) -> str:
 
 
 def _title(family: str) -> str:
+    folder, _, name = family.rpartition(".")
+    if folder:
+        return f"{folder.capitalize()}: {name}"
     return {"nn": "Layers", "randomness": "Random numbers"}.get(family, family.capitalize())
 
 

@@ -37,6 +37,7 @@ _TYPES = {
     "low": "int | Sequence[int] | Sequence[Sequence[int]]",
     "m": "int | None",
     "max": "float | None",
+    "kernel": "int | Sequence[int]",
     "min": "float | None",
     "n": "int",
     "num_classes": "int",
@@ -45,6 +46,7 @@ _TYPES = {
     "sections": "int | Sequence[int]",
     "seed": "Operand",
     "shape": "int | Sequence[int]",
+    "size": "int | Sequence[int]",
     "start": "float",
     "starts": "Sequence[int]",
     "step": "float",
@@ -159,7 +161,7 @@ def _define(
 def _arguments(op: Op) -> list[_Argument]:
     if op.build is not None:
         parameters = list(inspect.signature(op.build).parameters.values())[1:]
-        return [_sugar_argument(parameter) for parameter in parameters]
+        return [_sugar_argument(op, parameter) for parameter in parameters]
     operands = [
         _Argument(
             name.rstrip("?"),
@@ -179,13 +181,19 @@ def _operand_type(name: str) -> str:
     return "Operand | Sequence[Operand]" if name.startswith("*") else _OPERAND
 
 
-def _sugar_argument(parameter: inspect.Parameter) -> _Argument:
+def _sugar_argument(op: Op, parameter: inspect.Parameter) -> _Argument:
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return _Argument(f"*{parameter.name}", _operand_type("*"), False)
     default = REQUIRED if parameter.default is parameter.empty else parameter.default
     annotation = parameter.annotation
-    is_annotated = annotation not in (parameter.empty, "Any")
-    type_ = annotation if is_annotated else _type_of(parameter.name, default)
+    if annotation not in (parameter.empty, "Any"):
+        type_ = annotation
+    elif parameter.name in op.operands:
+        type_ = _OPERAND
+    elif parameter.name in _TYPES or default not in (REQUIRED, None):
+        type_ = _type_of(parameter.name, default)
+    else:
+        type_ = "Any"
     return _Argument(parameter.name, type_, default is not REQUIRED)
 
 
@@ -193,6 +201,8 @@ def _type_of(name: str, default: Any) -> str:
     by_default = type(default).__name__ if type(default) in (bool, int, float, str) else None
     if by_default is not None and not (name in _TYPES and isinstance(default, str)):
         return by_default
+    if name not in _TYPES:
+        return "Any"
     return _TYPES[name].removesuffix(" | None") if default is REQUIRED else _TYPES[name]
 
 

@@ -3,8 +3,8 @@
 loop        fit: steps, epochs, Ctrl-C, NaN
 checkpoint  the file that a killed run resumes from
 history     the losses, as numbers, text and PNG
-progress    progress output on stderr
-axes, text_chart, png_chart, canvas, font   drawing the curve
+progress    progress output on stderr: a bar of rich, or lines
+text_chart, png_chart, axes   drawing the curve, as text and by matplotlib
 """
 
 from nova.train.history import History as History

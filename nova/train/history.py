@@ -58,7 +58,7 @@ class History:
         return float(np.array(self._losses[ends[-1] if ends else 0 :], np.float64).mean())
 
     def save_png(self, path: str | os.PathLike[str], *, log: bool | None = None) -> None:
-        """Write the curve as a PNG of 960 x 540.
+        """Write the curve as a PNG of 960 x 540, which needs matplotlib (the extra `plot`).
 
         `log` selects a logarithmic scale, which requires positive losses; None chooses.
         """

@@ -30,6 +30,7 @@ from nova.errors import (
 from nova.train.checkpoint import CheckpointFile, Saved
 from nova.train.history import History
 from nova.train.interrupt import DeferredInterrupt
+from nova.train.png_chart import check_matplotlib
 from nova.train.progress import Quiet, choose_progress
 
 # Short epochs do not draw a picture each: drawing takes at most a twentieth of the time.
@@ -65,12 +66,14 @@ def fit(
 
     `checkpoint` is a file that is written after every `every` steps (None: after every epoch) and
     at the end. With `resume`, a run that finds one resumes from it. `plot` is a PNG of the loss,
-    redrawn during the training. `on_epoch(epoch, history)` is called after each epoch,
-    before its checkpoint. `progress` is "auto" (as the knob says), "on" or "off". A NaN or infinite
-    loss is a TrainingError unless `on_nan="continue"`. Ctrl-C finishes the step, writes
+    redrawn by matplotlib during the training. `on_epoch(epoch, history)` is called after each
+    epoch, before its checkpoint. `progress` is "auto" (as the knob says), "on" or "off". A NaN or
+    infinite loss is a TrainingError unless `on_nan="continue"`. Ctrl-C finishes the step, writes
     the checkpoint and raises TrainingInterrupted, a KeyboardInterrupt; a second one acts at once.
     """
     _check(step, batches, epochs, every, checkpoint, on_nan)
+    if plot is not None:
+        check_matplotlib()
     bar = choose_progress(progress)
     file = None if checkpoint is None else CheckpointFile(checkpoint)
     run = _Run(step, batches, int(epochs), file, every, bar, on_nan == "stop")
@@ -181,17 +184,17 @@ class _Run:
             self.file.save(Saved(state, position, self.history, _description(self.batches)))
 
     def _not_finite(self, loss: float, epoch: int, batch: int) -> TrainingError:
-        kept = "; the last checkpoint is from before" if self.file is not None else ""
+        note = "; the last checkpoint is from before" if self.file is not None else ""
         return TrainingError(
             f"the loss of step {self.history.steps} is {loss} (epoch {epoch}, batch {batch}, "
-            f"counted from 0){kept}",
+            f"counted from 0){note}",
             where=str(user_location()),
             hint="NOVA_CHECK=nan names the op that made it; on_nan='continue' goes on",
         )
 
     def _interrupted(self) -> TrainingInterrupted:
-        kept = f"; {self.file.path} continues from here" if self.file is not None else ""
-        return TrainingInterrupted(f"interrupted after step {self.history.steps}{kept}")
+        note = f"; {self.file.path} continues from here" if self.file is not None else ""
+        return TrainingInterrupted(f"interrupted after step {self.history.steps}{note}")
 
 
 class _Picture:

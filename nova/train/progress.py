@@ -1,24 +1,28 @@
-"""Progress of `nova.fit` on stderr: one line that is redrawn, or a line for every epoch."""
+"""Progress of `nova.fit` on stderr: a bar of `rich` on a terminal, else a line for every epoch."""
 
 from __future__ import annotations
 
-import shutil
 import sys
+from importlib.util import find_spec
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from nova import knobs
 from nova.errors import AttributeValueError
 from nova.train.history import History
 
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
 _REFRESH_SECONDS = 0.1
-_BAR = 20
+_BAR_COLUMNS = 20
 
 
 class Quiet:
     """Prints nothing; defines the interface of the others."""
 
-    def start(self, total: int, done: int, epochs: int) -> None:
-        """Total steps, steps already done, total epochs."""
+    def start(self, total: int, completed: int, epochs: int) -> None:
+        """Total steps, steps already completed, total epochs."""
 
     def step(self, epoch: int, batch: int, batches: int, history: History) -> None:
         """Called after every step, with its epoch and batch."""
@@ -33,13 +37,13 @@ class Quiet:
 class Lines(Quiet):
     """A line for every epoch, for log files."""
 
-    def start(self, total: int, done: int, epochs: int) -> None:
+    def start(self, total: int, completed: int, epochs: int) -> None:
         self._total, self._epochs = total, epochs
-        self._done = self._first = done
-        self._began = perf_counter()
+        self._completed = self._first = completed
+        self._start_time = perf_counter()
 
     def step(self, epoch: int, batch: int, batches: int, history: History) -> None:
-        self._done += 1
+        self._completed += 1
 
     def end_epoch(self, epoch: int, history: History) -> None:
         title = f"epoch {epoch + 1}/{self._epochs}"
@@ -47,46 +51,50 @@ class Lines(Quiet):
         sys.stderr.flush()
 
     def _pace(self) -> str:
-        elapsed = perf_counter() - self._began
-        steps = max(1, self._done - self._first)
+        elapsed = perf_counter() - self._start_time
+        steps = max(1, self._completed - self._first)
         rate = steps / max(elapsed, 1e-9)
-        left = (self._total - self._done) / rate
+        remaining = (self._total - self._completed) / rate
         speed = f"{rate:.0f} steps/s" if rate >= 10 else f"{1 / rate:.3g} s/step"
-        return f"{speed}  ETA {clock(left)}" if self._done < self._total else f"{speed}  done"
+        if self._completed < self._total:
+            return f"{speed}  ETA {clock(remaining)}"
+        return f"{speed}  done"
 
 
 class Terminal(Lines):
-    """One line that is redrawn."""
+    """One line that is redrawn, at most every `_REFRESH_SECONDS`; it stays at the end."""
 
-    def start(self, total: int, done: int, epochs: int) -> None:
-        super().start(total, done, epochs)
-        self._next = 0.0
-        self._line = ""
+    _bar: RichProgress | None = None
+
+    def start(self, total: int, completed: int, epochs: int) -> None:
+        super().start(total, completed, epochs)
+        self._next_refresh = 0.0
+        # No thread of rich: it would compete with the threads of the step.
+        self._bar = _make_bar()
+        self._task = self._bar.add_task("", total=total, completed=completed, status="")
 
     def step(self, epoch: int, batch: int, batches: int, history: History) -> None:
-        self._done += 1
+        self._completed += 1
         now = perf_counter()
-        if now < self._next and self._done < self._total:
+        if self._bar is None or (now < self._next_refresh and self._completed < self._total):
             return
-        self._next = now + _REFRESH_SECONDS
-        filled = round(_BAR * self._done / self._total)
-        bar = "━" * filled + "─" * (_BAR - filled)
-        self._line = (
-            f"epoch {epoch + 1}/{self._epochs}  batch {batch + 1}/{batches}  {bar}  "
-            f"loss {history.latest_loss():.6g}  {self._pace()}"
+        self._next_refresh = now + _REFRESH_SECONDS
+        self._bar.update(
+            self._task,
+            completed=self._completed,
+            description=f"epoch {epoch + 1}/{self._epochs}  batch {batch + 1}/{batches}",
+            status=f"loss {history.latest_loss():.6g}  {self._pace()}",
         )
-        # A line that wraps cannot be redrawn.
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\x1b[K{self._line[:width]}")
-        sys.stderr.flush()
+        if not self._bar.live.is_started:
+            self._bar.start()
+        self._bar.refresh()
 
     def end_epoch(self, epoch: int, history: History) -> None:
         """The line continues into the next epoch."""
 
     def close(self) -> None:
-        if self._line:
-            sys.stderr.write("\n")
-            sys.stderr.flush()
+        if self._bar is not None:
+            self._bar.stop()
 
 
 def choose_progress(choice: str) -> Quiet:
@@ -97,11 +105,28 @@ def choose_progress(choice: str) -> Quiet:
         choice = knobs.get("progress")
     if choice == "off":
         return Quiet()
-    return Terminal() if sys.stderr.isatty() else Lines()
+    # A runtime-only install has no rich.
+    return Terminal() if sys.stderr.isatty() and find_spec("rich") is not None else Lines()
 
 
 def clock(seconds: float) -> str:
     """Seconds as 1:05 or 2:01:05."""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _make_bar() -> RichProgress:
+    """The bar, not started; importing rich takes time that only a terminal needs."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+    from rich.table import Column
+
+    return RichProgress(
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(_BAR_COLUMNS),
+        TextColumn("{task.fields[status]}", markup=False, table_column=Column(no_wrap=True)),
+        console=Console(stderr=True),
+        auto_refresh=False,
+    )

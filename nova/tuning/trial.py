@@ -23,6 +23,7 @@ from nova.compiler.recorder import Recorder
 from nova.compiler.signature import read_signature
 from nova.core.settings import Settings
 from nova.ir.bindings import func, ir, memref
+from nova.ir.kernel import Main
 from nova.runtime.executor import Executable
 from nova.tuning.arguments import make_arguments, why_not_run
 
@@ -93,7 +94,6 @@ def _is_float(type_: Any) -> bool:
 def _one_kernel(kernel: Any, choices: ScheduleOverrides, constants: frozenset[int]) -> ir.Module:
     """A module at the stage `buffers` whose program is one call of the kernel."""
     module = ir.Module.create()
-    i64 = ir.IntegerType.get_signless(64)
     types = list(kernel.type.inputs)
     given = [type_ for i, type_ in enumerate(types) if i not in constants]
     with ir.InsertionPoint(module.body):
@@ -113,8 +113,8 @@ def _one_kernel(kernel: Any, choices: ScheduleOverrides, constants: frozenset[in
             write_overrides(copy, choices)
         workspace = ir.MemRefType.get([0], ir.IntegerType.get_signless(8))
         main = func.FuncOp("main", ([*given, workspace], []))
-        for name, value in (("inputs", len(given)), ("outputs", 0), ("workspace", 0)):
-            main.attributes[f"nova.{name}"] = ir.IntegerAttr.get(i64, value)
+        view = Main(main)
+        view.inputs, view.outputs, view.workspace = len(given), 0, 0
         block = main.add_entry_block()
         with ir.InsertionPoint(block):
             callee = ir.FlatSymbolRefAttr.get(kernel.name.value)

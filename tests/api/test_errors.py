@@ -216,7 +216,7 @@ def test_every_class_has_a_mistake():
     }
     bases = {errors.NovaError, errors.SignatureError}
     warnings_ = {errors.CacheWarning, errors.RecompileWarning, errors.PrecisionWarning}
-    warnings_ |= {errors.KnobWarning}  # in tests/test_knobs.py
+    warnings_ |= {errors.KnobWarning}  # in tests/core/test_knobs.py
     # Below, in test_cache.py, tests/artifact, tests/debug, tests/fit and tests/tools.
     elsewhere = {errors.CompileInterrupted, errors.RunMemoryError, *warnings_}
     elsewhere |= {errors.CheckError, errors.NonFiniteError, errors.GradcheckError}
@@ -226,7 +226,7 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.CacheKeyError, errors.CacheFolderError, errors.TraceError}
     # In tests/api/test_jit_state.py and tests/train/test_step_state.py.
     elsewhere |= {errors.StateAssignedError, errors.SealedAttributeError}
-    # In tests/api/test_submit.py.
+    # In tests/runtime/test_submit.py.
     elsewhere |= {errors.RunError, errors.TaskError, errors.RunTimeoutError, errors.StalledError}
     elsewhere |= {errors.RunCancelled, errors.RunInterrupted, errors.ResultTimeoutError}
     elsewhere |= {errors.ArrayInUseError, errors.SubmitError}

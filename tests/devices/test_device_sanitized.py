@@ -15,6 +15,6 @@ def test_c_program(tmp_path: Path, sanitizers: str) -> None:
     flags = ["-std=c11", "-D_GNU_SOURCE", "-g", f"-fsanitize={sanitizers}", "-shared", "-fPIC"]
     source = Path(__file__).with_name("fake_cuda.c")
     subprocess.run(["gcc", *flags, "-o", fake, source], check=True)
-    program = build_test(NATIVE / "tests" / "test_device.c", sanitizers, "-ldl")
+    program = build_test(NATIVE / "tests" / "gpu" / "test_device.c", sanitizers, "-ldl")
     done = subprocess.run([program, fake], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
 """lit's view of the text tests: `lit tests/filecheck` runs each RUN line in its own processes.
 
-`tests/test_filecheck.py` runs the same files in one process, which is faster.
+`tests/filecheck/test_filecheck.py` runs the same files in one process, which is faster.
 """
 
 # ruff: noqa: F821 (lit defines `config` before it runs this file)

@@ -215,7 +215,7 @@ print("survived")
 
 
 def test_a_fault_leaves_the_process_alive() -> None:
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1] / "support"
     done = subprocess.run(
         [sys.executable, "-c", FAULT], cwd=folder, capture_output=True, text=True, timeout=120
     )

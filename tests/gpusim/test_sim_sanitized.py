@@ -1,7 +1,7 @@
 """The simulator in C under the sanitizers of gcc: the launches of the other tests, once more.
 
-Their launches are recorded with what they did, and native/tests/test_sim.c runs them again: a build
-without optimisation gives the same bits, the same fault at the same thread, and nothing to report.
+Their launches are recorded with their results, and native/tests/gpusim/test_sim.c runs them again:
+an unoptimized build gives the same bits, the same fault at the same thread, and nothing to report.
 """
 
 from __future__ import annotations
@@ -100,8 +100,10 @@ def launches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("sanitizers", [MEMORY, THREADS])
 def test_c_program(launches: Path, sanitizers: str):
-    sources = [p for p in (NATIVE / "src" / "sim").glob("*.c") if not p.name.startswith("driver")]
-    flags = [*sanitized(sanitizers), "-ffp-contract=off", f"-I{NATIVE / 'src'}"]
-    program = build_program([NATIVE / "tests" / "test_sim.c", *sorted(sources)], flags, ["-lm"])
+    simulator = NATIVE / "src" / "gpusim"
+    sources = [path for path in simulator.rglob("*.c") if path.parent.name != "driver"]
+    flags = [*sanitized(sanitizers), "-ffp-contract=off"]
+    test = NATIVE / "tests" / "gpusim" / "test_sim.c"
+    program = build_program([test, *sorted(sources)], flags, ["-lm"])
     done = subprocess.run([program, launches], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

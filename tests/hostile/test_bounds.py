@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import measure
 import pytest
 from sound_files import FILLER, make_contents
 from surgery import END, MAGIC, RECORD, Surgery, canonical
@@ -147,7 +148,7 @@ def test_cost(name: str, contents: FileSpec, sound: Path, tmp_path: Path) -> Non
     size = path.stat().st_size
     assert size < 8 * MEGABYTE
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("measure.py")), sound / "full.nova", path],
+        [sys.executable, measure.__file__, sound / "full.nova", path],
         capture_output=True,
         text=True,
         timeout=120,

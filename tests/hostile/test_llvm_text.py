@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import llvm_texts
 import numpy as np
 import pytest
 from llvm_texts import mutate_text
@@ -54,7 +55,7 @@ def run_texts(path: Path, target: str, first: int, last: int) -> tuple[Counter[s
     while first < last:
         words = [path, KINDS[target], target, first, last]
         done = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("llvm_texts.py")), *map(str, words)],
+            [sys.executable, llvm_texts.__file__, *map(str, words)],
             capture_output=True,
             text=True,
             timeout=600,
@@ -86,7 +87,9 @@ def test_damaged_texts(
     assert outcomes.total() + len(fatal) == count
     assert outcomes["compiled"] > count / 20 and outcomes["refused"] > count / 2
     for number in fatal[:crashes]:
-        with pytest.raises(SandboxError, match=r"stage (object|asm|ptx): the compiler (crashed|ended)"):
+        with pytest.raises(
+            SandboxError, match=r"stage (object|asm|ptx): the compiler (crashed|ended)"
+        ):
             compile_foreign(mutate_text(text, number), target, KINDS[target])
 
 

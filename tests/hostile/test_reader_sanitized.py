@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from c_build import MEMORY, NATIVE, build_program, sanitized
+from c_build import MEMORY, NATIVE, build_program, runtime_sources, sanitized
 from hostile_rows import ROWS
 from mutations import mutate
 
@@ -22,9 +22,7 @@ CHUNK = 60
 
 def reader_sources() -> list[Path]:
     """Those of the reader, as native/fuzz/README.md says."""
-    folders = (NATIVE / "src", NATIVE / "src" / "scheduler", NATIVE / "src" / "device")
-    found = [path for f in folders for path in f.glob("*.c")]
-    return sorted(path for path in found if path.name not in ("self.c", "ciface.c"))
+    return runtime_sources(without=("enclosing_file.c", "ciface.c"))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +75,8 @@ def test_damaged_files(reader: Path, sound: Path, tmp_path: Path, first: int, co
 def test_libfuzzer(sound: Path, tmp_path: Path) -> None:
     fuzzer = tmp_path / "fuzz_file"
     command = ["clang", "-std=c11", "-g", "-O1", f"-fsanitize=fuzzer,{MEMORY}"]
-    command += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}", "-lpthread"]
+    command += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}"]
+    command += ["-lpthread"]
     files = [NATIVE / "fuzz" / "fuzz_file.c", *reader_sources()]
     subprocess.run([*command, *map(str, files), "-o", str(fuzzer)], check=True)
     corpus = tmp_path / "corpus"

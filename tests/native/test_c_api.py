@@ -168,7 +168,7 @@ def test_exported_symbols(trained: Trained):
 
 @pytest.fixture(scope="module")
 def run_file() -> Path:
-    return build_test(NATIVE / "tests" / "run_file.c", MEMORY)
+    return build_test(NATIVE / "tests" / "api" / "run_file.c", MEMORY)
 
 
 def test_a_file_is_opened_by_path(trained: Trained, run_file: Path):

@@ -42,7 +42,7 @@ def sound_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_c_program(tmp_path: Path, sound_files: list[Path]) -> None:
-    program = build_test(NATIVE / "tests" / "test_file.c", MEMORY)
+    program = build_test(NATIVE / "tests" / "loader" / "test_file.c", MEMORY)
     lines = [f"sound {path}" for path in sound_files]
     for number, (_, check, data) in enumerate(cases()):
         (tmp_path / f"{number}.nova").write_bytes(data)

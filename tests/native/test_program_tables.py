@@ -1,7 +1,7 @@
 """Construction of programs: every wrong table is an exception, never a crash later.
 
-native/tests/test_file.c has a case for each check of the tables; here are those that need an image
-or a signature, and the ways in which Python can hand over a block.
+native/tests/loader/test_file.c has a case for each check of the tables; here are those that need an
+image or a signature, and the ways in which Python can hand over a block.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The C tests of the runtime, built and run under the sanitizers of gcc.
 
-A test that plays a .nova file defines `nova_self` itself; the others get the one of libnova.a.
+A test that plays a .nova file defines `nova_enclosing_file` itself; the others link the one of
+libnova.a.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ from c_build import MEMORY, NATIVE, THREADS, WRAP, build_test
 @pytest.mark.parametrize(
     ("test", "sanitizers"),
     [
-        ("test_runtime.c", MEMORY),
-        ("test_threads.c", THREADS),
-        ("test_threads.c", MEMORY),
-        ("test_blocks.c", THREADS),
-        ("test_blocks.c", MEMORY),
-        ("test_executions.c", THREADS),
-        ("test_executions.c", MEMORY),
-        ("test_many_programs.c", THREADS),
-        ("test_many_programs.c", MEMORY),
-        ("test_stall.c", THREADS),
-        ("test_stall.c", MEMORY),
-        ("test_model.c", MEMORY),
-        ("test_model.c", THREADS),
-        ("test_ciface.c", MEMORY),
-        ("test_ciface.c", THREADS),
+        ("exec/test_runtime.c", MEMORY),
+        ("exec/test_threads.c", THREADS),
+        ("exec/test_threads.c", MEMORY),
+        ("base/test_caching_allocator.c", THREADS),
+        ("base/test_caching_allocator.c", MEMORY),
+        ("exec/test_executions.c", THREADS),
+        ("exec/test_executions.c", MEMORY),
+        ("exec/test_many_programs.c", THREADS),
+        ("exec/test_many_programs.c", MEMORY),
+        ("exec/test_stall.c", THREADS),
+        ("exec/test_stall.c", MEMORY),
+        ("api/test_model.c", MEMORY),
+        ("api/test_model.c", THREADS),
+        ("api/test_ciface.c", MEMORY),
+        ("api/test_ciface.c", THREADS),
     ],
 )
 def test_c_program(test: str, sanitizers: str):
-    flags = WRAP if test == "test_executions.c" else ()
+    flags = WRAP if test == "exec/test_executions.c" else ()
     program = build_test(NATIVE / "tests" / test, sanitizers, *flags)
     result = subprocess.run([str(program)], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr

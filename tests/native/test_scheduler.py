@@ -10,11 +10,16 @@ import pytest
 from c_build import MEMORY, NATIVE, WRAP, build_program, compile_objects, sanitized
 
 TESTS = NATIVE / "tests" / "scheduler"
-SOURCES = [*sorted((NATIVE / "src" / "scheduler").glob("*.c")), NATIVE / "src" / "status.c"]
+SOURCES = [
+    *sorted((NATIVE / "src" / "scheduler").glob("*.c")),
+    NATIVE / "src" / "base" / "futex.c",
+    NATIVE / "src" / "base" / "status.c",
+]
 
 
 def flags(*more: str, standard: str = "c11") -> list[str]:
-    common = ["-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{NATIVE / 'include'}"]
+    common = ["-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    common += [f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}"]
     return [f"-std={standard}", *common, *more]
 
 
@@ -62,7 +67,7 @@ def build_model(model: str) -> Path:
     return build_program(sources, flags("-O2", standard="gnu11"))
 
 
-@pytest.mark.parametrize("model", ["model_queue", "model_sleep", "model_run"])
+@pytest.mark.parametrize("model", ["model_deque", "model_eventcount", "model_run"])
 def test_model_finds_nothing(model: str):
     output = run(build_model(model))
     assert "orders" in output and "failed" not in output and "not tried" not in output
@@ -71,10 +76,10 @@ def test_model_finds_nothing(model: str):
 @pytest.mark.parametrize(
     ("model", "bug", "found"),
     [
-        ("model_queue", "weak", "failed: taken[task] == 1"),
-        ("model_sleep", "weak", "failed: deadlock"),
-        ("model_sleep", "no-look", "failed: deadlock"),
-        ("model_sleep", "outside", "failed: ends == 1"),
+        ("model_deque", "weak", "failed: taken[task] == 1"),
+        ("model_eventcount", "weak", "failed: deadlock"),
+        ("model_eventcount", "no-look", "failed: deadlock"),
+        ("model_eventcount", "outside", "failed: ends == 1"),
         ("model_run", "planted", "failed: deadlock"),
     ],
 )
@@ -85,7 +90,7 @@ def test_model_finds_the_planted_bug(model: str, bug: str, found: str):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "arguments"),
-    [("model_sleep", "more"), *(("model_run", f"1 100000 {program}") for program in range(7))],
+    [("model_eventcount", "more"), *(("model_run", f"1 100000 {program}") for program in range(7))],
 )
 def test_model_with_more_switches(model: str, arguments: str):
     output = run(build_model(model), *arguments.split(), timeout=3600)

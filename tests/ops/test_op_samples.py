@@ -9,12 +9,14 @@ from op_samples import SAMPLES
 from nova.core.dtypes import f32
 from nova.graph.gradients import expand_composite
 from nova.graph.order import topological
-from nova.ops import OPS
+from nova.ops import OPS, functional
 from nova.plan import build_plan, parse_plan, print_plan
 
 
 def test_every_row_has_samples() -> None:
-    assert SAMPLES.keys() == OPS.keys()
+    # Functions written with other rows are compared with torch in `test_functions.py`.
+    functions = {r.name for f in functional.FAMILIES for r in f.ROWS if r.kind == "sugar"}
+    assert SAMPLES.keys() == OPS.keys() - functions
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_build import runtime_sources
 from op_cases import build
 from op_programs import interpret
 from op_reference import check
@@ -134,14 +135,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         pytest.skip("gcc-aarch64-linux-gnu and qemu-user are not both installed: see the README")
     program = tmp_path_factory.mktemp("aarch64") / "run_file"
     native = ROOT / "native"
-    sources = [
-        path
-        for folder in ("src", "src/scheduler", "src/device")
-        for path in sorted((native / folder).glob("*.c"))
-        if path.name not in ("self.c", "ciface.c")
-    ]
+    sources = runtime_sources(without=("enclosing_file.c", "ciface.c"))
     include = ["-I", str(native / "include"), "-I", str(native / "src")]
-    inputs = [str(native / "tests/run_file.c"), *map(str, sources)]
+    inputs = [str(native / "tests/api/run_file.c"), *map(str, sources)]
     subprocess.run([gcc, "-std=c11", "-O1", *include, "-o", program, *inputs, "-ldl"], check=True)
     return [qemu, "-cpu", "max", "-L", "/usr/aarch64-linux-gnu", str(program)]
 

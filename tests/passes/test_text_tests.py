@@ -13,7 +13,8 @@ FILECHECK = Path(__file__).parent.parent / "filecheck"
 
 @pytest.mark.parametrize("name", sorted(PASS_MODULES))
 def test_every_pass_has_a_text_test(name: str) -> None:
-    path = FILECHECK / "passes" / f"{name}.mlir"
+    folder = PASS_MODULES[name].split(".")[1:-1]
+    path = FILECHECK.joinpath(*folder, f"{name}.mlir")
     assert path.exists(), f"write {path.relative_to(FILECHECK.parent)}"
     assert f"--{name}" in path.read_text()
 
@@ -27,7 +28,7 @@ def test_every_pipeline_has_a_text_test(name: str) -> None:
 
 def test_text_tests_belong_to_something() -> None:
     for folder in ("passes", "pipelines"):
-        for path in (FILECHECK / folder).glob("*.mlir"):
+        for path in (FILECHECK / folder).rglob("*.mlir"):
             assert any(path.stem.startswith(name) for name in known_names()), path
 
 

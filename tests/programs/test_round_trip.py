@@ -163,11 +163,11 @@ def models_of_the_examples() -> Iterator[Case]:
 
 def ops() -> Iterator[Case]:
     """The first case of every row of the op table, some rows a program."""
-    sys.path.insert(0, str(ROOT / "tests/ops"))
+    sys.path.insert(0, str(ROOT / "tests/support/ops"))
     try:
         cases, samples = map(importlib.import_module, ("op_cases", "op_samples"))
     finally:
-        sys.path.remove(str(ROOT / "tests/ops"))
+        sys.path.remove(str(ROOT / "tests/support/ops"))
     built = [cases.build(n, s.cases[0], f32) for n, s in samples.SAMPLES.items()]
     for start in range(0, len(built), OPS_PER_PROGRAM):
         group = built[start : start + OPS_PER_PROGRAM]

@@ -20,11 +20,13 @@ FOLDER = "TESTS_BUILD_FOLDER"
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 MEMORY, THREADS = "address,undefined", "thread"
 """Sanitizers that the C tests are built with."""
+RUNTIME_FOLDERS = ("base", "loader", "exec", "scheduler", "gpu", "api")
+"""Folders of native/src that are the runtime, as in native/CMakeLists.txt."""
 WRAP = ["-Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc,--wrap=realloc"]
-"""For those that count allocations: native/tests/allocations.h."""
+"""For those that count allocations: native/tests/support/allocations.h."""
 
 _FLAGS = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-_FLAGS += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}"]
+_FLAGS += ["-fno-sanitize-recover=all", f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}"]
 
 
 def compile_objects(sources: Iterable[Path], flags: Sequence[str]) -> list[Path]:
@@ -76,9 +78,15 @@ def sanitized(sanitizers: str) -> list[str]:
 
 def build_runtime(sanitizers: str) -> Path:
     """The runtime as an archive: what a test defines itself is not taken from it."""
-    folders = (NATIVE / "src", NATIVE / "src" / "scheduler", NATIVE / "src" / "device")
-    sources = [path for f in folders for path in f.glob("*.c") if path.name != "self.c"]
-    return build_archive(sorted(sources), sanitized(sanitizers))
+    sources = runtime_sources(without=("enclosing_file.c",))
+    return build_archive(sources, sanitized(sanitizers))
+
+
+def runtime_sources(without: Sequence[str]) -> list[Path]:
+    """The C sources of the runtime, less the files named in `without`."""
+    folders = [NATIVE / "src" / name for name in RUNTIME_FOLDERS]
+    sources = [path for folder in folders for path in folder.glob("*.c")]
+    return sorted(path for path in sources if path.name not in without)
 
 
 def build_test(source: Path, sanitizers: str, *flags: str) -> Path:

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -244,6 +245,7 @@ def test_full_disk_keeps_the_checkpoint(tmp_path, monkeypatch):
 
 
 def test_checkpoint_path_is_fixed_at_the_start(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     fit(PlainStep(), checkpoint="a", plot="a.png", on_epoch=lambda e, h: os.chdir("/"))
     assert sorted(os.listdir(tmp_path)) == ["a", "a.png", "a.previous"]
@@ -264,8 +266,18 @@ def test_on_epoch(tmp_path):
 
 
 def test_plot(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
     fit(PlainStep(), plot=tmp_path / "loss.png")
-    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    pixels = image.imread(tmp_path / "loss.png")
+    assert pixels.shape[:2] == (540, 960) and len(np.unique(pixels.reshape(-1, 4), axis=0)) > 10
+
+
+def test_plot_without_matplotlib_is_refused_before_the_first_step(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    step = PlainStep()
+    with pytest.raises(errors.MissingPackageError, match="needs matplotlib"):
+        fit(step, plot=tmp_path / "loss.png")
+    assert step.count == 0 and not list(tmp_path.iterdir())
 
 
 class NotANumber(PlainStep):
@@ -275,6 +287,7 @@ class NotANumber(PlainStep):
 
 
 def test_nan_stops(tmp_path):
+    pytest.importorskip("matplotlib")
     step = NotANumber()
     with pytest.raises(errors.TrainingError, match=r"step 8 is nan \(epoch 1, batch 2") as caught:
         fit(step, checkpoint=tmp_path / "a", plot=tmp_path / "a.png")
@@ -321,24 +334,53 @@ def test_lines(capsys):
     assert lines[2].startswith("epoch 3/3") and lines[2].endswith("done")
 
 
-def test_terminal(monkeypatch):
+def show_on_screen(monkeypatch):
+    """Make stderr a terminal. Not a fixture: pytest replaces stderr again after them."""
     screen = Screen()
     monkeypatch.setattr("sys.stderr", screen)
+    for name, value in {"TERM": "xterm", "COLUMNS": "90", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    return screen
+
+
+def frames(screen):
+    """The states of the line, without the control sequences between them."""
+    text = re.sub(r"\x1b\[\?25[lh]|\x1b\[0m", "", screen.getvalue())
+    return [frame.strip() for frame in re.split(r"(?:\r|\x1b\[\d?[A-K])+", text) if frame.strip()]
+
+
+def test_terminal(monkeypatch):
+    screen = show_on_screen(monkeypatch)
     monkeypatch.setattr(progress, "_REFRESH_SECONDS", 0)
     fit(PlainStep(), progress="on")
-    *drawn, end = screen.getvalue().split("\r\x1b[K")[1:]
-    assert len(drawn) == 14 and "\n" not in "".join(drawn)
-    assert drawn[6].startswith("epoch 2/3  batch 2/5  ━━━━━━━━━───────────  loss ")
-    assert end.startswith("epoch 3/3  batch 5/5  ━━━━━━━━━━━━━━━━━━━━  loss ")
-    assert end.endswith("\n") and all(len(line) < 80 for line in drawn)
+    drawn = frames(screen)
+    assert any(re.match(r"epoch 2/3  batch 2/5 ━+.* loss ", frame) for frame in drawn)
+    assert re.fullmatch(r"epoch 3/3  batch 5/5 ━+ loss [\d.]+  \d+ steps/s  done", drawn[-1])
+    assert all("\n" not in frame and len(frame) < 90 for frame in drawn)
+    assert {frame.split(" ━")[0] for frame in drawn} >= {
+        f"epoch {epoch}/3  batch {batch}/5" for epoch in (1, 2, 3) for batch in (1, 2, 3, 4, 5)
+    }
+    assert screen.getvalue().count("\n") == 1, "the line stays, and the next output is below it"
 
 
 def test_a_terminal_is_not_flooded(monkeypatch):
-    screen = Screen()
-    monkeypatch.setattr("sys.stderr", screen)
+    screen = show_on_screen(monkeypatch)
     monkeypatch.setattr(progress, "_REFRESH_SECONDS", 1000)
     fit(PlainStep(), progress="on")
-    assert screen.getvalue().count("\r") == 2, "the first and the last"
+    titles = [frame.split(" ━")[0] for frame in frames(screen)]
+    assert set(titles) == {"epoch 1/3  batch 1/5", "epoch 3/3  batch 5/5"} and len(titles) <= 5
+
+
+def test_an_error_before_the_first_step_leaves_no_bar(monkeypatch):
+    screen = show_on_screen(monkeypatch)
+
+    class Broken(PlainStep):
+        def __call__(self, x, y):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fit(Broken(), progress="on")
+    assert frames(screen) == []
 
 
 def test_off(capsys):

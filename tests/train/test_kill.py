@@ -14,10 +14,11 @@ import sys
 import time
 from pathlib import Path
 
+import plain_step
 import pytest
 
-CHILD = Path(__file__).with_name("train_child.py")
-ROOT = CHILD.parents[2]
+CHILD = Path(plain_step.__file__).with_name("train_child.py")
+ROOT = CHILD.parents[3]
 
 
 def start(path: Path, *args: str) -> subprocess.Popen:

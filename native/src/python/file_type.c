@@ -1,9 +1,9 @@
 /* File(path) and File.from_bytes(data): a checked .nova file, and what is in it. */
 #include <errno.h>
 
-#include "native.h"
+#include "python/native.h"
 
-#include "../reader.h"
+#include "loader/reader.h"
 
 typedef struct {
     PyObject_HEAD

@@ -1,5 +1,5 @@
 /* Image(data, segments): machine code mapped for as long as the object lives. */
-#include "native.h"
+#include "python/native.h"
 
 static bool parse_segment(PyObject *item, nova_segment *segment)
 {

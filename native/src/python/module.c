@@ -1,6 +1,6 @@
 /* The module `nova._native`: its types and functions. */
 #define NOVA_IMPORTS_NUMPY
-#include "devices.h"
+#include "python/devices/devices.h"
 
 PyTypeObject *image_type;
 PyTypeObject *program_type;

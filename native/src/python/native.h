@@ -127,15 +127,15 @@ PyObject *module_cpu_features(PyObject *module, PyObject *unused);
 PyObject *module_limit_cpu(PyObject *module, PyObject *level);
 PyObject *module_allowed_imports(PyObject *module, PyObject *unused);
 
-/* choose_image(images, major, minor); device_choice.c */
+/* choose_image(images, major, minor); select_code.c */
 PyObject *module_choose_image(PyObject *module, PyObject *args);
 
-/* simulate(), measure_flops() and measure_copy() of the module; simulate.c, peaks.c */
+/* simulate(), measure_flops() and measure_copy() of the module; schedule_sim.c, peaks.c */
 PyObject *module_simulate(PyObject *module, PyObject *args);
 PyObject *module_measure_flops(PyObject *module, PyObject *args);
 PyObject *module_measure_copy(PyObject *module, PyObject *args);
 
-/* sim_run() and sim_lanes() of the module; sim.c */
+/* sim_run() and sim_lanes() of the module; gpusim.c */
 PyObject *module_sim_run(PyObject *module, PyObject *args);
 PyObject *module_sim_lanes(PyObject *module, PyObject *unused);
 
@@ -255,7 +255,7 @@ static inline bool is_anything_running(void)
 
 bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream);
 
-/* A new array for an output, with arbitrary contents; NULL with an exception. outputs.c */
+/* A new array for an output, with arbitrary contents; NULL with an exception. result_memory.c */
 PyObject *make_output(const Spec *spec);
 bool init_outputs(void);
 PyObject *module_configure_outputs(PyObject *module, PyObject *args);

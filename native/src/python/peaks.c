@@ -2,7 +2,7 @@
  *
  * Traces compare with these. The loop of multiply-adds is built for the widest vectors that the CPU
  * has, whatever the module itself was built for: the kernels it is compared with are, too. */
-#include "native.h"
+#include "python/native.h"
 
 #include <stdlib.h>
 #include <time.h>

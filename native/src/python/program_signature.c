@@ -1,6 +1,6 @@
 /* The signature of a Program: (shape, dtype, donated or alias) rows come in, what the call path
  * compares goes out. Every wrong row is a TypeError or ValueError that names it. */
-#include "native.h"
+#include "python/native.h"
 
 void signature_free(Signature *signature)
 {

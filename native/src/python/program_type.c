@@ -2,7 +2,7 @@
  *
  * Reads the signature, lets the core check the block of tables and bind it to the image. Every
  * wrong index, shape or address is a ValueError here, so that no call can crash. */
-#include "native.h"
+#include "python/native.h"
 
 #include <stddef.h>
 #include <structmember.h>

@@ -1,6 +1,6 @@
 /* How many threads runs use, and in which order tasks are picked: for the process, and for runs that
  * one thread starts. */
-#include "native.h"
+#include "python/native.h"
 
 /* Guarded by the GIL. */
 static unsigned process_threads; /* 0: those of the pool */

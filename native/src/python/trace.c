@@ -3,7 +3,7 @@
  * nova/tracing/collect.py says with trace_into() where the records of runs go. Program.order is
  * set once by nova/runtime/executor.py for run_mode="sim". Both take the path of tasks, also for
  * programs that otherwise run inline. */
-#include "native.h"
+#include "python/native.h"
 
 PyObject *trace_sinks;
 

@@ -1,4 +1,4 @@
-/* A prepared graph, as instance.c, run.c and simulate.c read it. */
+/* A prepared graph, as instance.c, run.c and schedule_sim.c read it. */
 #ifndef NOVA_SCHEDULER_GRAPH_H
 #define NOVA_SCHEDULER_GRAPH_H
 

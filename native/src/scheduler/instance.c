@@ -1,4 +1,4 @@
-#include "instance.h"
+#include "scheduler/instance.h"
 
 #include <stdlib.h>
 #include <string.h>

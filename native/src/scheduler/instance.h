@@ -1,13 +1,13 @@
-/* One run of a graph: what instance.c lays out, run.c and submit.c change and pool.c looks at. */
+/* One run of a graph: what instance.c lays out, run.c and submit.c change and worker_pool.c looks at. */
 #ifndef NOVA_SCHEDULER_INSTANCE_H
 #define NOVA_SCHEDULER_INSTANCE_H
 
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "gate.h"
-#include "graph.h"
-#include "queue.h"
+#include "scheduler/latch.h"
+#include "scheduler/graph.h"
+#include "scheduler/work_stealing_deque.h"
 
 struct nova_workers;
 

@@ -1,7 +1,7 @@
 /* The work inside of a run: take a task, run it, release its dependents, look for the next one. */
-#include "instance.h"
-#include "pool.h"
-#include "trace.h"
+#include "scheduler/instance.h"
+#include "scheduler/worker_pool.h"
+#include "scheduler/trace.h"
 
 /* A thread that begins to look for tasks, in nova_instance.busy. */
 #define ONE_MORE_BUSY ((UINT64_C(1) << 32) + 1)

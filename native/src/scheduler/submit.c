@@ -2,8 +2,8 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "instance.h"
-#include "pool.h"
+#include "scheduler/instance.h"
+#include "scheduler/worker_pool.h"
 
 /* Values of nova_ending.ended. */
 enum { GOING = 0, AWAITED = 1, ENDED = 2 };

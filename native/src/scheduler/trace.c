@@ -1,4 +1,4 @@
-#include "trace.h"
+#include "scheduler/trace.h"
 
 uint64_t nova_instance_trace(const nova_instance *instance, unsigned worker,
                              nova_trace_record *records, uint32_t count)

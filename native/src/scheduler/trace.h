@@ -2,7 +2,7 @@
 #ifndef NOVA_SCHEDULER_TRACE_H
 #define NOVA_SCHEDULER_TRACE_H
 
-#include "instance.h"
+#include "scheduler/instance.h"
 
 /* Adds a record to the place's ring, over the oldest one when it is full. Holder only. */
 static inline void nova_trace_add(nova_instance *run, nova_place *place, uint32_t task,

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "../check.h"
+#include "../support/check.h"
 
 typedef struct edge {
     uint32_t from, to;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../check.h"
+#include "../support/check.h"
 #include "nova/scheduler.h"
 
 enum { MOST_TASKS = 4096, MOST_EDGES = 8192 };

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "../check.h"
+#include "../support/check.h"
 #include "random_graph.h"
 
 typedef struct context {

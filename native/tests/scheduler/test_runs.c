@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "../allocations.h"
+#include "../support/allocations.h"
 #include "shapes.h"
 
 /* --- tasks ---------------------------------------------------------------------------------- */

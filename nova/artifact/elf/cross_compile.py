@@ -87,8 +87,8 @@ def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | 
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "runtime.o"
         log("compile", f"compiling the C runtime for {arch} with {command[0]}")
-        inputs = [str(path) for path in sorted(sources.glob("*.c"))]
-        include = ["-I", str(sources / "include")]
+        inputs = [str(path) for path in sorted(sources.rglob("*.c"))]
+        include = ["-I", str(sources / "include"), "-I", str(sources)]
         code, text = _run([*command, "-r", *flags, *include, "-o", str(out), *inputs])
         if code:
             return None, text

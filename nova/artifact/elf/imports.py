@@ -8,8 +8,8 @@ from __future__ import annotations
 from nova import _native
 
 IMPORTS = frozenset(_native.allowed_imports())
-"""Functions of the C library: the list of the file reader (native/src/imports.c), which refuses a
-file with any other import."""
+"""Functions of the C library: the list of the file reader (native/src/loader/elf_imports.c),
+which refuses a file with any other import."""
 
 MARKED_SECTIONS = ("manifest", "tables", "const", "weights", "device")
 

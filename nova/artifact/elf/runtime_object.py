@@ -46,7 +46,7 @@ def _find(arch: str) -> tuple[bytes | None, str]:
     with suppress(FileNotFoundError):
         return (folder / f"runtime-{arch}.o").read_bytes(), ""
     sources = folder / "src"
-    if any(sources.glob("*.c")):
+    if any(sources.rglob("*.c")):
         from nova.artifact.elf.cross_compile import compile_runtime
 
         data, reason = compile_runtime(arch, sources)

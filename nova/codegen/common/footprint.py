@@ -18,9 +18,11 @@ import numpy as np
 from nova.codegen.common.loop_nest import LoopNest
 from nova.core.records import record
 from nova.errors import LoweringError
+from nova.ir.attributes import WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import Kernel
 from nova.ir.linalg_generic import is_generic_op
 
 Bounds = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
@@ -208,41 +210,33 @@ def _is_buffer(value: Any) -> bool:
 
 def store_footprint(kernel: Any, footprint: Footprint) -> None:
     """Store a footprint as attributes; a byte range is an array of low, high and the strides."""
-    attributes = kernel.attributes
-    attributes["nova.loops"] = ir.DenseI64ArrayAttr.get(list(footprint.grid))
-    attributes["nova.tile"] = ir.DenseI64ArrayAttr.get(list(footprint.tile))
-    for name, touched in (("nova.reads", footprint.reads), ("nova.writes", footprint.writes)):
-        attributes[name] = ir.ArrayAttr.get(
-            [
-                ir.ArrayAttr.get(
-                    [ir.DenseI64ArrayAttr.get([h.low, h.high, *h.strides]) for h in byte_ranges]
-                )
-                for byte_ranges in touched
-            ]
-        )
+    view = Kernel(kernel)
+    view.loops, view.tile = footprint.grid, footprint.tile
+    view.reads, view.writes = map(_numbers, (footprint.reads, footprint.writes))
+
+
+_Ranges = tuple[tuple["ByteRange", ...], ...]
+_Numbers = tuple[tuple[tuple[int, ...], ...], ...]
+
+
+def _numbers(ranges: _Ranges) -> _Numbers:
+    return tuple(tuple((r.low, r.high, *r.strides) for r in argument) for argument in ranges)
+
+
+def _byte_ranges(numbers: _Numbers) -> _Ranges:
+    return tuple(
+        tuple(ByteRange(low, high, tuple(strides)) for low, high, *strides in argument)
+        for argument in numbers
+    )
 
 
 def load_footprint(kernel: Any) -> Footprint:
     """Load the footprint that `store_footprint` stored."""
-    attributes = kernel.attributes
-    if "nova.writes" not in attributes:
+    if not WRITES.has(kernel):
         raise LoweringError(
             f"@{kernel.name.value} does not say what its tiles touch",
             where=place_of(kernel.location),
             hint="run lower-kernels first",
         )
-
-    def byte_ranges(name: str) -> tuple[tuple[ByteRange, ...], ...]:
-        return tuple(
-            tuple(
-                ByteRange(low, high, tuple(strides)) for low, high, *strides in map(list, argument)
-            )
-            for argument in attributes[name]
-        )
-
-    return Footprint(
-        tuple(attributes["nova.loops"]),
-        tuple(attributes["nova.tile"]),
-        byte_ranges("nova.reads"),
-        byte_ranges("nova.writes"),
-    )
+    view = Kernel(kernel)
+    return Footprint(view.loops, view.tile, _byte_ranges(view.reads), _byte_ranges(view.writes))

@@ -12,10 +12,9 @@ from typing import Any
 
 from nova.core.records import record
 from nova.errors import ScheduleError
+from nova.ir.attributes import SCHEDULE
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
-
-ATTRIBUTE = "nova.schedule"
 
 
 @record
@@ -71,15 +70,15 @@ def parse_overrides(text: str) -> ScheduleOverrides:
 
 def read_overrides(kernel: Any) -> ScheduleOverrides:
     """The overrides of a kernel."""
-    if ATTRIBUTE not in kernel.attributes:
+    if not SCHEDULE.has(kernel):
         return NO_CHOICES
     where = place_of(kernel.location)
-    given = kernel.attributes[ATTRIBUTE]
+    given = SCHEDULE.get(kernel)
     if not isinstance(given, ir.DictAttr):
         raise ScheduleError(
-            f"{ATTRIBUTE} of @{kernel.name.value} is {given}, not a dictionary",
+            f"{SCHEDULE.name} of @{kernel.name.value} is {given}, not a dictionary",
             where=where,
-            hint=f"write {ATTRIBUTE} = {{mr = 6, nv = 2}}",
+            hint=f"write {SCHEDULE.name} = {{mr = 6, nv = 2}}",
         )
     return _checked({entry.name: _number(entry.attr) for entry in given}, where)
 
@@ -87,14 +86,13 @@ def read_overrides(kernel: Any) -> ScheduleOverrides:
 def write_overrides(kernel: Any, choices: ScheduleOverrides) -> None:
     """Put the attribute on a kernel."""
     i64 = ir.IntegerType.get_signless(64)
-    kernel.attributes[ATTRIBUTE] = ir.DictAttr.get(
-        {
-            name: ir.DenseI64ArrayAttr.get(list(value))
-            if isinstance(value, tuple)
-            else ir.IntegerAttr.get(i64, value)
-            for name, value in choices.given.items()
-        }
-    )
+    entries = {
+        name: ir.DenseI64ArrayAttr.get(list(value))
+        if isinstance(value, tuple)
+        else ir.IntegerAttr.get(i64, value)
+        for name, value in choices.given.items()
+    }
+    SCHEDULE.set(kernel, ir.DictAttr.get(entries))
 
 
 def _checked(found: dict[str, Any], where: str | None) -> ScheduleOverrides:

@@ -14,10 +14,10 @@ from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.footprint import find_footprint
-from nova.codegen.common.index_math import distance
+from nova.codegen.common.index_math import distance, round_up
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
-from nova.codegen.common.match_contraction import Product, match_contraction
-from nova.codegen.common.overrides import ATTRIBUTE, read_overrides
+from nova.codegen.common.match_contraction import LoopContraction, match_contraction
+from nova.codegen.common.overrides import read_overrides
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
 from nova.codegen.cpu.attention.tiles import find_attention
@@ -35,10 +35,12 @@ from nova.codegen.cpu.loops import LoopEmitter, Range, index
 from nova.codegen.cpu.tile_local import Scratch, first_point, is_scratch, shifted
 from nova.core.targets import Target
 from nova.errors import LoweringError, ScheduleError
+from nova.ir.attributes import SCHEDULE
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import Kernel
 from nova.ir.linalg_generic import is_generic_op
 from nova.ir.walk import find_ops
 
@@ -64,9 +66,9 @@ class KernelSchedule:
         self.target = target
         self.tile_work = tile_work
         self.ops = ops
-        self.work = int(kernel.attributes["nova.work"].value)
+        self.work = Kernel(kernel).work
         self.choices = read_overrides(kernel)
-        grid = tuple(kernel.attributes["nova.grid"])
+        grid = Kernel(kernel).grid
         structured = [op for op in ops if is_generic_op(op)]
         others = [
             op for op in ops if not is_generic_op(op) and op.name not in VIEWS and not _is_free(op)
@@ -88,7 +90,7 @@ class KernelSchedule:
             self._check_overrides()
             self.tile = self.choices.tile or self._choose_tile()
         except ScheduleError as error:
-            prefix = f"{ATTRIBUTE} of @{kernel.name.value}: "
+            prefix = f"{SCHEDULE.name} of @{kernel.name.value}: "
             raise error.located(place_of(kernel.location) or "", prefix) from None
         self.tiles = _count(self.grid, self.tile)
         self.strips = self._find_row_panels(self.tile)
@@ -103,9 +105,9 @@ class KernelSchedule:
 
     # --- analysis -------------------------------------------------------------------------------
 
-    def _find_contractions(self, kernel: Any) -> dict[Any, Product]:
+    def _find_contractions(self, kernel: Any) -> dict[Any, LoopContraction]:
         packed = read_prepacked(kernel)
-        products: dict[Any, Product] = {}
+        products: dict[Any, LoopContraction] = {}
         ops = list(self.nests)
         for i, op in enumerate(ops):
             before = ops[i - 1] if i else None
@@ -127,7 +129,7 @@ class KernelSchedule:
             raise LoweringError(
                 f"@{kernel.name.value} has arguments packed for another schedule than its own",
                 where=place_of(kernel.location),
-                hint="run pack-constants for the same target and with the same nova.schedule",
+                hint=f"run pack-constants for the same target and with the same {SCHEDULE.name}",
             )
         return products
 
@@ -194,7 +196,7 @@ class KernelSchedule:
     def _fit_scratch(self, tile: list[int], unit: dict[int, int]) -> None:
         """Halve the sides of a tile until its tile-local buffers stay in the cache."""
         while self.scratch.nbytes(tile) > self._most_scratch:
-            half = {i: _up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
+            half = {i: round_up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
             shorter = {i: size for i, size in half.items() if 0 < size < tile[i]}
             if not shorter:
                 return
@@ -349,7 +351,9 @@ class KernelSchedule:
         """The root buffer of `value` as one dimension; scalars unchanged."""
         return flatten_root(value, self.flat)
 
-    def _emit_gemm(self, nest: LoopNest, product: Product, ranges: list[Range | None]) -> None:
+    def _emit_gemm(
+        self, nest: LoopNest, product: LoopContraction, ranges: list[Range | None]
+    ) -> None:
         buffers = [self._flat(v) for v in nest.generic.op.operands]
         offsets = [index(o) for o in nest.offsets]
         for i in self.scratch.operands(nest):
@@ -392,10 +396,6 @@ def _relative(span: Range, origin: Any) -> Range:
     start = index(0) if low == origin else arith.subi(low, origin)
     extent = distance(low, high)
     return start, arith.subi(high, origin) if extent is None else arith.addi(start, index(extent))
-
-
-def _up(value: int, step: int) -> int:
-    return -(-value // step) * step
 
 
 def _count(grid: Sequence[int], tile: Sequence[int]) -> int:

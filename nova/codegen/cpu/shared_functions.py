@@ -12,11 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova.codegen.common.builder import element_type
+from nova.ir.attributes import SCALAR_LOOPS, SHARED, noalias_dictionaries
 from nova.ir.bindings import func, ir, memref
-
-SHARED = "nova.shared"
-SCALAR_LOOPS = "nova.scalar_loops"
-"""Marks functions with loops that LLVM must vectorize."""
 
 _NO_END = 1 << 40
 """Elements of a buffer whose size the function does not know; bare pointers need a static size."""
@@ -48,7 +45,7 @@ def call_shared(
         kinds += [n.type for n in numbers]
         function = _write(module, name, kinds, unaliased, body)
         if scalar_loops:
-            function.attributes[SCALAR_LOOPS] = ir.UnitAttr.get()
+            SCALAR_LOOPS.set(function)
     operands = [without_end(buffer) for buffer in buffers] + list(numbers)
     func.CallOp([], ir.FlatSymbolRefAttr.get(name), operands)
 
@@ -82,10 +79,8 @@ def _write(
 ) -> Any:
     with ir.InsertionPoint(module.regions[0].blocks[0]), ir.Location.name(name):
         function = func.FuncOp(name, (kinds, []), visibility="private")
-        function.attributes[SHARED] = ir.UnitAttr.get()
-        noalias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
-        nothing = ir.DictAttr.get({})
-        function.arg_attrs = [noalias] * unaliased + [nothing] * (len(kinds) - unaliased)
+        SHARED.set(function)
+        function.arg_attrs = noalias_dictionaries([i < unaliased for i in range(len(kinds))])
         with ir.InsertionPoint(function.add_entry_block()):
             body(*function.arguments)
             func.ReturnOp([])

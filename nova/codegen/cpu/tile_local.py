@@ -3,7 +3,7 @@
 A kernel reads its intermediate values at the same point of its grid at which it wrote them. So a
 tile needs only its own part of such a buffer, which stays in the cache from tile to tile, and no
 memory is planned for the whole. `bufferize-kernels` calls `is_tile_local` and leaves such a buffer
-in the kernel as a `memref.alloca` of the whole shape with the attribute `nova.scratch`; the
+in the kernel as a `memref.alloca` of the whole shape with the attribute `nova.tile_local`; the
 schedule shrinks it to a tile.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest
 from nova.codegen.cpu.loops import Range, index
 from nova.core.records import record
+from nova.ir.attributes import TILE_LOCAL
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.linalg_generic import is_generic_op
 
-ATTRIBUTE = "nova.scratch"
 _POINT_BYTES = 32 << 10
 """Upper bound of one buffer's bytes per point of the grid: a tile has at least one point."""
 
@@ -127,7 +127,7 @@ class Scratch:
 
 def is_scratch(op: Any) -> bool:
     """Whether `op` is a tile-local buffer."""
-    return op.name == "memref.alloca" and ATTRIBUTE in op.attributes
+    return op.name == "memref.alloca" and TILE_LOCAL.has(op)
 
 
 def first_point(nest: LoopNest, operand: int, ranges: Sequence[Range | None]) -> Any | None:

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nova.codegen.cpu.shared_functions import SCALAR_LOOPS, SHARED
 from nova.compiler.cpu.llvm import Unit
 from nova.compiler.cpu.llvm_compat import normalise
 from nova.core.records import record
+from nova.ir.attributes import KERNEL, MATH, SCALAR_LOOPS, SHARED, Flag
 from nova.ir.bindings import ir, llvm
+from nova.ir.kernel import Kernel
 from nova.passes.base import Pass, run_pipeline, run_verified_once
 from nova.passes.cpu.drop_host_code import DropHostCode
 from nova.passes.cpu.export_kernels import BODY
-from nova.passes.math.expand_math import MATH
 from nova.passes.pipelines import tidy_loops
 
 _KERNELS_PER_OBJECT = 3
@@ -115,7 +115,7 @@ class UnitLowering:
             self._put_back(self._detached.pop())
         # The same parts as from `ready_parts`: units are the same from any stage a compile starts.
         remaining = {_name(op): op for op in self._functions(SHARED)}
-        for kernel in self._functions("nova.kernel"):
+        for kernel in self._functions(KERNEL):
             callees = self._callees(kernel, remaining)
             names = [name for name in remaining if name in callees]
             yield from self._shared_parts([remaining.pop(name) for name in names])
@@ -126,7 +126,7 @@ class UnitLowering:
         Shared functions that are too few for a separate unit are included.
         """
         run_pipeline(self.module, [DropHostCode()], verify=False)
-        kernels = self._functions("nova.kernel")
+        kernels = self._functions(KERNEL)
         tiny = [op for op in kernels if _work(op) <= _UNROLLED_WORK]
         large = [op for op in kernels if _work(op) > _UNROLLED_WORK] + self._functions(SHARED)
         parts = [UnitPart(tiny, sum(map(self._size, tiny)), unroll=True)] if tiny else []
@@ -134,15 +134,15 @@ class UnitLowering:
         # A long unit at the end would run alone on one thread.
         yield from sorted(parts, key=lambda part: -part.cost)
 
-    def _functions(self, attribute: str) -> list[Any]:
+    def _functions(self, attribute: Flag) -> list[Any]:
         return _functions(self.module, attribute)
 
     # --- dividing -------------------------------------------------------------------------------
 
     def _shared_parts(self, functions: list[Any]) -> list[UnitPart]:
         """Functions that became ready at the same time, as parts; empty if they are small."""
-        scalar = [op for op in functions if SCALAR_LOOPS in op.attributes]
-        vector = [op for op in functions if SCALAR_LOOPS not in op.attributes]
+        scalar = [op for op in functions if SCALAR_LOOPS.has(op)]
+        vector = [op for op in functions if not SCALAR_LOOPS.has(op)]
         parts = [
             UnitPart(members, sum(map(self._size, members)), vectorize=members is scalar)
             for members in (scalar, vector)
@@ -162,8 +162,8 @@ class UnitLowering:
 
     def _divide_by_loops(self, functions: list[Any]) -> list[UnitPart]:
         """Divide functions with scalar loops, which LLVM vectorizes, and those without."""
-        scalar = [op for op in functions if SCALAR_LOOPS in op.attributes]
-        vector = [op for op in functions if SCALAR_LOOPS not in op.attributes]
+        scalar = [op for op in functions if SCALAR_LOOPS.has(op)]
+        vector = [op for op in functions if not SCALAR_LOOPS.has(op)]
         return self._divide(scalar) + [replace(p, vectorize=False) for p in self._divide(vector)]
 
     def _divide(self, functions: list[Any]) -> list[UnitPart]:
@@ -223,10 +223,10 @@ class UnitLowering:
         Math functions, of which every unit has a copy, appear once in the module.
         """
         defined = [op.operation for op in lowered.body.operations if op.operation.regions[0].blocks]
-        new = [op for op in defined if MATH not in op.attributes or _name(op) not in self._math]
-        self._math.update(_name(op) for op in defined if MATH in op.attributes)
+        new = [op for op in defined if not MATH.has(op) or _name(op) not in self._math]
+        self._math.update(_name(op) for op in defined if MATH.has(op))
         names = {_name(op).removesuffix(BODY) for op in new}
-        code = self._functions("nova.kernel") + self._functions(SHARED)
+        code = self._functions(KERNEL) + self._functions(SHARED)
         replaced = {name: op for op in code if (name := _name(op)) in names}
         before = next(iter(replaced.values()))
         for op in new:
@@ -237,10 +237,10 @@ class UnitLowering:
             op.erase()
 
 
-def _functions(module: ir.Module, attribute: str) -> list[Any]:
+def _functions(module: ir.Module, attribute: Flag) -> list[Any]:
     """The functions with an attribute that have not been lowered yet."""
     operations = [op.operation for op in module.body.operations]
-    return [op for op in operations if op.name == "func.func" and attribute in op.attributes]
+    return [op for op in operations if op.name == "func.func" and attribute.has(op)]
 
 
 def _function_texts(text: str) -> dict[str, str]:
@@ -253,7 +253,7 @@ def _function_texts(text: str) -> dict[str, str]:
 
 def _declaration(function: Any) -> dict[str, Any]:
     """The attributes of a declaration of a shared function."""
-    names = ("sym_name", "function_type", "sym_visibility", "arg_attrs", SHARED)
+    names = ("sym_name", "function_type", "sym_visibility", "arg_attrs", SHARED.name)
     return {name: function.attributes[name] for name in names if name in function.attributes}
 
 
@@ -262,7 +262,7 @@ def _name(function: Any) -> str:
 
 
 def _work(kernel: Any) -> int:
-    return int(kernel.attributes["nova.work"].value)
+    return Kernel(kernel).work
 
 
 def translate_module(module: ir.Module) -> str:

@@ -29,6 +29,7 @@ from nova.errors import LoweringError
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import Kernel
 from nova.ir.launches import read_launch
 from nova.ir.walk import find_ops, kernels
 from nova.passes.base import Pass
@@ -201,7 +202,7 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
                 launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
                 launches.append(launch)
             if host is not None:
-                inputs = int(functions[name].attributes["nova.inputs"].value)
+                inputs = Kernel(functions[name]).ins
                 specs_of = [reader.spec(value) for value in operands]
                 reads, writes = tuple(specs_of[:inputs]), tuple(specs_of[inputs:])
                 steps.append(Step(name in pinned, launch, reads, writes))
@@ -260,7 +261,7 @@ def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
         symbol=launch.symbols[1],
         grid=1,
         core="device",
-        flops=int(function.attributes["nova.work"].value),
+        flops=Kernel(function).work,
         bytes=moved_bytes(function),
         location=location_text(function.location),
         device=DeviceLaunch(launch.grid, launch.block, launch.shared),

@@ -17,17 +17,15 @@ from nova.artifact.write import Variant
 from nova.compiler.hybrid.copies import Step, place_copies
 from nova.compiler.hybrid.task_graph import join_tasks
 from nova.errors import LoweringError
+from nova.ir.attributes import DEVICE, INS
 from nova.ir.bindings import func, ir
 from nova.ir.clone import copy_module
-from nova.ir.dialect import DEVICE
 from nova.ir.walk import functions, main_function
-
-_DECLARED_ATTRIBUTES = (DEVICE, "nova.inputs")
 
 
 def pinned_functions(module: ir.Module) -> dict[str, Any]:
     """The host-pinned kernels, or their declarations after `split_pinned`, by name."""
-    return {f.name.value: f for f in functions(module) if DEVICE in f.attributes}
+    return {f.name.value: f for f in functions(module) if DEVICE.has(f)}
 
 
 def split_pinned(module: ir.Module) -> ir.Module | None:
@@ -54,8 +52,8 @@ def _declare(function: Any) -> None:
     """Replace a function by its declaration."""
     with ir.InsertionPoint(function), function.location:
         declaration = func.FuncOp(function.name.value, function.type, visibility="private")
-        for name in _DECLARED_ATTRIBUTES:
-            declaration.attributes[name] = function.attributes[name]
+        for attribute in (DEVICE, INS):
+            attribute.copy(function, declaration)
     function.operation.erase()
 
 

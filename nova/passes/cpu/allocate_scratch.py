@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import LoweringError
+from nova.ir.attributes import SCRATCH_OFFSETS
 from nova.ir.bindings import ir
 from nova.ir.buffers import nbytes
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import set_argument_types
 from nova.ir.walk import kernels
 from nova.passes.base import Pass
-
-OFFSETS = "nova.scratch"
-"""Attribute of a kernel after this pass: offsets of its last arguments in scratch memory."""
 
 _LEAST_BYTES = 1024
 _ALIGN = 64
@@ -29,15 +28,16 @@ class AllocateScratch(Pass):
 
     Schedules allocate the buffers of a tile, such as packed panels, as if the stack were large; the
     caller's stack may have 64 KiB. Each buffer of 1 KiB or more becomes an argument after the range
-    of tiles, and `nova.scratch` has the offset of each in the scratch memory that `export-kernels`
-    makes the kernel take. Runs after `drop-host-code`: no calls of kernels are left.
+    of tiles, and `nova.scratch_offsets` has the offset of each in the scratch memory that
+    `export-kernels` makes the kernel take. Runs after `drop-host-code`: no calls of kernels are
+    left.
     """
 
     name: ClassVar[str] = "allocate-scratch"
 
     def run(self, module: ir.Module) -> None:
         for kernel in kernels(module):
-            if OFFSETS in kernel.attributes:
+            if SCRATCH_OFFSETS.has(kernel):
                 raise LoweringError(
                     f"@{kernel.name.value} has its scratch placed already",
                     where=place_of(kernel.location),
@@ -77,6 +77,5 @@ def _place(kernel: Any) -> None:
         argument = block.add_argument(op.result.type, op.location)
         op.result.replace_all_uses_with(argument)
         op.operation.erase()
-    types = [a.type for a in block.arguments]
-    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-    kernel.attributes[OFFSETS] = ir.DenseI64ArrayAttr.get([offset for _, offset in found])
+    set_argument_types(kernel, [])
+    SCRATCH_OFFSETS.set(kernel, tuple(offset for _, offset in found))

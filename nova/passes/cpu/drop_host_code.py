@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nova.codegen.cpu.shared_functions import SHARED
 from nova.core.records import record
+from nova.ir.attributes import SHARED
 from nova.ir.bindings import ir
+from nova.ir.kernel import is_kernel, set_argument_types
 from nova.ir.walk import kernels, require_buffers
 from nova.passes.base import Pass
 
@@ -27,7 +28,7 @@ class DropHostCode(Pass):
         require_buffers(module)
         for op in list(module.body.operations):
             op = op.operation
-            code = "nova.kernel" in op.attributes or SHARED in op.attributes
+            code = is_kernel(op) or SHARED.has(op)
             if op.name == "memref.global" or (op.name == "func.func" and not code):
                 op.erase()
         for kernel in kernels(module):
@@ -40,5 +41,4 @@ def _flatten_empty_arguments(kernel: Any) -> None:
         type_ = argument.type
         if isinstance(type_, ir.MemRefType) and 0 in type_.shape:
             argument.set_type(ir.MemRefType.get([0], type_.element_type))
-    types = [a.type for a in arguments]
-    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    set_argument_types(kernel, [])

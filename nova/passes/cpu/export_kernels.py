@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nova.codegen.cpu.shared_functions import SHARED
 from nova.core.records import record
 from nova.errors import LoweringError
+from nova.ir.attributes import MATH, NOALIAS, SCRATCH_OFFSETS, SHARED, noalias_dictionaries
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import is_kernel
 from nova.passes.base import Pass
-from nova.passes.cpu.allocate_scratch import OFFSETS
-from nova.passes.math.expand_math import MATH
 
 BODY = "_body"
 
@@ -40,13 +39,13 @@ class ExportKernels(Pass):
             if op.operation.name != "llvm.func":
                 continue
             attributes = op.operation.attributes
-            if MATH in attributes:
+            if MATH.has(op):
                 attributes["passthrough"] = self._passthrough("noinline")
                 attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
-            elif SHARED in attributes:
+            elif SHARED.has(op):
                 attributes["passthrough"] = self._passthrough("noinline")
                 attributes["visibility_"] = ir.Attribute.parse("1 : i64")  # hidden
-            elif "nova.kernel" in attributes:
+            elif is_kernel(op):
                 if "passthrough" in attributes:
                     name = attributes["sym_name"].value
                     raise LoweringError(f"@{name} is exported already", where=place_of(op.location))
@@ -66,19 +65,17 @@ class ExportKernels(Pass):
         body.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
         body.attributes["passthrough"] = self._passthrough("alwaysinline")
         arguments = list(body.regions[0].blocks[0].arguments)
-        offsets = list(body.attributes[OFFSETS]) if OFFSETS in body.attributes else []
+        offsets = SCRATCH_OFFSETS.find(body) or ()
         pointers = len(arguments) - 2 - len(offsets)
-        unit = ir.UnitAttr.get()
-        noalias = ir.DictAttr.get({"llvm.noalias": unit})
-        aligned = ir.Attribute.parse("{llvm.align = 64 : i64, llvm.noalias}")
+        aligned = ir.Attribute.parse(f"{{llvm.align = 64 : i64, {NOALIAS.name}}}")
         body.attributes["arg_attrs"] = ir.ArrayAttr.get(
-            [noalias] * pointers + [ir.DictAttr.get({})] * 2 + [aligned] * len(offsets)
+            noalias_dictionaries([True] * pointers + [False] * 2) + [aligned] * len(offsets)
         )
         helper = ir.Module.parse(_entry_text(name, pointers, offsets, self._passthrough()))
         helper.body.operations[1].operation.move_before(body)
 
 
-def _entry_text(name: str, pointers: int, offsets: list[int], attributes: Any) -> str:
+def _entry_text(name: str, pointers: int, offsets: tuple[int, ...], attributes: Any) -> str:
     numbers = range(pointers)
     types = ", ".join(["!llvm.ptr"] * pointers + ["i64", "i64"] + ["!llvm.ptr"] * len(offsets))
     areas = [f"%s{i}" for i in range(len(offsets))]

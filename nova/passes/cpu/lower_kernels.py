@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 from nova.codegen.common.footprint import store_footprint
 from nova.codegen.cpu.loops import index
 from nova.codegen.cpu.schedule import KernelSchedule
-from nova.codegen.cpu.shared_functions import SCALAR_LOOPS
 from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.errors import LoweringError
+from nova.ir.attributes import TILES
 from nova.ir.bindings import func, ir, scf
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.kernels.bools import store_bools_as_bytes
@@ -45,7 +46,7 @@ class LowerKernels(Pass):
         target = parse_target(self.target)
         main = main_function(module)
         require_buffers(module)
-        if lowered := [k for k in kernels(module) if "nova.tiles" in k.attributes]:
+        if lowered := [k for k in kernels(module) if TILES.has(k)]:
             name = lowered[0].name.value
             raise LoweringError(f"@{name} is lowered already", where=place_of(lowered[0].location))
         store_bools_as_bytes(module)
@@ -83,13 +84,8 @@ def _lower(kernel: Any, target: Any, tile_work: int) -> int:
     for op in reversed(old):
         if not any(True for r in op.results for _ in r.uses):
             op.erase()
-    types = [a.type for a in block.arguments]
-    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-    kernel.attributes["nova.tiles"] = ir.IntegerAttr.get(
-        ir.IntegerType.get_signless(64), schedule.tiles
-    )
-    kernel.attributes["nova.core"] = ir.StringAttr.get(schedule.core)
-    if schedule.scalar_loops:
-        kernel.attributes[SCALAR_LOOPS] = ir.UnitAttr.get()
+    set_argument_types(kernel, [])
+    view = Kernel(kernel)
+    view.tiles, view.core, view.scalar_loops = schedule.tiles, schedule.core, schedule.scalar_loops
     store_footprint(kernel, schedule.footprint)
     return schedule.tiles

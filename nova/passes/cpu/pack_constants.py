@@ -18,8 +18,10 @@ from nova.codegen.cpu.gemm.prepacked_constants import (
 from nova.codegen.cpu.schedule import KernelSchedule
 from nova.core.records import record
 from nova.core.targets import parse_target
+from nova.ir.attributes import UNPACKED
 from nova.ir.bindings import ir, memref
 from nova.ir.buffers import view_as
+from nova.ir.kernel import set_argument_types
 from nova.ir.types import constant_values, dense_bytes, memory_dtype
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
@@ -112,7 +114,7 @@ class _Packer:
                 [use] = list(argument.uses)
                 argument.set_type(types[number])
                 use.owner.operation.operands[use.operand_number] = view_as(argument, old)
-        kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        set_argument_types(kernel, [])
         write_prepacked(kernel, {number: panels for number, (_, panels) in wanted.items()})
         for op in callers:
             for number, (spec, panels) in wanted.items():
@@ -153,7 +155,7 @@ class _Packer:
                     op.operation.erase()
         for name in {name for name, _, _ in self.copies}:
             if name not in read:
-                self.globals[name].operation.attributes["nova.unpacked"] = ir.UnitAttr.get()
+                UNPACKED.set(self.globals[name])
 
 
 def _global_name(value: Any) -> str | None:

@@ -7,17 +7,16 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.errors import LoweringError
+from nova.ir.attributes import CONTAINER_MODULE, LAUNCH
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import Kernel
 from nova.ir.walk import every_op, find_ops, kernels, main_function, require_buffers
 from nova.passes.base import Pass
-from nova.passes.gpu.set_launch_bounds import RESIDENT
 from nova.passes.kernels.bools import store_bools_as_bytes
 from nova.passes.kernels.pin_control_flow import find_host_flow
-
-LAUNCH = "nova.launch"
 
 
 @record
@@ -25,7 +24,7 @@ class LowerDeviceKernels(Pass):
     """Write every kernel as one `gpu.launch` over flat buffers, which computes its whole grid.
 
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
-    shared memory; a kernel without work has no launch, and 0 blocks. `nova.resident` is
+    shared memory; a kernel without work has no launch, and 0 blocks. `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores.
@@ -42,7 +41,7 @@ class LowerDeviceKernels(Pass):
         target = parse_target(self.target)
         main_function(module)
         require_buffers(module)
-        if lowered := [k for k in kernels(module) if LAUNCH in k.attributes]:
+        if lowered := [k for k in kernels(module) if LAUNCH.has(k)]:
             name = lowered[0].name.value
             raise LoweringError(f"@{name} is lowered already", where=place_of(lowered[0].location))
         for kernel in kernels(module):
@@ -54,7 +53,7 @@ class LowerDeviceKernels(Pass):
                     hint="run pin-control-flow first: it gives the kernel to the host",
                 )
         store_bools_as_bytes(module)
-        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+        CONTAINER_MODULE.set(module.operation)
         for kernel in kernels(module):
             old = [op.operation for op in kernel.entry_block.operations]
             returned = old.pop()
@@ -63,11 +62,10 @@ class LowerDeviceKernels(Pass):
                 shape = schedule.emit()
             _sink_views(kernel, old)
             _erase_unused(old)
-            numbers = [shape.blocks, shape.threads, shape.shared]
-            kernel.attributes[LAUNCH] = ir.DenseI64ArrayAttr.get(numbers)
-            if shape.resident:
-                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shape.resident)
-                kernel.attributes[RESIDENT] = number
+            view = Kernel(kernel)
+            view.launch = (shape.blocks, shape.threads, shape.shared)
+            if shape.min_blocks_per_sm:
+                view.min_blocks_per_sm = shape.min_blocks_per_sm
 
 
 def _sink_views(kernel: Any, ops: list[Any]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nova.core.records import record
+from nova.ir.attributes import LAUNCH, noalias_dictionaries
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS
 from nova.ir.walk import find_ops, kernels
 from nova.passes.base import Pass
-from nova.passes.gpu.lower_device_kernels import LAUNCH
 
 _LOADS = ("memref.load", "vector.load")
 _STORES = ("memref.store", "vector.store")
@@ -31,12 +31,10 @@ class MarkNoalias(Pass):
         launched = {
             tuple(launch.attributes["kernel"].value)
             for kernel in kernels(module)
-            if LAUNCH in kernel.attributes  # launches that a user wrote may share buffers
+            if LAUNCH.has(kernel)  # launches that a user wrote may share buffers
             for launch in find_ops(kernel, "gpu.launch_func")
         }
         with module.context:
-            noalias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
-            nothing = ir.DictAttr.get({})
             for part in find_ops(module, "gpu.module"):
                 for op in part.regions[0].blocks[0].operations:
                     op = op.operation
@@ -44,11 +42,9 @@ class MarkNoalias(Pass):
                         continue
                     names = (part.attributes["sym_name"].value, op.attributes["sym_name"].value)
                     if names in launched:
+                        arguments = op.regions[0].blocks[0].arguments
                         op.attributes["arg_attrs"] = ir.ArrayAttr.get(
-                            [
-                                noalias if _is_separate(argument) else nothing
-                                for argument in op.regions[0].blocks[0].arguments
-                            ]
+                            noalias_dictionaries(list(map(_is_separate, arguments)))
                         )
 
 

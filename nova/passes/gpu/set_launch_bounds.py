@@ -5,29 +5,27 @@ from __future__ import annotations
 from typing import ClassVar
 
 from nova.core.records import record
+from nova.ir.attributes import MIN_BLOCKS_PER_SM, NVVM_MIN_BLOCKS
 from nova.ir.bindings import ir
 from nova.ir.walk import find_ops, kernels
 from nova.passes.base import Pass
-
-RESIDENT = "nova.resident"
 
 
 @record
 class SetLaunchBounds(Pass):
     """Set the minimum number of blocks of a kernel per multiprocessor.
 
-    Where a kernel has the attribute `nova.resident`, the device functions that it
+    Where a kernel has the attribute `nova.min_blocks_per_sm`, the device functions that it
     launches get it as `nvvm.minctasm` (launch bounds). Others may use all registers.
     """
 
     name: ClassVar[str] = "set-launch-bounds"
 
     def run(self, module: ir.Module) -> None:
-        word = ir.IntegerType.get_signless(32, module.context)
         wanted: dict[tuple[str, ...], int] = {}
         for kernel in kernels(module):
-            if RESIDENT in kernel.attributes:
-                number = int(kernel.attributes[RESIDENT].value)
+            number = MIN_BLOCKS_PER_SM.find(kernel)
+            if number is not None:
                 for launch in find_ops(kernel, "gpu.launch_func"):
                     wanted[tuple(launch.attributes["kernel"].value)] = number
         for part in find_ops(module, "gpu.module"):
@@ -36,4 +34,4 @@ class SetLaunchBounds(Pass):
                     continue
                 names = (part.attributes["sym_name"].value, op.attributes["sym_name"].value)
                 if names in wanted:
-                    op.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(word, wanted[names])
+                    NVVM_MIN_BLOCKS.set(op, wanted[names])

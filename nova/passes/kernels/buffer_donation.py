@@ -15,6 +15,7 @@ from typing import Any
 
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root
+from nova.ir.kernel import Kernel
 from nova.ir.linalg_generic import GenericOp, is_generic_op
 from nova.ir.walk import functions_by_name
 
@@ -87,7 +88,7 @@ def _made_by(named: Mapping[str, Any], maker: Any) -> list[Any]:
     if maker.name != "func.call" or len(maker.results):
         return list(maker.results)
     kernel = named[maker.attributes["callee"].value]
-    return [_root(o) for o in list(maker.operands)[kernel.attributes["nova.inputs"].value :]]
+    return [_root(o) for o in list(maker.operands)[Kernel(kernel).ins :]]
 
 
 def users(value: Any) -> list[Any]:
@@ -153,7 +154,7 @@ def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:
     formal = list(kernel.entry_block.arguments)
     source = {formal[i] for i, o in enumerate(operands) if buffer_root(o) == argument}
     written = {formal[i] for i, o in enumerate(operands) if buffer_root(o) == target}
-    grid = len(list(kernel.attributes["nova.grid"]))
+    grid = len(Kernel(kernel).grid)
     write_seen = False
     for op in kernel.entry_block.operations:
         op = op.operation

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nova.codegen.cpu.tile_local import ATTRIBUTE as SCRATCH
 from nova.codegen.cpu.tile_local import is_tile_local
 from nova.core.records import record
 from nova.errors import LoweringError
+from nova.ir.attributes import TILE_LOCAL
 from nova.ir.bindings import func, ir, memref, tensor
 from nova.ir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.linalg_generic import GenericOp, is_generic_op
-from nova.ir.walk import find_ops, functions, functions_by_name, main_function
+from nova.ir.walk import find_ops, functions, functions_by_name, kernels, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.kernels.group_ops import root as reshaped_root
 from nova.passes.kernels.loop_buffers import yield_in_place
@@ -49,11 +50,7 @@ class BufferizeKernels(Pass):
         _separate_updates(module, main)
         UpstreamPass(_ONE_SHOT, verify=False).run(module)  # the caller of this pass verifies
         main = main_function(module)
-        results = {
-            kernel.name.value: _pass_destinations(kernel)
-            for kernel in functions(module)
-            if "nova.kernel" in kernel.attributes
-        }
+        results = {kernel.name.value: _pass_destinations(kernel) for kernel in kernels(module)}
         for op in list(main.entry_block.operations):
             if op.operation.name == "func.call":
                 _rewrite_call(op, results[op.callee.value])
@@ -76,12 +73,10 @@ def _protect_arguments(function: Any) -> None:
 
 def _separate_updates(module: ir.Module, main: Any) -> None:
     """Give the op that computes an updated parameter's new value a separate destination."""
-    if "nova.updates" not in main.attributes:
-        return
+    updates = len(Main(main).updates)
     named = functions_by_name(module)
     operations = main.entry_block.operations
     returned = operations[len(operations) - 1]
-    updates = len(list(main.attributes["nova.updates"]))
     for value in list(returned.operands)[len(returned.operands) - updates :]:
         call = reshaped_root(value)
         if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
@@ -145,9 +140,8 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     _allocate_on_stack(kernel)
     _structure_copies(kernel)
     _set_type(kernel)
-    i64 = ir.IntegerType.get_signless(64)
-    kernel.attributes["nova.inputs"] = ir.IntegerAttr.get(i64, inputs)
-    kernel.attributes["nova.outs"] = ir.IntegerAttr.get(i64, len(outs))
+    view = Kernel(kernel)
+    view.ins, view.outs = inputs, len(outs)
     return _Destinations(results, tuple(added))
 
 
@@ -200,7 +194,7 @@ def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
 
 def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
     """Leave tile-local buffers in the kernel; return the others."""
-    grid = tuple(kernel.attributes["nova.grid"])
+    grid = Kernel(kernel).grid
     names = {op.operation.name for op in kernel.entry_block.operations}
     if not names <= _TILED:
         return scratch  # it will have one tile
@@ -208,7 +202,7 @@ def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
     for value in reversed(local):
         with ir.InsertionPoint.at_block_begin(kernel.entry_block), value.owner.location:
             alloca = memref.AllocaOp(value.type, [], [])
-            alloca.attributes[SCRATCH] = ir.UnitAttr.get()
+            TILE_LOCAL.set(alloca)
         value.replace_all_uses_with(alloca.result)
     return [value for value in scratch if value not in local]
 
@@ -226,8 +220,7 @@ def _used(op: Any) -> list[Any]:
 def _set_type(function: Any) -> None:
     if "arg_attrs" in function.attributes:
         del function.attributes["arg_attrs"]  # it has one entry for each of the old arguments
-    types = [a.type for a in function.entry_block.arguments]
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    set_argument_types(function, [])
 
 
 def _allocate_on_stack(kernel: Any) -> None:

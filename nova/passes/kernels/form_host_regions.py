@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from nova.ir.attributes import DEVICE
 from nova.ir.bindings import func, ir
 from nova.ir.clone import clone_into
-from nova.ir.dialect import DEVICE
+from nova.ir.dialect import CONSTANT
+from nova.ir.kernel import is_kernel
 from nova.ir.walk import functions, main_function
 from nova.passes.base import Pass
 
@@ -36,19 +38,18 @@ class FormHostRegions(Pass):
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
         operations = [op.operation for op in main.entry_block.operations]
-        pinned = {op for op in operations if DEVICE in op.attributes}
+        pinned = {op for op in operations if DEVICE.has(op)}
         if self.split and pinned:
             for number, ops in enumerate(_order(operations, pinned)):
                 _outline(module, main, f"island_{number}", ops)
         else:
             for op in pinned:
-                del op.attributes[DEVICE]
+                DEVICE.remove(op)
 
 
 def islands(module: ir.Module) -> list[Any]:
     """The host regions of a module, in order."""
-    marked = [f for f in functions(module) if DEVICE in f.attributes]
-    return [f for f in marked if "nova.kernel" not in f.attributes]
+    return [f for f in functions(module) if DEVICE.has(f) and not is_kernel(f)]
 
 
 def inline_host_regions(module: ir.Module, main: Any) -> None:
@@ -77,7 +78,7 @@ def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
     The host-pinned ops between two such moves are returned together.
     """
     returned = operations[-1]
-    moved = [op for op in operations[:-1] if op.name != "nova.constant"]
+    moved = [op for op in operations[:-1] if op.name != CONSTANT]
     turns = _iterations(moved, pinned)
     first = _needed_next(moved, pinned, turns)
     for op in sorted(moved, key=lambda op: (turns[op], op not in first)):
@@ -139,14 +140,14 @@ def _outline(module: ir.Module, main: Any, name: str, ops: list[Any]) -> None:
     location = ops[-1].location
     with ir.InsertionPoint(main), location:
         island = func.FuncOp(name, types, visibility="private")
-        island.attributes[DEVICE] = ops[0].attributes[DEVICE]
+        DEVICE.copy(ops[0], island)
         block = island.add_entry_block()
     mapping: dict[Any, Any] = dict(zip(inputs, block.arguments, strict=True))
     with ir.InsertionPoint(block):
         for value in constants:
             clone_into(value.owner.operation, mapping)
         for op in ops:
-            del clone_into(op, mapping).attributes[DEVICE]
+            DEVICE.remove(clone_into(op, mapping))
         with location:
             func.ReturnOp([mapping[r] for r in results])
     with ir.InsertionPoint(ops[-1]), location:
@@ -158,4 +159,4 @@ def _outline(module: ir.Module, main: Any, name: str, ops: list[Any]) -> None:
 
 
 def _is_constant(value: Any) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.operation.name == "nova.constant"
+    return isinstance(value, ir.OpResult) and value.owner.operation.name == CONSTANT

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import LoweringError
+from nova.ir.attributes import DEVICE
 from nova.ir.bindings import func, ir
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
-from nova.ir.dialect import DEVICE
+from nova.ir.dialect import BARRIER
+from nova.ir.kernel import Kernel, Main
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.kernels.buffer_donation import delay_updates, sink_feeders
@@ -41,7 +44,8 @@ class FormKernels(Pass):
     epilogue: bias and activation, or the update of the weight whose gradient it computes.
     `nova/passes/kernels/group_ops.py` has the rules. Ops with less than `serial_work` scalar
     operations in all become one kernel with an empty grid: below that, tiles do not pay. A matmul
-    may share its rows with other ops if its right operand has `row_operand` bytes or less. A kernel
+    may share its rows with other ops if its right operand has `row_operand` bytes or less, but
+    without `share_rows` (on a device) every matmul and attention has a kernel by itself. A kernel
     has at most `max_ops` ops, which become about `max_size` instructions: far more than layers of
     models need, and few enough that LLVM's time is linear in the program.
 
@@ -56,8 +60,12 @@ class FormKernels(Pass):
     max_ops: int = 32
     max_size: int = 2048
     row_operand: int = HOST_ROW_OPERAND
+    share_rows: bool = True
 
     def run(self, module: ir.Module) -> None:
+        if self.row_operand < 0:  # how pipelines of earlier versions say it
+            replace(self, row_operand=HOST_ROW_OPERAND, share_rows=False).run(module)
+            return
         main = main_function(module)
         if formed := kernels(module):
             raise LoweringError(
@@ -67,15 +75,15 @@ class FormKernels(Pass):
         for island in islands(module):
             waits = _prepare(island)
             host = self._grouping(HOST_ROW_OPERAND, waits)
-            outliner = _Outliner(module, island, names, island.attributes[DEVICE])
+            outliner = _Outliner(module, island, names, DEVICE.get(island))
             outliner.outline(host.form(island.entry_block))
         inline_host_regions(module, main)
         waits = _prepare(main)
         _delay_updates(module, main)
-        grouping = self._grouping(self.row_operand, waits)
+        grouping = self._grouping(self.row_operand if self.share_rows else None, waits)
         _Outliner(module, main, names).outline(grouping.form(main.entry_block))
 
-    def _grouping(self, row_operand: int, waits: dict[Any, list[Any]]) -> Grouping:
+    def _grouping(self, row_operand: int | None, waits: dict[Any, list[Any]]) -> Grouping:
         return Grouping(self.serial_work, self.max_ops, self.max_size, row_operand, waits)
 
 
@@ -94,7 +102,7 @@ def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
     found: list[tuple[list[Any], Any]] = []
     for op in list(main.entry_block.operations):
         op = op.operation
-        if op.name == "nova.barrier":
+        if op.name == BARRIER:
             hidden, after = op.operands
             found.append((_users(op.results[0]), after))
             op.results[0].replace_all_uses_with(hidden)
@@ -112,15 +120,14 @@ def _delay_updates(module: ir.Module, main: Any) -> None:
 
     Ops that only they need, such as a gradient, move along: they are computed next to their use.
     """
-    if "nova.updates" not in main.attributes:
+    updated = Main(main).updates
+    if not updated:
         return
-    updated = list(main.attributes["nova.updates"])
     block = main.entry_block
     values = list(block.operations[len(block.operations) - 1].operands)[-len(updated) :]
     arguments = [block.arguments[u] for u in updated]
-    if updated:
-        delay_updates(module, block, zip(arguments, values, strict=True))
-        sink_feeders(block, len(updated), arguments)
+    delay_updates(module, block, zip(arguments, values, strict=True))
+    sink_feeders(block, len(updated), arguments)
 
 
 def _users(value: Any) -> list[Any]:
@@ -145,7 +152,9 @@ class _Outliner:
     The functions get the next of `names`, and a `device` if it is not that of the target.
     """
 
-    def __init__(self, module: ir.Module, main: Any, names: Iterator[str], device: Any = None):
+    def __init__(
+        self, module: ir.Module, main: Any, names: Iterator[str], device: str | None = None
+    ):
         self.module = module
         self.main = main
         self.names = names
@@ -205,12 +214,9 @@ class _Outliner:
         location = ops[-1].location
         with ir.InsertionPoint(self.main), location:
             kernel = func.FuncOp(name, types, visibility="private")
-            i64 = ir.IntegerType.get_signless(64)
-            kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
-            kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(group.grid))
-            kernel.attributes["nova.work"] = ir.IntegerAttr.get(i64, group.work)
+            view = Kernel.mark(kernel, work=group.work, grid=group.grid)
             if self.device is not None:
-                kernel.attributes[DEVICE] = self.device
+                view.device = self.device
             block = kernel.add_entry_block()
         mapping = dict(zip(inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from nova.codegen.cpu.tile_local import is_scratch
 from nova.core.log import log
 from nova.core.records import record
+from nova.ir.attributes import DEVICE
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
 from nova.ir.diagnostics import place_of
-from nova.ir.dialect import DEVICE
 from nova.ir.walk import every_op, kernels
 from nova.passes.base import Pass
 
@@ -31,11 +31,11 @@ class PinControlFlow(Pass):
 
     def run(self, module: ir.Module) -> None:
         for kernel in kernels(module):
-            if DEVICE in kernel.attributes:
+            if DEVICE.has(kernel):
                 continue
             flow = find_host_flow(kernel)
             if flow is not None:
-                kernel.attributes[DEVICE] = ir.StringAttr.get("cpu", module.context)
+                DEVICE.set(kernel, "cpu")
                 where = place_of(flow.location)
                 at = f" ({where})" if where else ""
                 log("compile", f"@{kernel.name.value} runs on the host: it holds {flow.name}{at}")

@@ -12,6 +12,7 @@ from nova.codegen.common.overrides import read_overrides
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.buffers import nbytes
+from nova.ir.kernel import Kernel
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
 
@@ -48,15 +49,13 @@ class PlanTasks(Pass):
             counts = load_footprint(kernel).counts
             own = read_overrides(kernel).task_ns or task_ns
             cuts = cut_tiles(counts, cost[kernel.name.value], own)
-            kernel.attributes["nova.tasks"] = ir.DenseI64ArrayAttr.get(cuts)
+            Kernel(kernel).tasks = tuple(cuts)
 
 
 def kernel_ns(kernel: Any) -> float:
     """The estimated time of a lowered kernel."""
-    attributes = kernel.attributes
-    return estimate_ns(
-        attributes["nova.core"].value, int(attributes["nova.work"].value), moved_bytes(kernel)
-    )
+    view = Kernel(kernel)
+    return estimate_ns(view.core, view.work, moved_bytes(kernel))
 
 
 def moved_bytes(kernel: Any) -> int:

@@ -7,9 +7,11 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import LoweringError, WorkspaceError
+from nova.ir.attributes import WORKSPACE
 from nova.ir.bindings import arith, func, ir, memref
 from nova.ir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.ir.diagnostics import place_of
+from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.kernels.buffer_donation import can_write_in_place, delay_updates, users
@@ -37,7 +39,7 @@ class PlanWorkspace(Pass):
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
-        if "nova.workspace" in main.attributes:
+        if WORKSPACE.has(main):
             raise LoweringError("@main has a workspace already", where=place_of(main.location))
         _require_buffer_results(main)
         _Planner(module, main, self.max_workspace).plan()
@@ -45,7 +47,7 @@ class PlanWorkspace(Pass):
 
 def _require_buffer_results(main: Any) -> None:
     types = [*main.type.inputs, *main.type.results]
-    updates = _updates(main)
+    updates = Main(main).updates
     given, results = list(main.type.inputs), list(main.type.results)
     pairs = zip(updates, results[len(results) - len(updates) :], strict=True)
     if any(not isinstance(t, ir.MemRefType) for t in types):
@@ -71,7 +73,7 @@ class _Planner:
 
     def plan(self) -> None:
         returned = self.block.operations[len(self.block.operations) - 1]
-        updates = _updates(self.main)
+        updates = Main(self.main).updates
         ordinary = len(returned.operands) - len(updates)
         pairs = [
             (self.arguments[u], returned.operands[ordinary + i]) for i, u in enumerate(updates)
@@ -90,11 +92,10 @@ class _Planner:
             func.ReturnOp([])
         returned.operation.erase()
         size = self._place_buffers()
-        types = [a.type for a in self.block.arguments]
-        self.main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-        self._set_argument_attributes(len(types))
-        self.main.attributes["nova.workspace"] = _i64(size)
-        self.main.attributes["nova.outputs"] = _i64(ordinary)
+        set_argument_types(self.main, [])
+        self._set_argument_attributes(len(self.block.arguments))
+        main = Main(self.main)
+        main.workspace, main.outputs = size, ordinary
 
     # --- results --------------------------------------------------------------------------------
 
@@ -158,11 +159,8 @@ class _Planner:
         with ir.InsertionPoint(self.main), self.main.location:
             kernel = func.FuncOp(name, ([type_, type_], []), visibility="private")
             self.named[name] = kernel
-            kernel.attributes["nova.kernel"] = ir.UnitAttr.get()
-            kernel.attributes["nova.grid"] = ir.DenseI64ArrayAttr.get(list(type_.shape))
-            kernel.attributes["nova.work"] = _i64(prod(type_.shape))
-            kernel.attributes["nova.inputs"] = _i64(1)
-            kernel.attributes["nova.outs"] = _i64(1)
+            view = Kernel.mark(kernel, work=prod(type_.shape), grid=tuple(type_.shape))
+            view.ins = view.outs = 1
             block = kernel.add_entry_block()
             with ir.InsertionPoint(block):
                 emit_copy(block.arguments[0], block.arguments[1])
@@ -208,10 +206,7 @@ class _Planner:
                 raise error
 
     def _calls(self) -> list[Call]:
-        known = {
-            k.name.value: [int(k.attributes[f"nova.{a}"].value) for a in ("inputs", "work")]
-            for k in kernels(self.module)
-        }
+        known = {view.name: (view.ins, view.work) for view in map(Kernel, kernels(self.module))}
         return [
             Call(
                 op.operation,
@@ -258,12 +253,3 @@ def _erase(op: Any) -> None:
 
 def _is_alloc(value: Any) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.operation.name == "memref.alloc"
-
-
-def _updates(main: Any) -> list[int]:
-    attributes = main.attributes
-    return list(attributes["nova.updates"]) if "nova.updates" in attributes else []
-
-
-def _i64(value: int) -> Any:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

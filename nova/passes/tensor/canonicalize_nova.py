@@ -10,7 +10,7 @@ import numpy as np
 from nova.core.dtypes import TensorType, bf16, converted
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.dialect import create_op
+from nova.ir.dialect import CONSTANT, create_op, full_name
 from nova.ir.emit import emit_constant
 from nova.ir.op_attributes import from_attributes
 from nova.ir.types import bf16_elements, nova_type
@@ -39,7 +39,7 @@ class CanonicalizeNova(Pass):
         rules_of: dict[str, list[Rule]] = {}
         for rule, names in RULES.items():
             for name in names:
-                rules_of.setdefault(f"nova.{name}", []).append(rule)
+                rules_of.setdefault(full_name(name), []).append(rule)
         for _ in range(self.max_rounds):
             changed = [_rewrite(op, rules_of) for op in function_ops(module, "nova.")]
             if not any(changed):
@@ -49,7 +49,7 @@ class CanonicalizeNova(Pass):
 
 def _rewrite(op: Any, rules_of: dict[str, list[Rule]]) -> bool:
     rules = rules_of.get(op.name, [])
-    if op.name != "nova.constant" and all(_producer(v, "constant") for v in op.operands):
+    if op.name != CONSTANT and all(_producer(v, "constant") for v in op.operands):
         rules = [*rules_of.get("nova.*", ()), *rules]
     if not rules or not any(True for _ in op.results[0].uses):
         return False
@@ -77,7 +77,7 @@ def _name(op: Any) -> str:
 
 def _producer(value: Any, name: str) -> Any | None:
     """The op called nova.`name` that defines `value`, or None."""
-    if isinstance(value, ir.OpResult) and value.owner.operation.name == f"nova.{name}":
+    if isinstance(value, ir.OpResult) and value.owner.operation.name == full_name(name):
         return value.owner.operation
     return None
 

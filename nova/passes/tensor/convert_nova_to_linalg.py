@@ -10,6 +10,7 @@ from nova.errors import LoweringError
 from nova.ir.attention_ops import OPS as ATTENTION
 from nova.ir.bindings import arith, func, ir
 from nova.ir.diagnostics import place_of
+from nova.ir.dialect import full_name
 from nova.ir.linalg_builder import LinalgBuilder, Operand
 from nova.ir.op_attributes import from_attributes
 from nova.ir.resources import retyped
@@ -82,7 +83,7 @@ class _Converter:
         row = OPS.get(name)
         if row is None or row.kind != "primitive":
             raise LoweringError(
-                f"nova.{name} has no lowering to linalg",
+                f"{full_name(name)} has no lowering to linalg",
                 where=place_of(op.location),
                 hint="run decompose-composites first" if row else "no row has that name",
             )

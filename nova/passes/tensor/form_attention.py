@@ -9,15 +9,17 @@ from nova.core.dtypes import TensorType, accumulator
 from nova.core.records import record
 from nova.ir.attention_ops import AXES, OPERANDS, RESULTS, ROLES, emit_attention
 from nova.ir.bindings import ir
-from nova.ir.dialect import create_op, op_type
+from nova.ir.dialect import create_op, full_name, op_type
 from nova.ir.types import nova_type, tensor_type
 from nova.ir.walk import function_ops
 from nova.ops import OPS
 from nova.passes.base import Pass
 from nova.passes.tensor.attention_views import fold_views
 
-_FORWARD = ("nova.scaled_dot_product_attention", "nova.attention_logsumexp")
-_BACKWARD = ("nova.attention_gradient",)
+_RESULT, _LOGSUMEXP, _GRADIENT = map(
+    full_name, ("scaled_dot_product_attention", "attention_logsumexp", "attention_gradient")
+)
+_FORWARD, _BACKWARD = (_RESULT, _LOGSUMEXP), (_GRADIENT,)
 
 
 @record
@@ -47,11 +49,11 @@ def _key(op: Any) -> tuple[Any, ...]:
     """The key that ops share if they are computed together."""
     _, attrs, types = op_type(OPS[op.name.removeprefix("nova.")], op)
     operands = list(op.operands)
-    if op.name == "nova.scaled_dot_product_attention":
+    if op.name == _RESULT:
         operands.pop(2)
         types = types[:2] + types[3:]
         batch = nova_type(op.results[0].type).shape[:-2]
-    elif op.name == "nova.attention_logsumexp":
+    elif op.name == _LOGSUMEXP:
         batch = nova_type(op.results[0].type).shape[:-1]
     else:
         batch = types[0].shape[:-2]
@@ -121,14 +123,14 @@ class _Former:
 
 
 def _result_name(op: Any) -> str:
-    if op.name == "nova.attention_gradient":
+    if op.name == _GRADIENT:
         return str(op.attributes["of"].value) if "of" in op.attributes else "q"
     return "out" if op.name == _FORWARD[0] else "logsumexp"
 
 
 def _transpose(op: Any) -> tuple[int, ...] | None:
     """The axes of a transpose that leaves the last axis where it is."""
-    if op.name != "nova.permute":
+    if op.name != full_name("permute"):
         return None
     axes = tuple(op.attributes["axes"])
     return axes if axes[-1] == len(axes) - 1 else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nova.core.records import record
+from nova.ir.attributes import FUSION_GUARD
 from nova.ir.bindings import ir
+from nova.ir.dialect import BARRIER, create_barrier
 from nova.ir.linalg_generic import GenericOp, is_generic_op
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.kernels.code_size import code_size
 from nova.passes.kernels.group_ops import VIEWS, root
-
-_GUARD = "nova.guard"
 
 
 @record
@@ -37,8 +37,8 @@ class FuseElementwise(Pass):
                 if _is_computed(op.operands[operand]):
                     _guard(op, operand)
         UpstreamPass("linalg-fuse-elementwise-ops", verify=False).run(module)
-        for op in find_ops(module, "nova.barrier"):
-            if _GUARD in op.attributes:
+        for op in find_ops(module, BARRIER):
+            if FUSION_GUARD.has(op):
                 op.results[0].replace_all_uses_with(op.operands[0])
                 op.erase()
 
@@ -86,12 +86,6 @@ def _is_computed(value: Any) -> bool:
 def _guard(op: Any, operand: int) -> None:
     value = op.operands[operand]
     with ir.InsertionPoint(op), op.location:
-        op.operands[operand] = ir.Operation.create(
-            "nova.barrier",
-            results=[value.type],
-            operands=[value, value],
-            attributes={
-                "region": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
-                _GUARD: ir.UnitAttr.get(),
-            },
-        ).result
+        barrier = create_barrier(value, value, 0)
+        FUSION_GUARD.set(barrier)
+        op.operands[operand] = barrier.result

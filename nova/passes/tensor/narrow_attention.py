@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nova.ir.attention_ops import find_point
+from nova.ir.attributes import DEVICE
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.clone import clone_into
-from nova.ir.dialect import DEVICE
 from nova.ir.linalg_ops import yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass
@@ -28,7 +28,7 @@ class NarrowAttention(Pass):
 
     def run(self, module: ir.Module) -> None:
         for function in functions(module):
-            if function.is_external or DEVICE in function.attributes:
+            if function.is_external or DEVICE.has(function):
                 continue
             body = [op.operation for op in function.entry_block.operations]
             generics = [op for op in body if op.name == "linalg.generic"]

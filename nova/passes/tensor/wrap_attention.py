@@ -15,6 +15,7 @@ from nova.ir.attention_ops import (
     emit_point,
     loop_sizes,
 )
+from nova.ir.attributes import WORK
 from nova.ir.bindings import ir, tensor
 from nova.ir.linalg_ops import generic_op, yield_op
 from nova.ir.walk import functions
@@ -81,7 +82,7 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
     *_, rows, keys, inner, outer = sizes
     products = 2 * inner + 2 * outer if name == "attend" else 6 * inner + 4 * outer
     work = prod(sizes[:batch]) * rows * keys * (products + 16)
-    generic.attributes["nova.work"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), work)
+    WORK.set(generic, work)
     kind = AttentionKind(
         op=name,
         results=tuple(results),

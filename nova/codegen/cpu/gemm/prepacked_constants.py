@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, round_up, with_unit_columns
+from nova.codegen.common.index_math import round_up
+from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, with_unit_columns
 from nova.codegen.cpu.gemm.unpacked_tiling import is_best_in_place
 from nova.core.records import record
 from nova.core.targets import Target
-from nova.ir.bindings import ir
+from nova.ir.attributes import PREPACKED
 from nova.ir.buffers import buffer_root
+from nova.ir.kernel import Kernel
 
 if TYPE_CHECKING:
     from nova.codegen.cpu.schedule import KernelSchedule
-
-ATTRIBUTE = "nova.packed"
 
 
 @record
@@ -101,16 +101,13 @@ def pack_array(flat: np.ndarray, spec: Contraction, panels: PrepackedPanels) -> 
 
 def write_prepacked(kernel: Any, packed: Mapping[int, PrepackedPanels]) -> None:
     """Record on a kernel which of its arguments are prepacked: `[argument, nr, blocks]` of each."""
-    rows = [ir.DenseI64ArrayAttr.get([i, p.nr, p.blocks]) for i, p in sorted(packed.items())]
-    kernel.attributes[ATTRIBUTE] = ir.ArrayAttr.get(rows)
+    Kernel(kernel).prepacked = tuple((i, p.nr, p.blocks) for i, p in sorted(packed.items()))
 
 
 def read_prepacked(kernel: Any) -> dict[Any, PrepackedPanels]:
     """The prepacked arguments of a kernel."""
-    if ATTRIBUTE not in kernel.attributes:
-        return {}
+    rows = PREPACKED.find(kernel) or ()
     arguments = list(kernel.entry_block.arguments)
-    rows = [tuple(row) for row in kernel.attributes[ATTRIBUTE]]
     return {arguments[i]: PrepackedPanels(nr, blocks) for i, nr, blocks in rows}
 
 

@@ -1,0 +1,23 @@
+/* The CPUs of the models: their threads are on none, and calls of the system would only take time.
+ * Included once by a model, in place of src/scheduler/cpu_affinity.c. */
+#include "scheduler/cpu_affinity.h"
+
+unsigned nova_cpus_allowed(void)
+{
+    return 2;
+}
+
+void nova_cpus_bind(unsigned index)
+{
+    (void)index;
+}
+
+uint32_t nova_cpus_current(void)
+{
+    return NOVA_NO_CPU;
+}
+
+void nova_cpus_leave(uint32_t cpu)
+{
+    (void)cpu;
+}

@@ -1,0 +1,197 @@
+/* Every order of the sleep and wake-up protocols: the parking lot, the bell and the gate, as they
+ * are.
+ *
+ * The argument "more" allows one more switch in the lot. Others plant a bug that the model must
+ * find:
+ *     weak      sequentially consistent stores are made weak: a wake-up is lost
+ *     no-look   a thread sleeps without looking for work once more: a wake-up is lost
+ *     outside   a thread closes the gate without being inside: nobody ends the run, or two do */
+#include "explore.h"
+
+#include "model_cpu_affinity.h"
+
+#include "scheduler/latch.h"
+#include "scheduler/eventcount.c"
+#include "scheduler/work_stealing_deque.h"
+
+enum { TASKS = 2 };
+
+static bool looks, closes_inside;
+
+/* --- the lot: an owner publishes tasks, threads of the pool take them and sleep ------------- */
+
+static pthread_mutex_t lock;
+static nova_lot lot;
+static nova_sleeper sleepers[2];
+static nova_deque deque;
+static _Atomic uint32_t places[TASKS];
+static _Atomic uint32_t left;
+static uint32_t threads_of_lot, calls; /* a call for each task, or one for both */
+
+static void reset_lot(void)
+{
+    memset((void *)&lock, 0, sizeof lock);
+    memset(&lot, 0, sizeof lot);
+    memset(sleepers, 0, sizeof sleepers);
+    memset(&deque, 0, sizeof deque);
+    memset((void *)places, 0, sizeof places);
+    lot.lock = &lock;
+    deque.tasks = places;
+    *(uint32_t *)&left = TASKS;
+}
+
+static bool take_task(void)
+{
+    while (nova_deque_count(&deque) > 0)
+        if (nova_deque_steal(&deque) != NOVA_NO_TASK)
+            return true;
+    return false;
+}
+
+/* worker_pool.c's await_run, with one look in place of the spinning. */
+static void wait_in_lot(void *argument)
+{
+    nova_sleeper *self = argument;
+    for (;;) {
+        nova_lot_spin(&lot);
+        bool found = take_task();
+        if (found) {
+            nova_lot_stop_spinning(&lot);
+        } else {
+            nova_lot_park(&lot, self);
+            found = looks && take_task();
+            if (found || atomic_load_explicit(&left, memory_order_seq_cst) == 0)
+                nova_lot_unpark(&lot, self);
+            else
+                nova_lot_sleep(self);
+        }
+        if (found && atomic_fetch_sub_explicit(&left, 1, memory_order_seq_cst) == 1)
+            nova_lot_call(&lot, 2); /* all done: the others may end */
+        else if (found && nova_deque_count(&deque) > 0)
+            nova_lot_call(&lot, 1); /* who called may have counted on this thread twice */
+        if (atomic_load_explicit(&left, memory_order_seq_cst) == 0)
+            return;
+    }
+}
+
+static void publish_to_lot(void)
+{
+    reset_lot();
+    int thread[2];
+    for (uint32_t i = 0; i < threads_of_lot; i++)
+        thread[i] = explore_start(wait_in_lot, &sleepers[i]);
+    for (uint32_t task = 0; task < TASKS;) {
+        int64_t end = nova_deque_end(&deque);
+        for (uint32_t count = calls == 1 ? TASKS : 1; count > 0; count--)
+            nova_deque_stage(&deque, end++, task++);
+        nova_deque_publish(&deque, end);
+        nova_lot_call(&lot, calls == 1 ? TASKS : 1);
+    }
+    /* The owner takes nothing: every task has to wake somebody. */
+    for (uint32_t i = 0; i < threads_of_lot; i++)
+        explore_join(thread[i]);
+    explore_check(*(uint32_t *)&left == 0 && lot.list == NULL);
+}
+
+/* --- the bell: the caller sleeps inside of a run -------------------------------------------- */
+
+static nova_bell bell;
+static nova_gate gate;
+
+static void push_and_ring(void *argument)
+{
+    (void)argument;
+    nova_deque_stage(&deque, 0, 0);
+    nova_deque_publish(&deque, 1);
+    nova_bell_ring(&bell);
+    nova_gate_close(&gate);
+    nova_bell_ring(&bell);
+}
+
+static void sleep_until_over(void)
+{
+    reset_lot();
+    memset(&bell, 0, sizeof bell);
+    *(uint32_t *)&gate.word = 2;
+    int other = explore_start(push_and_ring, NULL);
+    bool got = false;
+    while (!got || !nova_gate_is_closed(&gate)) {
+        if (!got && take_task()) {
+            got = true;
+            continue;
+        }
+        nova_bell_announce(&bell);
+        if (looks && (nova_deque_count(&deque) > 0 || nova_gate_is_closed(&gate)))
+            nova_bell_cancel(&bell);
+        else
+            nova_bell_wait(&bell, UINT64_MAX);
+    }
+    explore_join(other);
+}
+
+/* --- the gate: exactly one thread ends a run, and nobody is inside then --------------------- */
+
+static uint32_t inside, ends; /* plain: threads are coroutines */
+
+static void go_through(void *argument)
+{
+    bool closer = argument != NULL;
+    if (closer && !closes_inside) {
+        nova_gate_close(&gate);
+        return;
+    }
+    if (!nova_gate_enter(&gate, 3))
+        return;
+    explore_check(ends == 0);
+    inside++;
+    if (closer)
+        nova_gate_close(&gate);
+    inside--;
+    if (nova_gate_leave(&gate)) {
+        ends++;
+        explore_check(ends == 1 && inside == 0);
+    }
+}
+
+static void open_gate(void)
+{
+    memset(&gate, 0, sizeof gate);
+    inside = ends = 0;
+    int thread[3];
+    for (int i = 0; i < 3; i++)
+        thread[i] = explore_start(go_through, i < 2 ? &gate : NULL);
+    for (int i = 0; i < 3; i++)
+        explore_join(thread[i]);
+    explore_check(ends == 1);
+}
+
+/* Runs one protocol, unless another one's bug is planted. */
+static int check(explore_options options, const char *name, void (*body)(void), bool planted,
+                 bool skip)
+{
+    options.name = name;
+    options.body = body;
+    return skip ? 0 : explore_expect(&options, planted);
+}
+
+int main(int count, char **arguments)
+{
+    const char *argument = count > 1 ? arguments[1] : "";
+    bool weak = strcmp(argument, "weak") == 0, blind = strcmp(argument, "no-look") == 0;
+    looks = !blind;
+    closes_inside = strcmp(argument, "outside") != 0;
+    bool planted = weak || blind;
+    explore_options all = {.bound = -1, .store_buffers = true, .weak_stores = weak};
+    explore_options some = {.bound = strcmp(argument, "more") == 0 ? 3 : 2, .weak_stores = weak};
+    int wrong = 0;
+    for (threads_of_lot = 1; threads_of_lot <= 2; threads_of_lot++)
+        for (calls = 1; calls <= TASKS; calls++) {
+            /* Buffers that drain at any time multiply the orders: only where they are few. */
+            some.store_buffers = weak || (threads_of_lot == 1 && calls == 1);
+            wrong += check(some, calls == 1 ? "lot, one call" : "lot, a call for each task",
+                           publish_to_lot, planted, !closes_inside);
+        }
+    wrong += check(all, "bell", sleep_until_over, planted, !closes_inside);
+    wrong += check(all, "gate", open_gate, !closes_inside, planted);
+    return wrong != 0;
+}

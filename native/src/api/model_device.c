@@ -1,0 +1,264 @@
+#include "api/model_device.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "nova/device.h"
+
+/* Models with at most this many arguments and outputs keep their values on the stack. */
+enum { STACK_VALUES = 64, MOST_DEVICES = 64 };
+
+struct nova_model_device {
+    nova_device *device;
+    nova_device_program *program;
+    nova_image *image;          /* code of the host; NULL when all is the device's */
+    nova_device_block *weights; /* values of params that are in the file; NULL when there are none */
+    const nova_tensor_info *arguments;
+    const nova_tensor_info *outputs;
+    size_t argument_count, output_count;
+};
+
+/* --- devices of the process ------------------------------------------------------------------- */
+
+/* Opened once and kept: a context takes a tenth of a second, and all models of a GPU share its pool. The
+ * last model that is closed lets go of all, so that the file with this code can be unloaded. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static nova_driver *driver;
+static nova_device *devices[MOST_DEVICES];
+static size_t users;
+
+static void close_all(void)
+{
+    for (int i = 0; i < MOST_DEVICES; i++) {
+        nova_device_close(devices[i]);
+        devices[i] = NULL;
+    }
+    nova_cuda_close(driver);
+    driver = NULL;
+}
+
+static nova_status take_device(int number, nova_device **device, nova_error *error)
+{
+    if (number >= MOST_DEVICES)
+        return nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no GPU %d", number);
+    pthread_mutex_lock(&mutex);
+    nova_status status = driver != NULL ? NOVA_OK : nova_cuda_open(NULL, &driver, error);
+    if (status == NOVA_OK && devices[number] == NULL)
+        status = nova_device_open(driver, number, &devices[number], error);
+    if (status == NOVA_OK) {
+        *device = devices[number];
+        users++;
+    } else if (users == 0) {
+        close_all();
+    }
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
+static void give_device(void)
+{
+    pthread_mutex_lock(&mutex);
+    if (--users == 0)
+        close_all();
+    pthread_mutex_unlock(&mutex);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static nova_status choose(const nova_file *file, const nova_device *device,
+                          const nova_device_code **code, size_t *variant, nova_error *error)
+{
+    size_t count;
+    const nova_device_code *images = nova_file_devices(file, &count);
+    const nova_device_info *info = nova_device_describe(device);
+    size_t image = nova_device_choose(images, count, info->major, info->minor);
+    if (image < count)
+        *variant = nova_file_device_variant(file, &images[image]);
+    if (image == count || *variant == nova_file_variant_count(file))
+        return nova_fail(error, NOVA_UNSUPPORTED, "", "no code in the file is for %s, of compute "
+                                                      "capability %d.%d",
+                         info->name, info->major, info->minor);
+    *code = &images[image];
+    return NOVA_OK;
+}
+
+static nova_status load_program(nova_model_device *made, const nova_file *file,
+                                const nova_device_code *code, size_t variant, nova_error *error)
+{
+    const nova_variant *chosen = &nova_file_variants(file)[variant];
+    const void *constants = NULL;
+    size_t size;
+    if (chosen->constants_size > 0) {
+        (void)nova_file_section(file, ".nova.const", &constants, &size);
+        constants = (const char *)constants +
+                    (chosen->constants_vaddr - nova_file_section_vaddr(file, ".nova.const"));
+    }
+    for (uint32_t i = 0; made->image == NULL && i < chosen->tables.header->kernel_count; i++)
+        if (nova_kernel_is_linked(&chosen->tables.kernels[i])) {
+            nova_status status = nova_file_load(file, variant, &made->image, error);
+            if (status != NOVA_OK)
+                return status;
+        }
+    const nova_device_source source = {
+        .tables = &chosen->tables,
+        .code = code,
+        .image = made->image,
+        .constants = constants,
+        .constants_size = chosen->constants_size,
+        .arguments = made->arguments,
+        .outputs = made->outputs,
+        .argument_count = made->argument_count,
+        .output_count = made->output_count,
+    };
+    return nova_device_program_create(made->device, &source, &made->program, error);
+}
+
+/* All values in one block, as they lie in the file. */
+static nova_status load_weights(nova_model_device *made, const nova_file *file, nova_error *error)
+{
+    const void *weights;
+    size_t size;
+    if (!nova_file_section(file, ".nova.weights", &weights, &size) || size == 0)
+        return NOVA_OK;
+    void *stream = nova_device_stream(made->device);
+    nova_status status = nova_device_take(made->device, size, stream, &made->weights, error);
+    if (status == NOVA_OK)
+        status = nova_device_upload(made->device, made->weights->address, weights, size, stream,
+                                    error);
+    return status == NOVA_OK ? nova_device_synchronize(made->device, stream, error) : status;
+}
+
+nova_status nova_model_device_open(const nova_file *file, int number, size_t *variant,
+                                   nova_model_device **device, nova_error *error)
+{
+    nova_model_device *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the model");
+    made->arguments = nova_file_arguments(file);
+    made->outputs = nova_file_outputs(file);
+    made->argument_count = nova_file_argument_count(file);
+    made->output_count = nova_file_output_count(file);
+    const nova_device_code *code = NULL;
+    nova_status status = take_device(number, &made->device, error);
+    if (status == NOVA_OK)
+        status = choose(file, made->device, &code, variant, error);
+    if (status == NOVA_OK)
+        status = load_program(made, file, code, *variant, error);
+    if (status == NOVA_OK)
+        status = load_weights(made, file, error);
+    if (status != NOVA_OK)
+        nova_model_device_close(made);
+    else
+        *device = made;
+    return status;
+}
+
+void nova_model_device_close(nova_model_device *device)
+{
+    if (device == NULL)
+        return;
+    if (device->device != NULL) {
+        nova_device_program_destroy(device->program);
+        nova_device_give(device->device, device->weights);
+        give_device();
+    }
+    nova_image_destroy(device->image);
+    free(device);
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+/* A param that was not given is the one in the file; an output that is a donated argument is that. */
+static nova_status complete(const nova_model_device *device, nova_device_value *values,
+                            nova_error *error)
+{
+    nova_device_value *outputs = values + device->argument_count;
+    for (size_t i = 0; i < device->argument_count; i++) {
+        const nova_tensor_info *tensor = &device->arguments[i];
+        if (values[i].address != 0 || values[i].host != NULL || tensor->nbytes == 0)
+            continue;
+        if (tensor->weight == NOVA_NO_WEIGHT || device->weights == NULL)
+            return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "argument %zu (%s) is NULL", i,
+                             tensor->name);
+        if (tensor->donated)
+            return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                             "argument %zu (%s) is updated in place and cannot stay in the file: "
+                             "give a copy of its value",
+                             i, tensor->name);
+        values[i].address = device->weights->address + tensor->weight;
+    }
+    for (size_t i = 0; i < device->output_count; i++) {
+        const nova_tensor_info *tensor = &device->outputs[i];
+        if (tensor->alias < 0)
+            continue;
+        const nova_device_value *argument = &values[tensor->alias];
+        if ((outputs[i].address != 0 && outputs[i].address != argument->address) ||
+            (outputs[i].host != NULL && outputs[i].host != argument->host))
+            return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                             "output %zu (%s) is argument %lld: give that pointer or NULL", i,
+                             tensor->name, (long long)tensor->alias);
+        outputs[i] = *argument;
+    }
+    return NOVA_OK;
+}
+
+/* Runs with values that this function may change. */
+static nova_status run(nova_model_device *device, nova_device_value *values, void *stream,
+                       nova_error *error)
+{
+    nova_status status = complete(device, values, error);
+    if (status != NOVA_OK)
+        return status;
+    return nova_device_program_run(device->program, values, values + device->argument_count,
+                                   &NOVA_RUN_ON(stream), error);
+}
+
+/* The values of a call: `from` gives the i-th argument, then the outputs. */
+typedef nova_device_value value_at(const void *arguments, const void *outputs, size_t index,
+                                   size_t argument_count);
+
+static nova_status run_values(nova_model_device *device, value_at *from, const void *arguments,
+                              const void *outputs, void *stream, nova_error *error)
+{
+    size_t count = device->argument_count + device->output_count;
+    nova_device_value on_stack[STACK_VALUES], *values = on_stack;
+    if (count > STACK_VALUES) {
+        values = malloc(count * sizeof *values);
+        if (values == NULL)
+            return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
+    }
+    for (size_t i = 0; i < count; i++)
+        values[i] = from(arguments, outputs, i, device->argument_count);
+    nova_status status = run(device, values, stream, error);
+    if (values != on_stack)
+        free(values);
+    return status;
+}
+
+static nova_device_value host_at(const void *arguments, const void *outputs, size_t index,
+                                 size_t argument_count)
+{
+    void *const *list = index < argument_count ? arguments : outputs;
+    return (nova_device_value){.host =
+                                   list[index < argument_count ? index : index - argument_count]};
+}
+
+static nova_device_value given_at(const void *arguments, const void *outputs, size_t index,
+                                  size_t argument_count)
+{
+    const nova_device_value *list = index < argument_count ? arguments : outputs;
+    return list[index < argument_count ? index : index - argument_count];
+}
+
+nova_status nova_model_device_run_host(nova_model_device *device, void *const *arguments,
+                                       void *const *outputs, nova_error *error)
+{
+    return run_values(device, host_at, arguments, outputs, NOVA_OWN_STREAM, error);
+}
+
+nova_status nova_model_device_run(nova_model_device *device, const nova_device_value *arguments,
+                                  const nova_device_value *outputs, void *stream,
+                                  nova_error *error)
+{
+    return run_values(device, given_at, arguments, outputs, stream, error);
+}

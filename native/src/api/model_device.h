@@ -1,0 +1,26 @@
+/* Models on a GPU: what nova_open and nova_run do there. model.c alone uses this. */
+#ifndef NOVA_API_MODEL_DEVICE_H
+#define NOVA_API_MODEL_DEVICE_H
+
+#include "nova/error.h"
+#include "nova/file.h"
+#include "nova/tensor.h"
+
+typedef struct nova_model_device nova_model_device;
+
+/* Loads the code of a file for a GPU, and the values of its params; *variant is the one that runs. The
+ * caller owns *device; the file must outlive it. Thread-safe. */
+nova_status nova_model_device_open(const nova_file *file, int number, size_t *variant,
+                                   nova_model_device **device, nova_error *error);
+
+/* NULL is fine. */
+void nova_model_device_close(nova_model_device *device);
+
+/* nova_run and nova_run_on of such a model. Thread-safe. */
+nova_status nova_model_device_run_host(nova_model_device *device, void *const *arguments,
+                                       void *const *outputs, nova_error *error);
+nova_status nova_model_device_run(nova_model_device *device, const nova_device_value *arguments,
+                                  const nova_device_value *outputs, void *stream,
+                                  nova_error *error);
+
+#endif

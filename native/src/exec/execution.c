@@ -1,0 +1,202 @@
+#include "nova/execution.h"
+
+#include <stdlib.h>
+
+#include "nova/workspace.h"
+#include "exec/program.h"
+
+/* --- the pool of a program -------------------------------------------------------------------- */
+
+static nova_status make(nova_program *program, unsigned places, uint32_t trace_capacity,
+                        nova_execution **execution)
+{
+    const nova_graph *graph;
+    nova_status status = nova_program_graph(program, &graph);
+    if (status != NOVA_OK)
+        return status;
+    uint32_t operands = program->tables.header->operand_count;
+    nova_execution *made = malloc(sizeof *made + operands * sizeof made->pointers[0]);
+    if (made == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    made->program = program;
+    made->places = places;
+    made->trace_capacity = trace_capacity;
+    made->instance = NULL;
+    /* Whole pages: no two threads write to the same one. */
+    made->scratch_stride = ((size_t)program->tables.header->scratch_size + 4095) & ~(size_t)4095;
+    void *scratch;
+    status = nova_memory_take(made->scratch_stride * places, &scratch);
+    made->scratch = scratch;
+    if (status == NOVA_OK)
+        status = nova_instance_create(graph, places, trace_capacity, &made->instance);
+    if (status != NOVA_OK) {
+        free(made->scratch);
+        free(made);
+        return status;
+    }
+    *execution = made;
+    return NOVA_OK;
+}
+
+void nova_execution_destroy(nova_execution *execution)
+{
+    if (execution == NULL)
+        return;
+    nova_instance_destroy(execution->instance);
+    free(execution->scratch);
+    free(execution);
+}
+
+nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
+                                nova_execution **execution)
+{
+    if (program == NULL || execution == NULL)
+        return NOVA_INVALID_ARGUMENT;
+    const nova_prepared *prepared;
+    nova_status status = nova_program_prepare(program, &prepared);
+    if (status != NOVA_OK)
+        return status;
+    unsigned places = prepared->planned;
+    if (places > 1) {
+        unsigned most = nova_workers_count();
+        places = places < most ? places : most;
+    }
+    nova_execution *found = NULL;
+    if (trace_capacity == 0) {
+        found = atomic_exchange_explicit(&program->warm, NULL, memory_order_acquire);
+        if (found == NULL) {
+            pthread_mutex_lock(&program->mutex);
+            found = program->idle;
+            if (found != NULL) {
+                program->idle = found->next;
+                program->idle_count--;
+            }
+            pthread_mutex_unlock(&program->mutex);
+        }
+    }
+    if (found != NULL && found->places < places) { /* made when there were fewer threads */
+        nova_execution_destroy(found);
+        found = NULL;
+    }
+    if (found == NULL)
+        status = make(program, places, trace_capacity, &found);
+    if (status != NOVA_OK)
+        return status;
+    found->owner = NULL;
+    atomic_store_explicit(&found->reported, 0, memory_order_relaxed);
+    *execution = found;
+    return NOVA_OK;
+}
+
+void nova_execution_give(nova_execution *execution)
+{
+    if (execution == NULL)
+        return;
+    nova_program *program = execution->program;
+    if (execution->trace_capacity > 0) {
+        nova_execution_destroy(execution);
+        return;
+    }
+    nova_execution *other =
+        atomic_exchange_explicit(&program->warm, execution, memory_order_acq_rel);
+    if (other == NULL)
+        return;
+    pthread_mutex_lock(&program->mutex);
+    if (program->idle_count < NOVA_IDLE_EXECUTIONS) {
+        other->next = program->idle;
+        program->idle = other;
+        program->idle_count++;
+        other = NULL;
+    }
+    pthread_mutex_unlock(&program->mutex);
+    nova_execution_destroy(other);
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+nova_status nova_execution_bind(nova_execution *execution, void *const *arguments,
+                                void *const *outputs, void *workspace)
+{
+    if (execution == NULL ||
+        !nova_program_accepts(execution->program, arguments, outputs, workspace))
+        return NOVA_INVALID_ARGUMENT;
+    /* Also for the pointers of the last run: 0.7 ns an operand, less than to see that they are. */
+    nova_program_bind(execution->program, arguments, outputs, workspace, execution->pointers);
+    return NOVA_OK;
+}
+
+nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
+{
+    nova_execution *execution = context;
+    const nova_program *program = execution->program;
+    const nova_prepared *prepared = atomic_load_explicit(&program->prepared, memory_order_relaxed);
+    const nova_task *task =
+        &(prepared->tasks != NULL ? prepared->tasks : program->tables.tasks)[number];
+    if (task->begin == task->end)
+        return NOVA_OK; /* a join */
+    const nova_launch_record *launch = &program->tables.launches[task->launch];
+    const nova_bound_kernel *kernel = &program->kernels[launch->kernel];
+    void *const *pointers = execution->pointers + launch->first_operand;
+    if (kernel->takes_scratch) {
+        kernel->with_scratch(pointers, task->begin, task->end,
+                             execution->scratch + worker * execution->scratch_stride);
+        return NOVA_OK;
+    }
+    if (!kernel->reports) {
+        kernel->code(pointers, task->begin, task->end);
+        return NOVA_OK;
+    }
+    int32_t reported = kernel->reporting(pointers, task->begin, task->end);
+    if (reported == 0)
+        return NOVA_OK;
+    int32_t none = 0;
+    atomic_compare_exchange_strong_explicit(&execution->reported, &none, reported,
+                                            memory_order_relaxed, memory_order_relaxed);
+    return NOVA_TASK_REPORTED;
+}
+
+unsigned nova_execution_workers(const nova_execution *execution, unsigned limit)
+{
+    return limit > 0 && limit < execution->places ? limit : execution->places;
+}
+
+/* How many tasks wait for ever, and the first of them. */
+static nova_status explain_stall(const nova_execution *execution, nova_error *error)
+{
+    const nova_program *program = execution->program;
+    const nova_prepared *prepared = atomic_load_explicit(&program->prepared, memory_order_relaxed);
+    uint32_t count = nova_graph_get_facts(prepared->graph).task_count, waiting = 0, first = 0;
+    uint8_t *states = malloc(count);
+    if (states == NULL || nova_instance_states(execution->instance, states) != NOVA_OK) {
+        free(states);
+        return nova_fail(error, NOVA_STALLED, "", "%s", nova_status_text(NOVA_STALLED));
+    }
+    for (uint32_t i = count; i-- > 0;)
+        if (states[i] != NOVA_TASK_DONE) {
+            first = i;
+            waiting++;
+        }
+    free(states);
+    char what[256];
+    nova_program_describe(program, first, what, sizeof what);
+    return nova_fail(error, NOVA_STALLED, "", "%s: %u of %u tasks, the first is %s",
+                     nova_status_text(NOVA_STALLED), waiting, count, what);
+}
+
+nova_status nova_execution_explain(const nova_execution *execution, const nova_run_result *result,
+                                   nova_error *error)
+{
+    if (result->status == NOVA_STALLED)
+        return explain_stall(execution, error);
+    char what[256] = "";
+    uint32_t task = result->task;
+    if (task == NOVA_NO_TASK && result->running_count > 0)
+        task = result->running[0];
+    if (task != NOVA_NO_TASK)
+        nova_program_describe(execution->program, task, what, sizeof what);
+    if (result->status == NOVA_TASK_REPORTED)
+        return nova_fail(error, result->status, "", "%s reported error %d", what,
+                         (int)atomic_load_explicit(&execution->reported, memory_order_relaxed));
+    return nova_fail(error, result->status, "", "%s%s%s", nova_status_text(result->status),
+                     *what != '\0' ? " at " : "", what);
+}

@@ -1,0 +1,250 @@
+#include "exec/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Programs with at most this many operands in all keep the pointers of an inline run on the stack. */
+enum { STACK_OPERANDS = 128 };
+
+/* --- making ---------------------------------------------------------------------------------- */
+
+static nova_status bind_kernels(nova_program *program, const nova_image *image, nova_error *error)
+{
+    for (uint32_t i = 0; i < program->tables.header->kernel_count; i++) {
+        const nova_kernel_record *record = &program->tables.kernels[i];
+        void *code;
+        if (!nova_kernel_is_linked(record))
+            return nova_fail(error, NOVA_UNSUPPORTED, "tables-code",
+                             "kernel %u is for a device, and this program is for a CPU", i);
+        if (nova_image_find(image, record->code, 1, NOVA_EXECUTE, &code) != NOVA_OK)
+            return nova_fail(error, NOVA_OUT_OF_RANGE, "tables-code",
+                             "kernel %u: address %#llx is in no executable segment", i,
+                             (unsigned long long)record->code);
+        memcpy(&program->kernels[i].code, &code, sizeof code); /* ISO C has no cast for this */
+        program->kernels[i].grid = record->grid;
+        program->kernels[i].reports = (record->core & NOVA_REPORTS) != 0;
+        program->kernels[i].takes_scratch = (record->core & NOVA_TAKES_SCRATCH) != 0;
+    }
+    return NOVA_OK;
+}
+
+static nova_status bind_buffers(nova_program *program, const nova_image *image, uint64_t constants,
+                                nova_error *error)
+{
+    bool has_constants = false;
+    uint64_t end = 0; /* of the constants */
+    for (uint32_t i = 0; i < program->tables.header->buffer_count; i++) {
+        const nova_buffer *buffer = &program->tables.buffers[i];
+        program->has_arguments |= buffer->kind == NOVA_ARGUMENT;
+        program->has_outputs |= buffer->kind == NOVA_OUTPUT;
+        if (buffer->kind != NOVA_CONSTANT)
+            continue;
+        has_constants = true;
+        uint64_t last;
+        if (__builtin_add_overflow(buffer->value, buffer->nbytes, &last))
+            return nova_fail(error, NOVA_OVERFLOW, "tables-constants",
+                             "buffer %u ends beyond 64 bits", i);
+        end = last > end ? last : end;
+    }
+    void *address = NULL;
+    if (has_constants && nova_image_find(image, constants, end, NOVA_READ, &address) != NOVA_OK)
+        return nova_fail(error, NOVA_OUT_OF_RANGE, "tables-constants",
+                         "%llu bytes of constants at %#llx are in no readable segment",
+                         (unsigned long long)end, (unsigned long long)constants);
+    program->constants = address;
+    return NOVA_OK;
+}
+
+/* Inline runs look at no errors and cannot be stopped: only what is short, and reports none. */
+static bool runs_inline(const nova_tables *tables)
+{
+    double cost = 0;
+    for (uint32_t i = 0; i < tables->header->launch_count; i++) {
+        const nova_kernel_record *kernel = &tables->kernels[tables->launches[i].kernel];
+        if ((kernel->core & NOVA_REPORTS) || !nova_kernel_is_linked(kernel))
+            return false;
+        cost += nova_kernel_cost(kernel, 1);
+    }
+    return cost < (double)NOVA_INLINE_COST;
+}
+
+nova_status nova_program_create(const nova_tables *tables, const nova_image *image,
+                                uint64_t constants, nova_program **program, nova_error *error)
+{
+    if (tables == NULL || tables->header == NULL || image == NULL || program == NULL)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
+    const nova_tables_header *header = tables->header;
+    if (header->workspace_size > UINT64_MAX / 4)
+        return nova_fail(error, NOVA_OVERFLOW, "tables-workspace",
+                         "a workspace of %llu bytes", (unsigned long long)header->workspace_size);
+    nova_program *made = malloc(sizeof *made + header->kernel_count * sizeof made->kernels[0]);
+    if (made == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %u kernels",
+                         header->kernel_count);
+    *made = (nova_program){
+        .tables = *tables,
+        .workspace_size = header->workspace_size,
+        .is_inline = runs_inline(tables),
+    };
+    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
+        free(made);
+        return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
+    }
+    if (made->is_inline && header->operand_count > STACK_OPERANDS) {
+        made->pointers_offset = (header->workspace_size + 63) & ~UINT64_C(63);
+        made->workspace_size = made->pointers_offset + header->operand_count * sizeof(void *);
+    }
+    if (made->is_inline && header->scratch_size > 0) {
+        made->scratch_offset = (made->workspace_size + 63) & ~UINT64_C(63);
+        made->workspace_size = made->scratch_offset + header->scratch_size;
+    }
+    nova_status status = bind_kernels(made, image, error);
+    if (status == NOVA_OK)
+        status = bind_buffers(made, image, constants, error);
+    if (status != NOVA_OK) {
+        nova_program_destroy(made);
+        return status;
+    }
+    *program = made;
+    return NOVA_OK;
+}
+
+void nova_program_destroy(nova_program *program)
+{
+    if (program == NULL)
+        return;
+    nova_execution_destroy(atomic_load_explicit(&program->warm, memory_order_acquire));
+    while (program->idle != NULL) {
+        nova_execution *execution = program->idle;
+        program->idle = execution->next;
+        nova_execution_destroy(execution);
+    }
+    nova_prepared_free(atomic_load_explicit(&program->prepared, memory_order_acquire));
+    pthread_mutex_destroy(&program->mutex);
+    free(program);
+}
+
+const nova_tables *nova_program_tables(const nova_program *program)
+{
+    return &program->tables;
+}
+
+uint64_t nova_program_workspace_size(const nova_program *program)
+{
+    return program->workspace_size;
+}
+
+bool nova_program_is_inline(const nova_program *program)
+{
+    return program->is_inline;
+}
+
+/* --- running --------------------------------------------------------------------------------- */
+
+bool nova_program_accepts(const nova_program *program, void *const *arguments,
+                          void *const *outputs, const void *workspace)
+{
+    return program != NULL && (arguments != NULL || !program->has_arguments) &&
+           (outputs != NULL || !program->has_outputs) &&
+           (workspace != NULL || program->workspace_size == 0);
+}
+
+void nova_program_bind(const nova_program *program, void *const *arguments, void *const *outputs,
+                       void *workspace, void **pointers)
+{
+    /* An empty workspace still gives its empty buffers an address that is not NULL. */
+    static const char nothing[64];
+    char *base = workspace != NULL ? workspace : (char *)(uintptr_t)nothing;
+    uint32_t count = program->tables.header->operand_count;
+    const nova_buffer *buffers = program->tables.buffers;
+    const uint32_t *operands = program->tables.operands;
+    for (uint32_t i = 0; i < count; i++) {
+        const nova_buffer *buffer = &buffers[operands[i]];
+        switch (buffer->kind) {
+        case NOVA_ARGUMENT:
+            pointers[i] = arguments[buffer->value];
+            break;
+        case NOVA_OUTPUT:
+            pointers[i] = outputs[buffer->value];
+            break;
+        case NOVA_WORKSPACE:
+            pointers[i] = base + buffer->value;
+            break;
+        default:
+            pointers[i] = program->constants + buffer->value;
+        }
+    }
+}
+
+static void run_inline(const nova_program *program, void *const *arguments, void *const *outputs,
+                       void *workspace)
+{
+    void *on_stack[STACK_OPERANDS];
+    void **pointers = program->tables.header->operand_count <= STACK_OPERANDS
+                          ? on_stack
+                          : (void **)(void *)((char *)workspace + program->pointers_offset);
+    nova_program_bind(program, arguments, outputs, workspace, pointers);
+    const nova_launch_record *launch = program->tables.launches;
+    const nova_launch_record *end = launch + program->tables.header->launch_count;
+    for (; launch < end; launch++) {
+        const nova_bound_kernel *kernel = &program->kernels[launch->kernel];
+        if (kernel->grid == 0)
+            continue;
+        if (kernel->takes_scratch)
+            kernel->with_scratch(pointers + launch->first_operand, 0, kernel->grid,
+                                 (char *)workspace + program->scratch_offset);
+        else
+            kernel->code(pointers + launch->first_operand, 0, kernel->grid);
+    }
+}
+
+/* A nova_poll of an execution: asks who runs it. */
+static nova_status poll_owner(void *context)
+{
+    const nova_program_options *options = ((nova_execution *)context)->owner;
+    return options->poll(options->owner);
+}
+
+static nova_status run_tasks(nova_program *program, void *const *arguments, void *const *outputs,
+                             void *workspace, const nova_program_options *given,
+                             nova_error *error)
+{
+    nova_execution *execution;
+    nova_status status = nova_execution_take(program, 0, &execution);
+    if (status != NOVA_OK)
+        return nova_fail(error, status, "", "the run cannot be prepared: %s",
+                         nova_status_text(status));
+    nova_program_bind(program, arguments, outputs, workspace, execution->pointers);
+    nova_program_options held = *given;
+    execution->owner = &held;
+    const nova_run_options options = {.workers = nova_execution_workers(execution, held.workers),
+                                      .policy = held.policy,
+                                      .poll = held.poll != NULL ? poll_owner : NULL};
+    nova_run_result result = {.task = NOVA_NO_TASK};
+    result.status =
+        nova_instance_run(execution->instance, nova_execution_task, execution, &options, &result);
+    if (result.status != NOVA_OK)
+        (void)nova_execution_explain(execution, &result, error);
+    status = result.status;
+    nova_execution_give(execution);
+    return status;
+}
+
+nova_status nova_program_run(nova_program *program, void *const *arguments, void *const *outputs,
+                             void *workspace, nova_error *error)
+{
+    return nova_program_run_by(program, arguments, outputs, workspace, &(nova_program_options){0},
+                               error);
+}
+
+nova_status nova_program_run_by(nova_program *program, void *const *arguments,
+                                void *const *outputs, void *workspace,
+                                const nova_program_options *options, nova_error *error)
+{
+    if (!nova_program_accepts(program, arguments, outputs, workspace))
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
+    if (!program->is_inline)
+        return run_tasks(program, arguments, outputs, workspace, options, error);
+    run_inline(program, arguments, outputs, workspace);
+    return NOVA_OK;
+}

@@ -1,0 +1,72 @@
+/* A program, as program.c makes it and execution.c runs it. */
+#ifndef NOVA_EXEC_PROGRAM_H
+#define NOVA_EXEC_PROGRAM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "nova/execution.h"
+#include "nova/program.h"
+
+/* A kernel as a run needs it. */
+typedef struct {
+    union {
+        nova_kernel code;
+        nova_reporting_kernel reporting;
+        nova_scratch_kernel with_scratch;
+    };
+    int64_t grid;
+    bool reports;
+    bool takes_scratch;
+} nova_bound_kernel;
+
+/* A graph, and the tasks it is made of where the tables have none. */
+typedef struct {
+    nova_graph *graph;
+    nova_task *tasks;
+    uint32_t *successors;
+    unsigned planned; /* threads that are worth it, were there enough */
+} nova_prepared;
+
+enum { NOVA_IDLE_EXECUTIONS = 16 };
+
+struct nova_program {
+    nova_tables tables; /* pointers into the caller's block */
+    char *constants;    /* NULL when no buffer is one */
+    bool has_arguments; /* whether any buffer is one; the same for outputs */
+    bool has_outputs;
+    bool is_inline;
+    /* Of an inline run, in the workspace, behind the planned bytes: */
+    uint64_t pointers_offset;
+    uint64_t scratch_offset;
+    uint64_t workspace_size;
+    _Atomic(nova_prepared *) prepared; /* NULL until somebody asks */
+    /* The execution given back last: one atomic exchange, no lock. */
+    _Atomic(nova_execution *) warm;
+    pthread_mutex_t mutex; /* guards the list of the others */
+    nova_execution *idle;
+    unsigned idle_count;
+    nova_bound_kernel kernels[];
+};
+
+/* Nanoseconds of `part` of a kernel (1: all of it), roughly. Pure. */
+double nova_kernel_cost(const nova_kernel_record *kernel, double part);
+
+/* NULL is fine. */
+void nova_prepared_free(nova_prepared *prepared);
+
+/* Frees an execution that nobody holds; NULL is fine. */
+void nova_execution_destroy(nova_execution *execution);
+
+/* The tasks and threads of a program, made when first asked for. Thread-safe. */
+nova_status nova_program_prepare(nova_program *program, const nova_prepared **prepared);
+
+/* Whether the pointers of a run are there. Pure. */
+bool nova_program_accepts(const nova_program *program, void *const *arguments,
+                          void *const *outputs, const void *workspace);
+
+/* Writes the pointer of every operand of the tables. Pure. */
+void nova_program_bind(const nova_program *program, void *const *arguments, void *const *outputs,
+                       void *workspace, void **pointers);
+
+#endif

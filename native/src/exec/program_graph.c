@@ -1,0 +1,142 @@
+/* The task graph of a program, made from its tables when somebody first needs it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "exec/program.h"
+
+/* Speeds of one core of a common server, as nova/codegen/common/cost.py has them: scalar operations by the
+ * kind of work, and bytes. */
+static const double OPERATIONS_PER_NS[] = {64.0, 2.0, 16.0};
+static const double BYTES_PER_NS = 8.0;
+
+double nova_kernel_cost(const nova_kernel_record *kernel, double part)
+{
+    double compute = (double)kernel->flops / OPERATIONS_PER_NS[kernel->core & NOVA_CORE_MASK];
+    double memory = (double)kernel->bytes / BYTES_PER_NS;
+    double cost = part * (compute > memory ? compute : memory);
+    return cost < 1e15 ? cost : 1e15; /* eleven days */
+}
+
+void nova_prepared_free(nova_prepared *prepared)
+{
+    if (prepared == NULL)
+        return;
+    nova_graph_destroy(prepared->graph);
+    free(prepared->tasks);
+    free(prepared->successors);
+    free(prepared);
+}
+
+/* One task for each launch, each after the other; one that does nothing when there are none. */
+static bool chain_launches(const nova_tables *tables, nova_prepared *prepared, uint32_t *count)
+{
+    uint32_t launches = tables->header->launch_count;
+    *count = launches > 0 ? launches : 1;
+    prepared->tasks = calloc(*count, sizeof *prepared->tasks);
+    prepared->successors = calloc(*count, sizeof *prepared->successors);
+    if (prepared->tasks == NULL || prepared->successors == NULL)
+        return false;
+    for (uint32_t i = 0; i < *count; i++) {
+        prepared->tasks[i] = (nova_task){
+            .launch = i,
+            .waits = i > 0,
+            .end = launches > 0 ? tables->kernels[tables->launches[i].kernel].grid : 0,
+            .first_successor = i,
+            .successor_count = i + 1 < *count,
+        };
+        prepared->successors[i] = i + 1;
+    }
+    return true;
+}
+
+static nova_status make_graph(const nova_tables *tables, nova_prepared *prepared)
+{
+    nova_graph_tables parts = {
+        .tasks = tables->tasks,
+        .successors = tables->successors,
+        .task_count = tables->header->task_count,
+        .successor_count = tables->header->successor_count,
+    };
+    if (parts.task_count == 0) {
+        if (!chain_launches(tables, prepared, &parts.task_count))
+            return NOVA_OUT_OF_MEMORY;
+        parts.tasks = prepared->tasks;
+        parts.successors = prepared->successors;
+        parts.successor_count = parts.task_count - 1;
+    }
+    uint64_t *cost = calloc(parts.task_count, sizeof *cost + 1);
+    if (cost == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    uint8_t *core = (uint8_t *)(cost + parts.task_count);
+    for (uint32_t i = 0; i < parts.task_count; i++) {
+        const nova_task *task = &parts.tasks[i];
+        core[i] = NOVA_VECTOR;
+        if (task->begin == task->end)
+            continue; /* a join: anybody does it */
+        const nova_kernel_record *kernel = &tables->kernels[tables->launches[task->launch].kernel];
+        core[i] = (uint8_t)(kernel->core & NOVA_CORE_MASK);
+        cost[i] = (uint64_t)nova_kernel_cost(
+            kernel, (double)(task->end - task->begin) / (double)kernel->grid);
+    }
+    parts.core = core;
+    parts.cost = cost;
+    nova_status status = nova_graph_create(&parts, 0, &prepared->graph); /* copies both */
+    free(cost);
+    if (status != NOVA_OK)
+        return status;
+    nova_graph_facts facts = nova_graph_get_facts(prepared->graph);
+    prepared->planned = nova_plan_workers(&facts, NOVA_COST_PER_WORKER, NOVA_MAX_WORKERS);
+    return NOVA_OK;
+}
+
+nova_status nova_program_prepare(nova_program *program, const nova_prepared **prepared)
+{
+    nova_prepared *found = atomic_load_explicit(&program->prepared, memory_order_acquire);
+    if (found == NULL) {
+        nova_prepared *made = calloc(1, sizeof *made);
+        nova_status status =
+            made != NULL ? make_graph(&program->tables, made) : NOVA_OUT_OF_MEMORY;
+        if (status != NOVA_OK) {
+            nova_prepared_free(made);
+            return status;
+        }
+        /* Threads that come first may all make one; one of theirs stays. */
+        if (atomic_compare_exchange_strong_explicit(&program->prepared, &found, made,
+                                                    memory_order_acq_rel, memory_order_acquire))
+            found = made;
+        else
+            nova_prepared_free(made);
+    }
+    *prepared = found;
+    return NOVA_OK;
+}
+
+nova_status nova_program_graph(nova_program *program, const nova_graph **graph)
+{
+    if (program == NULL || graph == NULL)
+        return NOVA_INVALID_ARGUMENT;
+    const nova_prepared *prepared;
+    nova_status status = nova_program_prepare(program, &prepared);
+    if (status == NOVA_OK)
+        *graph = prepared->graph;
+    return status;
+}
+
+void nova_program_describe(const nova_program *program, uint32_t number, char *text, size_t size)
+{
+    const nova_tables *tables = &program->tables;
+    uint32_t count = tables->header->task_count, launches = tables->header->launch_count;
+    uint32_t launch = count == 0 ? number : number < count ? tables->tasks[number].launch : launches;
+    if (launch >= launches) {
+        (void)snprintf(text, size, "task %u", number);
+        return;
+    }
+    const nova_kernel_record *kernel = &tables->kernels[tables->launches[launch].kernel];
+    int64_t begin = count > 0 ? tables->tasks[number].begin : 0;
+    int64_t end = count > 0 ? tables->tasks[number].end : kernel->grid;
+    const char *location = tables->strings + kernel->location;
+    (void)snprintf(text, size, "kernel %s, tiles %" PRId64 " to %" PRId64 " of %" PRId64 "%s%s",
+                   tables->strings + kernel->name, begin, end, kernel->grid,
+                   *location != '\0' ? ", " : "", location);
+}

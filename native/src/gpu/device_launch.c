@@ -1,0 +1,292 @@
+/* The launches of a run. The first run of an execution launches kernel by kernel. From the second on they are
+ * one graph, or one for each step where copies and kernels of the host lie between (hybrid_run.c); other pointers
+ * than last time change a graph's launches, which costs much less than a new one.
+ * A run that is traced goes launch by launch. Loops wait for their conditions: what is in them is enqueued as often
+ * as they say. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/device_run.h"
+
+uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer)
+{
+    const nova_device_program *program = r->program;
+    const uint64_t *slots = r->execution->slots;
+    size_t outputs = program->argument_count;
+    switch (buffer->kind) {
+    case NOVA_ARGUMENT:
+        return slots[buffer->value];
+    case NOVA_OUTPUT:
+        return slots[outputs + buffer->value];
+    case NOVA_WORKSPACE:
+        return slots[outputs + program->output_count] + buffer->value;
+    default:
+        return program->constants->address + buffer->value;
+    }
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uint64_t x = ((const nova_device_range *)a)->address;
+    uint64_t y = ((const nova_device_range *)b)->address;
+    return x < y ? -1 : x > y;
+}
+
+/* The memory of a launch, sorted, with what overlaps as one. Operands that it only reads stand before the
+ * others; constants are read whatever else is known. */
+static uint32_t find_ranges(const nova_device_run *r, const nova_launch_record *launch,
+                            nova_device_range *ranges)
+{
+    const nova_tables *tables = &r->program->tables;
+    for (uint32_t k = 0; k < launch->operand_count; k++) {
+        uint32_t operand = launch->first_operand + k;
+        const nova_buffer *buffer = &tables->buffers[tables->operands[operand]];
+        ranges[k] = (nova_device_range){
+            .address = r->execution->pointers[operand],
+            .size = buffer->nbytes,
+            .is_read_only = k < launch->reads || buffer->kind == NOVA_CONSTANT,
+        };
+    }
+    qsort(ranges, launch->operand_count, sizeof *ranges, by_address);
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < launch->operand_count; k++) {
+        nova_device_range *last = count > 0 ? &ranges[count - 1] : NULL;
+        if (last != NULL && ranges[k].address < last->address + last->size) {
+            uint64_t end = ranges[k].address + ranges[k].size;
+            if (end > last->address + last->size)
+                last->size = end - last->address;
+            last->is_read_only &= ranges[k].is_read_only;
+        } else if (ranges[k].size > 0) {
+            ranges[count++] = ranges[k];
+        }
+    }
+    return count;
+}
+
+/* All launches with the pointers of this run. */
+static void bind(nova_device_run *r)
+{
+    const nova_tables *tables = &r->program->tables;
+    nova_device_execution *execution = r->execution;
+    bool checks = r->device->driver->checks_ranges;
+    for (uint32_t i = 0; i < tables->header->operand_count; i++)
+        execution->pointers[i] = nova_run_address(r, &tables->buffers[tables->operands[i]]);
+    for (uint32_t i = 0; i < r->program->launch_count; i++) {
+        const nova_launch_record *launch = &tables->launches[r->program->launches[i]];
+        nova_device_range *ranges = execution->ranges + launch->first_operand;
+        execution->calls[i] = (nova_kernel_call){
+            .function = r->program->functions[launch->kernel],
+            .shape = &tables->devices[launch->kernel],
+            .arguments = execution->pointers + launch->first_operand,
+            .argument_count = launch->operand_count,
+            .ranges = ranges,
+            .range_count = checks ? find_ranges(r, launch, ranges) : 0,
+        };
+    }
+}
+
+static size_t slots_size(const nova_device_run *r)
+{
+    return (r->program->argument_count + r->program->output_count + 1) *
+           sizeof *r->execution->slots;
+}
+
+/* A graph of one launch gains nothing. */
+static bool has_graph(const nova_device_step *step)
+{
+    return step->kind == NOVA_DEVICE_STEP && step->count > 1;
+}
+
+/* The graph for these slots, or NULL. */
+static nova_device_graph *find_graph(const nova_device_run *r)
+{
+    nova_device_execution *execution = r->execution;
+    for (unsigned i = 0; i < execution->graph_count; i++)
+        if (memcmp(execution->graphs[i].slots, execution->slots, slots_size(r)) == 0)
+            return &execution->graphs[i];
+    return NULL;
+}
+
+void nova_graph_free(const nova_device_program *program, nova_device_graph *graph)
+{
+    nova_driver *driver = program->device->driver;
+    for (uint32_t i = 0; graph->graphs != NULL && i < program->device_count; i++)
+        if (graph->graphs[i] != NULL)
+            driver->graph_destroy(driver, graph->graphs[i]);
+    free(graph->graphs);
+    free(graph->slots);
+    free(graph->pointers);
+}
+
+static nova_status make_graph(nova_device_run *r, nova_device_graph **graph)
+{
+    nova_device_execution *execution = r->execution;
+    nova_driver *driver = r->device->driver;
+    size_t pointers = r->program->tables.header->operand_count * sizeof *execution->pointers;
+    nova_device_graph made = {.graphs = calloc(r->program->device_count + 1, sizeof *made.graphs),
+                              .slots = malloc(slots_size(r)),
+                              .pointers = malloc(pointers + 8)};
+    nova_status status = NOVA_OK;
+    if (made.graphs == NULL || made.slots == NULL || made.pointers == NULL)
+        status = nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a graph");
+    for (uint32_t i = 0; status == NOVA_OK && i < r->program->step_count; i++) {
+        const nova_device_step *step = &r->program->steps[i];
+        if (!has_graph(step))
+            continue;
+        int result = driver->graph_create(driver, execution->calls + step->first, step->count,
+                                          &made.graphs[step->number]);
+        status = nova_run_check(r, result, "the launches cannot be made into a graph");
+        r->counts.graphs += status == NOVA_OK;
+    }
+    if (status != NOVA_OK) {
+        nova_graph_free(r->program, &made);
+        return status;
+    }
+    memcpy(made.slots, execution->slots, slots_size(r));
+    memcpy(made.pointers, execution->pointers, pointers);
+    *graph = &execution->graphs[execution->graph_count++];
+    **graph = made;
+    return NOVA_OK;
+}
+
+/* Gives a launch of a graph the pointers of this run. */
+static nova_status update_launch(nova_device_run *r, const nova_device_graph *graph,
+                                 const nova_device_step *step, uint32_t index)
+{
+    nova_driver *driver = r->device->driver;
+    const nova_kernel_call *call = &r->execution->calls[step->first + index];
+    size_t first = (size_t)(call->arguments - r->execution->pointers);
+    size_t size = call->argument_count * sizeof *call->arguments;
+    if (memcmp(graph->pointers + first, call->arguments, size) == 0)
+        return NOVA_OK;
+    nova_status status =
+        nova_run_check(r, driver->graph_update(driver, graph->graphs[step->number], index, call),
+                       "the graph cannot be changed");
+    if (status != NOVA_OK)
+        return status;
+    memcpy(graph->pointers + first, call->arguments, size);
+    r->counts.graph_updates++;
+    return NOVA_OK;
+}
+
+/* Gives the graph that was not used for the longest time the pointers of this run. */
+static nova_status update_graph(nova_device_run *r, nova_device_graph **graph)
+{
+    nova_device_execution *execution = r->execution;
+    nova_device_graph *oldest = &execution->graphs[0];
+    for (unsigned i = 1; i < execution->graph_count; i++)
+        if (execution->graphs[i].used < oldest->used)
+            oldest = &execution->graphs[i];
+    /* Until all launches are changed, the graph is of no use to anybody. */
+    memset(oldest->slots, 0xff, slots_size(r));
+    for (uint32_t i = 0; i < r->program->step_count; i++) {
+        const nova_device_step *step = &r->program->steps[i];
+        for (uint32_t k = 0; has_graph(step) && k < step->count; k++) {
+            nova_status status = update_launch(r, oldest, step, k);
+            if (status != NOVA_OK)
+                return status;
+        }
+    }
+    memcpy(oldest->slots, execution->slots, slots_size(r));
+    *graph = oldest;
+    return NOVA_OK;
+}
+
+/* The kernels of a step: by their graph, where there is one by now. */
+static nova_status launch_step(nova_device_run *r, const nova_device_graph *graph,
+                               const nova_device_step *step)
+{
+    nova_driver *driver = r->device->driver;
+    if (graph != NULL && has_graph(step)) {
+        r->counts.graph_launches++;
+        return nova_run_check(
+            r, driver->graph_launch(driver, graph->graphs[step->number], r->stream),
+            "the graph cannot be launched");
+    }
+    int result = 0;
+    for (uint32_t i = step->first; result == 0 && i < step->first + step->count; i++) {
+        nova_trace_begin(r->trace, NOVA_SPAN_KERNEL, r->program->launches[i], 0, r->stream);
+        result = driver->launch(driver, &r->execution->calls[i], r->stream);
+        nova_trace_end(r->trace, r->stream);
+    }
+    r->counts.launches += step->count;
+    return nova_run_check(r, result, "a kernel cannot be launched");
+}
+
+/* Finds or makes the graph for the pointers of this run; NULL where launches go one by one. */
+static nova_status prepare_graph(nova_device_run *r, nova_device_graph **graph)
+{
+    nova_device_execution *execution = r->execution;
+    *graph = r->trace == NULL ? find_graph(r) : NULL;
+    nova_status status = NOVA_OK;
+    if (*graph == NULL) {
+        bind(r);
+        /* One that is never used again costs. */
+        if (!r->program->has_graphs || execution->runs == 0 || r->trace != NULL)
+            return NOVA_OK;
+        status = execution->graph_count < NOVA_DEVICE_GRAPHS ? make_graph(r, graph)
+                                                             : update_graph(r, graph);
+    } else if (r->program->has_single) {
+        bind(r);
+    }
+    if (status == NOVA_OK)
+        (*graph)->used = execution->runs;
+    return status;
+}
+
+/* Whether the body of a loop is to run (again): the one value that a run waits for. */
+static nova_status read_condition(nova_device_run *r, const nova_device_step *loop, bool *holds)
+{
+    nova_driver *driver = r->device->driver;
+    const nova_launch_record *launch = nova_step_launch(r->program, loop, 0);
+    const nova_buffer *buffer = nova_operand(r->program, launch, 0);
+    unsigned char byte = 0;
+    nova_trace_begin(r->trace, NOVA_SPAN_COPY_OUT, r->program->launches[loop->first], sizeof byte,
+                     r->stream);
+    int result =
+        driver->copy_out(driver, &byte, nova_run_address(r, buffer), sizeof byte, r->stream);
+    nova_trace_end(r->trace, r->stream);
+    nova_trace_host(r->trace, NOVA_SPAN_WAIT);
+    if (result == 0)
+        result = driver->stream_synchronize(driver, r->stream);
+    nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
+    *holds = byte != 0;
+    return nova_run_check(r, result, "the condition of a loop cannot be read");
+}
+
+/* Steps [from, to), of a program or of the body of a loop. */
+static nova_status run_steps(nova_device_run *r, nova_device_graph *graph, uint32_t from, uint32_t to)
+{
+    nova_status status = NOVA_OK;
+    for (uint32_t i = from; status == NOVA_OK && i < to; i++) {
+        const nova_device_step *step = &r->program->steps[i];
+        if (step->kind == NOVA_DEVICE_STEP)
+            status = launch_step(r, graph, step);
+        else if (step->kind == NOVA_COPY_STEP)
+            status = nova_run_copies(r, step);
+        else if (step->kind == NOVA_HOST_STEP)
+            status = nova_run_island(r, step);
+        else {
+            bool holds = false;
+            status = read_condition(r, step, &holds);
+            while (status == NOVA_OK && holds) {
+                status = run_steps(r, graph, i + 1, step->end);
+                if (status == NOVA_OK)
+                    status = read_condition(r, step, &holds);
+            }
+            i = step->end - 1;
+        }
+    }
+    return status;
+}
+
+nova_status nova_run_launch(nova_device_run *r)
+{
+    nova_device_graph *graph;
+    nova_status status = prepare_graph(r, &graph);
+    if (status == NOVA_OK)
+        status = run_steps(r, graph, 0, r->program->step_count);
+    nova_error ignored;
+    nova_status left = nova_run_leave_mirror(r, status == NOVA_OK ? r->error : &ignored);
+    return status != NOVA_OK ? status : left;
+}

@@ -1,0 +1,300 @@
+/* Programs of a device: their code and constants, loaded once, and what runs need. */
+#include "gpu/device_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More than this many bytes of dynamic shared memory have to be asked for. */
+enum { USUAL_SHARED = 48 << 10 };
+
+/* --- executions ------------------------------------------------------------------------------- */
+
+static void execution_destroy(nova_device_program *program, nova_device_execution *execution)
+{
+    nova_driver *driver = program->device->driver;
+    for (unsigned i = 0; i < execution->graph_count; i++)
+        nova_graph_free(program, &execution->graphs[i]);
+    nova_device_give(program->device, execution->workspace);
+    nova_device_give(program->device, execution->home);
+    if (execution->copied != NULL)
+        driver->event_destroy(driver, execution->copied);
+    if (execution->pinned != NULL)
+        driver->pinned_free(driver, execution->pinned);
+    nova_lane_give(program->device, execution->lane);
+    nova_mirror_free(program, execution);
+    free(execution->slots);
+    free(execution->pointers);
+    free(execution->homes);
+    free(execution->calls);
+    free(execution->ranges);
+    free(execution);
+}
+
+static void *array(size_t count, size_t size)
+{
+    return calloc(count + 1, size); /* never NULL for an empty one */
+}
+
+static nova_status execution_create(nova_device_program *program,
+                                    nova_device_execution **execution, nova_error *error)
+{
+    nova_device *device = program->device;
+    nova_driver *driver = device->driver;
+    nova_device_execution *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
+    size_t values = program->argument_count + program->output_count;
+    uint32_t operands = program->tables.header->operand_count;
+    made->slots = array(values + 1, sizeof *made->slots);
+    made->pointers = array(operands, sizeof *made->pointers);
+    made->homes = array(values, sizeof *made->homes);
+    made->calls = array(program->launch_count, sizeof *made->calls);
+    made->ranges = array(operands, sizeof *made->ranges);
+    nova_status status = NOVA_OK;
+    if (!made->slots || !made->pointers || !made->homes || !made->calls || !made->ranges)
+        status = nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
+    if (status == NOVA_OK)
+        status = nova_lane_take(device, &made->lane, error);
+    if (status == NOVA_OK)
+        status = nova_device_check(device, driver->event_create(driver, false, &made->copied),
+                                   "the device has no events", error);
+    if (status == NOVA_OK)
+        made->last = made->lane->stream;
+    if (status == NOVA_OK && program->tables.header->workspace_size > 0)
+        status = nova_device_take_inside(device, program->tables.header->workspace_size,
+                                         made->lane->stream, &made->workspace, error);
+    if (status == NOVA_OK)
+        status = nova_mirror_create(program, made, error);
+    if (status != NOVA_OK)
+        execution_destroy(program, made);
+    else
+        *execution = made;
+    return status;
+}
+
+nova_status nova_device_execution_take(nova_device_program *program,
+                                       nova_device_execution **execution, nova_error *error)
+{
+    pthread_mutex_lock(&program->mutex);
+    nova_device_execution *found = program->idle;
+    if (found != NULL)
+        program->idle = found->next;
+    pthread_mutex_unlock(&program->mutex);
+    if (found == NULL)
+        return execution_create(program, execution, error);
+    *execution = found;
+    return NOVA_OK;
+}
+
+void nova_device_execution_give(nova_device_program *program, nova_device_execution *execution,
+                                const nova_device_counts *counts)
+{
+    pthread_mutex_lock(&program->mutex);
+    execution->next = program->idle;
+    program->idle = execution;
+    program->counts.runs += counts->runs;
+    program->counts.launches += counts->launches;
+    program->counts.graphs += counts->graphs;
+    program->counts.graph_launches += counts->graph_launches;
+    program->counts.graph_updates += counts->graph_updates;
+    pthread_mutex_unlock(&program->mutex);
+}
+
+bool nova_device_program_is_mixed(const nova_device_program *program)
+{
+    return program->mixture.copy_count + program->mixture.island_count > 0;
+}
+
+nova_device_counts nova_device_program_counts(nova_device_program *program)
+{
+    pthread_mutex_lock(&program->mutex);
+    nova_device_counts counts = program->counts;
+    pthread_mutex_unlock(&program->mutex);
+    return counts;
+}
+
+/* --- code and constants ----------------------------------------------------------------------- */
+
+static nova_status load_code(nova_device_program *program, const nova_device_code *code,
+                             nova_error *error)
+{
+    nova_driver *driver = program->device->driver;
+    char log[1024] = "", text[200];
+    int result = driver->module_load(driver, code->data, (size_t)code->size, code->kind, log,
+                                     sizeof log, &program->module);
+    if (result == 0)
+        return NOVA_OK;
+    nova_status status = driver->classify(driver, result);
+    if (status == NOVA_DEVICE_FAULT || *log == '\0')
+        return nova_device_check(program->device, result, "the code cannot be loaded", error);
+    driver->explain(driver, result, text, sizeof text);
+    return nova_fail(error, status, "", "the code for %s cannot be loaded: %s: %s", code->arch, text,
+                     log);
+}
+
+static nova_status find_kernel(nova_device_program *program, uint32_t index, nova_error *error)
+{
+    nova_driver *driver = program->device->driver;
+    const nova_tables *tables = &program->tables;
+    const nova_kernel_record *kernel = &tables->kernels[index];
+    const char *symbol = tables->strings + kernel->symbol;
+    if (kernel->core != NOVA_DEVICE)
+        return NOVA_OK; /* code of the host, or a copy */
+    void **function = &program->functions[index];
+    int result = driver->function_find(driver, program->module, symbol, function);
+    if (result != 0) {
+        char what[160];
+        (void)snprintf(what, sizeof what, "the device code gives no kernel %.100s", symbol);
+        return nova_device_check(program->device, result, what, error);
+    }
+    uint32_t shared = tables->devices[index].shared;
+    if (shared <= USUAL_SHARED)
+        return NOVA_OK;
+    result = driver->function_allow_shared(driver, *function, shared);
+    return nova_device_check(program->device, result,
+                             "a kernel needs more shared memory than the device has", error);
+}
+
+static nova_status find_kernels(nova_device_program *program, nova_error *error)
+{
+    const nova_tables *tables = &program->tables;
+    nova_status status = NOVA_OK;
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++)
+        status = find_kernel(program, i, error);
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
+        uint32_t kernel = tables->launches[i].kernel;
+        const uint32_t *grid = tables->devices[kernel].grid;
+        bool does_anything = tables->kernels[kernel].core == NOVA_DEVICE
+                                 ? grid[0] != 0 && grid[1] != 0 && grid[2] != 0
+                                 : tables->kernels[kernel].grid > 0;
+        if (does_anything)
+            program->launches[program->launch_count++] = i;
+    }
+    return status;
+}
+
+static nova_status load_constants(nova_device_program *program, const nova_device_source *source,
+                                  nova_error *error)
+{
+    nova_device *device = program->device;
+    nova_stage *stage;
+    if (source->constants_size == 0)
+        return NOVA_OK;
+    nova_status status = nova_device_take_inside(device, source->constants_size, device->stream,
+                                                 &program->constants, error);
+    if (status == NOVA_OK)
+        status = nova_stage_take(device, &stage, error);
+    if (status != NOVA_OK)
+        return status;
+    status = nova_stage_in(device, stage, program->constants->address, source->constants,
+                           source->constants_size, device->stream, error);
+    nova_stage_give(device, stage);
+    /* Runs on any stream may read them from now on. */
+    if (status == NOVA_OK)
+        status = nova_device_check(
+            device, device->driver->stream_synchronize(device->driver, device->stream),
+            "the constants cannot be copied to the device", error);
+    return status;
+}
+
+/* --- making and ending ------------------------------------------------------------------------ */
+
+static nova_status keep_signature(nova_device_program *program, const nova_device_source *source,
+                                  nova_error *error)
+{
+    size_t arguments = source->argument_count, outputs = source->output_count;
+    const nova_tables_header *header = program->tables.header;
+    program->nbytes = array(arguments + outputs, sizeof *program->nbytes);
+    program->alias = array(outputs, sizeof *program->alias);
+    program->donated = array(arguments, sizeof *program->donated);
+    program->functions = array(header->kernel_count, sizeof *program->functions);
+    program->launches = array(header->launch_count, sizeof *program->launches);
+    if (!program->nbytes || !program->alias || !program->donated || !program->functions ||
+        !program->launches)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
+    program->argument_count = arguments;
+    program->output_count = outputs;
+    for (size_t i = 0; i < arguments; i++) {
+        program->nbytes[i] = source->arguments[i].nbytes;
+        program->donated[i] = source->arguments[i].donated != 0;
+    }
+    for (size_t i = 0; i < outputs; i++) {
+        program->nbytes[arguments + i] = source->outputs[i].nbytes;
+        program->alias[i] = (int32_t)source->outputs[i].alias;
+    }
+    return NOVA_OK;
+}
+
+static nova_status build(nova_device_program *program, const nova_device_source *source,
+                         nova_error *error)
+{
+    nova_status status = keep_signature(program, source, error);
+    if (status == NOVA_OK)
+        status = load_code(program, source->code, error);
+    if (status == NOVA_OK)
+        status = find_kernels(program, error);
+    if (status == NOVA_OK)
+        status = nova_steps_prepare(program, source, error);
+    if (status == NOVA_OK)
+        status = load_constants(program, source, error);
+    return status;
+}
+
+nova_status nova_device_program_create(nova_device *device, const nova_device_source *source,
+                                       nova_device_program **program, nova_error *error)
+{
+    if (device == NULL || source == NULL || program == NULL || source->tables == NULL ||
+        source->code == NULL || (source->constants == NULL && source->constants_size > 0))
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
+    if (source->tables->devices == NULL && source->tables->header->kernel_count > 0)
+        return nova_fail(error, NOVA_UNSUPPORTED, "tables-code", "the program is for a CPU");
+    nova_device_program *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
+    made->device = device;
+    made->tables = *source->tables;
+    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
+        free(made);
+        return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
+    }
+    nova_status status = nova_device_enter(device, error);
+    if (status == NOVA_OK) {
+        status = build(made, source, error);
+        nova_device_leave(device);
+    }
+    if (status != NOVA_OK) {
+        nova_device_program_destroy(made);
+        return status;
+    }
+    *program = made;
+    return NOVA_OK;
+}
+
+void nova_device_program_destroy(nova_device_program *program)
+{
+    if (program == NULL)
+        return;
+    nova_device *device = program->device;
+    nova_driver *driver = device->driver;
+    /* Also when the device is lost: the driver then refuses, and what is of this process is freed. */
+    (void)driver->enter(driver, device->context);
+    while (program->idle != NULL) {
+        nova_device_execution *execution = program->idle;
+        program->idle = execution->next;
+        (void)driver->stream_synchronize(driver, execution->last);
+        execution_destroy(program, execution);
+    }
+    if (program->module != NULL)
+        driver->module_unload(driver, program->module);
+    nova_device_leave(device);
+    nova_device_give(device, program->constants);
+    pthread_mutex_destroy(&program->mutex);
+    nova_steps_free(program);
+    free(program->nbytes);
+    free(program->alias);
+    free(program->donated);
+    free(program->functions);
+    free(program->launches);
+    free(program);
+}

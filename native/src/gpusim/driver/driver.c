@@ -1,0 +1,261 @@
+/* The simulated GPU behind the table of driver calls: memory of the host, streams that are queues.
+ *
+ * Nothing runs when it is enqueued. A stream runs when somebody waits for it, and only as far as that needs: work
+ * of another stream runs when an event orders it before. So a program that relies on an order which nothing
+ * guarantees reads what is not there yet. One lock guards all of a GPU: the launches themselves take the time. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpusim/driver/driver_state.h"
+
+/* --- what numbers mean ------------------------------------------------------------------------ */
+
+static nova_status classify(nova_driver *driver, int result)
+{
+    (void)driver;
+    switch (result) {
+    case SIM_NO_MEMORY:
+        return NOVA_DEVICE_MEMORY;
+    case SIM_FAULT:
+        return NOVA_SIMULATED_FAULT;
+    case SIM_BAD_CODE:
+    case SIM_NO_KERNEL:
+        return NOVA_DEVICE_CODE;
+    }
+    return NOVA_DEVICE_CALL;
+}
+
+static void explain(nova_driver *driver, int result, char *text, size_t size)
+{
+    static const char *const words[] = {
+        [SIM_NO_MEMORY] = "this machine has no memory left for the simulation",
+        [SIM_BAD_CODE] = "this is no code for the simulator",
+        [SIM_NO_KERNEL] = "it is not in the code",
+        [SIM_BAD_ADDRESS] = "an address that is in no block",
+        [SIM_OTHER_DEVICE] = "a stream, an event or code of another device",
+    };
+    simulator *s = sim_of(driver);
+    pthread_mutex_lock(&s->mutex);
+    if (result == SIM_BAD_LAUNCH)
+        (void)snprintf(text, size, "%s", s->why);
+    else if (result == SIM_FAULT)
+        (void)snprintf(text, size, "kernel %s, line %u of the PTX", s->report.kernel, s->report.fault.line);
+    else
+        (void)snprintf(text, size, "%s", words[result]);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+/* --- devices and contexts ----------------------------------------------------------------------- */
+
+/* The contexts that a thread has entered. */
+enum { MOST_ENTERED = 16 };
+static _Thread_local simulator *entered[MOST_ENTERED];
+static _Thread_local int depth;
+
+simulator *sim_of(nova_driver *driver)
+{
+    return depth > 0 ? entered[depth - 1] : ((sim_driver *)driver)->devices;
+}
+
+static int count(nova_driver *driver, int *number)
+{
+    (void)driver;
+    *number = DEVICES;
+    return SIM_OK;
+}
+
+static int describe(nova_driver *driver, int ordinal, nova_device_info *info)
+{
+    (void)driver;
+    *info = (nova_device_info){.major = 9, .multiprocessors = 1, .memory = UINT64_C(1) << 40};
+    if (ordinal == 0)
+        (void)snprintf(info->name, sizeof info->name, "the simulator");
+    else
+        (void)snprintf(info->name, sizeof info->name, "simulator %d", ordinal);
+    return SIM_OK;
+}
+
+static int memory_left(nova_driver *driver, uint64_t *bytes)
+{
+    (void)driver;
+    *bytes = 0;
+    return SIM_OK;
+}
+
+static int context_open(nova_driver *driver, int ordinal, void **context)
+{
+    *context = &((sim_driver *)driver)->devices[ordinal];
+    return SIM_OK;
+}
+
+static void context_close(nova_driver *driver, int ordinal, void *context)
+{
+    (void)driver, (void)ordinal, (void)context;
+}
+
+static int enter(nova_driver *driver, void *context)
+{
+    (void)driver;
+    if (depth == MOST_ENTERED)
+        return SIM_OTHER_DEVICE;
+    entered[depth++] = context;
+    return SIM_OK;
+}
+
+static void leave(nova_driver *driver)
+{
+    (void)driver;
+    depth--;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static int memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
+{
+    simulator *s = sim_of(driver);
+    block *made = calloc(1, sizeof *made);
+    void *memory = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    uint8_t *state = calloc(size + 1, 1);
+    if (made == NULL || memory == NULL || state == NULL) {
+        free(made);
+        free(memory);
+        free(state);
+        return SIM_NO_MEMORY;
+    }
+    memset(memory, 0xa5, size);
+    *made = (block){.address = (uintptr_t)memory, .size = size, .state = state};
+    pthread_mutex_lock(&s->mutex);
+    made->next = s->blocks;
+    s->blocks = made;
+    pthread_mutex_unlock(&s->mutex);
+    *address = made->address;
+    return SIM_OK;
+}
+
+block *sim_find_block(const simulator *s, uint64_t address, uint64_t size)
+{
+    for (block *b = s->blocks; b != NULL; b = b->next)
+        if (address - b->address <= b->size && size <= b->size - (address - b->address))
+            return b;
+    return NULL;
+}
+
+static void memory_free(nova_driver *driver, uint64_t address)
+{
+    simulator *s = sim_of(driver);
+    pthread_mutex_lock(&s->mutex);
+    (void)sim_drain_all(s);
+    for (block **at = &s->blocks; *at != NULL; at = &(*at)->next)
+        if ((*at)->address == address) {
+            block *gone = *at;
+            *at = gone->next;
+            free((void *)(uintptr_t)gone->address);
+            free(gone->state);
+            free(gone);
+            break;
+        }
+    pthread_mutex_unlock(&s->mutex);
+}
+
+static int pinned_take(nova_driver *driver, uint64_t size, void **memory)
+{
+    (void)driver;
+    *memory = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    return *memory != NULL ? SIM_OK : SIM_NO_MEMORY;
+}
+
+static void pinned_free(nova_driver *driver, void *memory)
+{
+    simulator *s = sim_of(driver);
+    pthread_mutex_lock(&s->mutex);
+    (void)sim_drain_all(s); /* a copy may still name it */
+    pthread_mutex_unlock(&s->mutex);
+    free(memory);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static const nova_driver TABLE = {
+    .name = "sim",
+    .checks_ranges = true,
+    .classify = classify,
+    .explain = explain,
+    .count = count,
+    .describe = describe,
+    .memory_left = memory_left,
+    .context_open = context_open,
+    .context_close = context_close,
+    .enter = enter,
+    .leave = leave,
+    .module_load = nova_sim_module_load,
+    .module_unload = nova_sim_module_unload,
+    .function_find = nova_sim_function_find,
+    .function_allow_shared = nova_sim_function_allow_shared,
+    .memory_take = memory_take,
+    .memory_free = memory_free,
+    .memory_forget = nova_sim_memory_forget,
+    .pinned_take = pinned_take,
+    .pinned_free = pinned_free,
+    .stream_create = nova_sim_stream_create,
+    .stream_destroy = nova_sim_stream_destroy,
+    .stream_synchronize = nova_sim_stream_synchronize,
+    .stream_wait = nova_sim_stream_wait,
+    .event_create = nova_sim_event_create,
+    .event_destroy = nova_sim_event_destroy,
+    .event_record = nova_sim_event_record,
+    .event_synchronize = nova_sim_event_synchronize,
+    .event_elapsed = nova_sim_event_elapsed,
+    .copy_in = nova_sim_copy_in,
+    .copy_out = nova_sim_copy_out,
+    .copy_within = nova_sim_copy_within,
+    .launch = nova_sim_launch,
+    .graph_create = nova_sim_graph_create,
+    .graph_destroy = nova_sim_graph_destroy,
+    .graph_update = nova_sim_graph_update,
+    .graph_launch = nova_sim_graph_launch,
+};
+
+nova_status nova_sim_open(nova_driver **driver, nova_error *error)
+{
+    sim_driver *made = calloc(1, sizeof *made);
+    for (int i = 0; made != NULL && i < DEVICES; i++) {
+        made->devices[i].usual.on = &made->devices[i];
+        if (pthread_mutex_init(&made->devices[i].mutex, NULL) != 0) {
+            free(made);
+            made = NULL;
+        }
+    }
+    if (made == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the simulator");
+    made->driver = TABLE;
+    *driver = &made->driver;
+    return NOVA_OK;
+}
+
+void nova_sim_close(nova_driver *driver)
+{
+    sim_driver *gone = (sim_driver *)driver;
+    for (int i = 0; gone != NULL && i < DEVICES; i++) {
+        simulator *s = &gone->devices[i];
+        (void)sim_drain_all(s);
+        while (s->streams != NULL) {
+            stream *ended = s->streams;
+            s->streams = ended->next;
+            free(ended);
+        }
+        pthread_mutex_destroy(&s->mutex);
+    }
+    free(gone);
+}
+
+bool nova_sim_last_fault(nova_driver *driver, int ordinal, nova_sim_report *report)
+{
+    simulator *s = &((sim_driver *)driver)->devices[ordinal];
+    pthread_mutex_lock(&s->mutex);
+    bool found = s->has_report;
+    if (found)
+        *report = s->report;
+    pthread_mutex_unlock(&s->mutex);
+    return found;
+}

@@ -1,0 +1,108 @@
+/* Code for the simulator: kernels as nova/gpusim/image.py has decoded them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpusim/driver/driver_state.h"
+
+/* As nova/gpusim/image.py packs it: this header, a row for each kernel, and what they point to. */
+typedef struct {
+    char magic[8];
+    uint64_t count, text, text_size;
+} image_header;
+
+typedef struct {
+    uint64_t name, code, length, operands, operand_count, constants, constant_count;
+    uint32_t register_words, shared_bytes, local_bytes, param_bytes, most_threads, required[3];
+} image_row;
+
+static bool fits(uint64_t size, uint64_t at, uint64_t number, uint64_t each)
+{
+    return at % 8 == 0 && at <= size && number <= (size - at) / each;
+}
+
+static bool read_row(const char *image, uint64_t size, const image_row *row, function *made)
+{
+    if (!fits(size, row->code, row->length, sizeof(sim_instruction)) || row->length == 0 ||
+        !fits(size, row->operands, row->operand_count, sizeof(sim_operand)) ||
+        !fits(size, row->constants, row->constant_count, sizeof(uint64_t)) || row->name >= size)
+        return false;
+    made->name = image + row->name;
+    made->kernel = (sim_kernel){
+        .code = (const void *)(image + row->code),
+        .length = (uint32_t)row->length,
+        .operands = (const void *)(image + row->operands),
+        .constants = (const void *)(image + row->constants),
+        .constant_count = (uint32_t)row->constant_count,
+        .register_words = row->register_words,
+        .shared_bytes = row->shared_bytes,
+        .local_bytes = row->local_bytes,
+    };
+    made->param_bytes = row->param_bytes;
+    made->most_threads = row->most_threads;
+    memcpy(made->required, row->required, sizeof made->required);
+    return true;
+}
+
+void nova_sim_module_unload(nova_driver *driver, void *given)
+{
+    simulator *s = sim_of(driver);
+    module *made = given;
+    pthread_mutex_lock(&s->mutex);
+    (void)sim_drain_all(s); /* launches may still be of it */
+    pthread_mutex_unlock(&s->mutex);
+    free(made->image);
+    free(made);
+}
+
+int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind, char *log, size_t log_size,
+                       void **loaded)
+{
+    (void)kind, (void)log_size;
+    *log = '\0';
+    const image_header *header = image;
+    if (size < sizeof *header || memcmp(header->magic, "NOVASIM1", 8) != 0 ||
+        !fits(size, sizeof *header, header->count, sizeof(image_row)) || !fits(size, header->text, header->text_size, 1))
+        return SIM_BAD_CODE;
+    module *made = calloc(1, sizeof *made + header->count * sizeof(function));
+    char *copy = malloc(size + 1);
+    if (made == NULL || copy == NULL) {
+        free(made);
+        free(copy);
+        return SIM_NO_MEMORY;
+    }
+    memcpy(copy, image, size);
+    copy[size] = '\0';
+    made->on = sim_of(driver);
+    made->image = copy;
+    made->text = copy + header->text;
+    made->text_size = header->text_size;
+    made->count = (uint32_t)header->count;
+    const image_row *rows = (const void *)(copy + sizeof *header);
+    for (uint32_t i = 0; i < made->count; i++) {
+        made->functions[i].of = made;
+        if (!read_row(copy, size, &rows[i], &made->functions[i])) {
+            nova_sim_module_unload(driver, made);
+            return SIM_BAD_CODE;
+        }
+    }
+    *loaded = made;
+    return SIM_OK;
+}
+
+int nova_sim_function_find(nova_driver *driver, void *given, const char *name, void **found)
+{
+    (void)driver;
+    module *in = given;
+    for (uint32_t i = 0; i < in->count; i++)
+        if (strcmp(in->functions[i].name, name) == 0) {
+            *found = &in->functions[i];
+            return SIM_OK;
+        }
+    return SIM_NO_KERNEL;
+}
+
+int nova_sim_function_allow_shared(nova_driver *driver, void *given, uint32_t bytes)
+{
+    (void)driver, (void)given, (void)bytes;
+    return SIM_OK;
+}

@@ -1,0 +1,105 @@
+/* Launches of the simulator: what memory they see, and what is kept of one that fails. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpusim/driver/driver_state.h"
+
+/* The text of a line of the PTX, cut to what there is room for. */
+static void copy_line(const module *in, uint32_t number, char *text, size_t size)
+{
+    const char *line = in->text, *end = in->text + in->text_size;
+    for (uint32_t i = 1; i < number && line < end; i++) {
+        const char *next = memchr(line, '\n', (size_t)(end - line));
+        line = next != NULL ? next + 1 : end;
+    }
+    const char *stop = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
+    (void)snprintf(text, size, "%.*s", (int)((stop != NULL ? stop : end) - line), line);
+}
+
+/* Remembers a fault, its line, and the operand that is nearest to where it happened. */
+static void remember(simulator *s, const function *f, const sim_fault *fault, const sim_range *ranges, uint32_t number)
+{
+    nova_sim_report *report = &s->report;
+    uint64_t best = UINT64_MAX;
+    *report = (nova_sim_report){.fault = *fault};
+    for (uint32_t i = 0; i < number; i++) {
+        uint64_t start = ranges[i].start, end = start + ranges[i].size, at = fault->address;
+        uint64_t away = at < start ? start - at : at >= end ? at - end + 1 : 0;
+        if (away < best) {
+            best = away;
+            report->near_address = start;
+            report->near_size = ranges[i].size;
+        }
+    }
+    (void)snprintf(report->kernel, sizeof report->kernel, "%s", f->name);
+    copy_line(f->of, fault->line, report->line, sizeof report->line);
+    s->has_report = true;
+}
+
+/* A launch sees its buffers far apart, wherever they are: behind the end of one nothing begins that an access could take
+ * for it. Addresses keep their place in a page, and so their alignment. */
+enum { PAGE = 4096 };
+#define APART (UINT64_C(1) << 36)
+
+static int find_ranges(const simulator *s, const work *w, sim_range *ranges)
+{
+    const nova_device_range *given = (const void *)(w->data + w->argument_count);
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < w->range_count; i++) {
+        const block *in = sim_find_block(s, given[i].address, given[i].size);
+        if (in == NULL)
+            return SIM_BAD_ADDRESS;
+        uint64_t start = (end + APART) / PAGE * PAGE + given[i].address % PAGE;
+        ranges[i] = (sim_range){.start = start,
+                                .size = given[i].size,
+                                .state = in->state + (given[i].address - in->address),
+                                .read_only = given[i].is_read_only,
+                                .moved = given[i].address - start};
+        end = start + given[i].size;
+    }
+    return SIM_OK;
+}
+
+/* Where a launch sees what is at an address. */
+static uint64_t seen_at(const sim_range *ranges, uint32_t count, uint64_t address)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (address - (ranges[i].start + ranges[i].moved) < ranges[i].size)
+            return address - ranges[i].moved;
+    return address;
+}
+
+static int run_launch(simulator *s, const work *w, const sim_range *ranges, const uint64_t *arguments)
+{
+    const sim_launch launch = {
+        .ranges = ranges,
+        .range_count = w->range_count,
+        .params = (const void *)arguments,
+        .param_bytes = w->argument_count * (uint32_t)sizeof *arguments,
+        .grid = {w->shape.grid[0], w->shape.grid[1], w->shape.grid[2]},
+        .block = {w->shape.block[0], w->shape.block[1], w->shape.block[2]},
+        .dynamic_shared = w->shape.shared,
+        .most_steps = MOST_STEPS,
+        .check_races = 1,
+    };
+    sim_fault fault;
+    if (!nova_sim_run(&w->function->kernel, &launch, &fault))
+        return SIM_OK;
+    remember(s, w->function, &fault, ranges, w->range_count);
+    return SIM_FAULT;
+}
+
+int sim_launch_now(simulator *s, const work *w)
+{
+    sim_range *ranges = calloc(w->range_count + 1, sizeof *ranges);
+    uint64_t *arguments = calloc(w->argument_count + 1, sizeof *arguments);
+    int result = ranges == NULL || arguments == NULL ? SIM_NO_MEMORY : find_ranges(s, w, ranges);
+    for (uint32_t i = 0; result == SIM_OK && i < w->argument_count; i++)
+        arguments[i] = seen_at(ranges, w->range_count, w->data[i]);
+    if (result == SIM_OK)
+        result = run_launch(s, w, ranges, arguments);
+    free(arguments);
+    free(ranges);
+    return result;
+}

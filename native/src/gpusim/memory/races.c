@@ -1,0 +1,24 @@
+#include "gpusim/memory/races.h"
+
+int sim_report_race(sim_block *block, const sim_instruction *at, uint32_t thread, sim_space space, uint64_t address,
+                    uint32_t bytes, sim_access access, const sim_shadow *word, sim_stamp with)
+{
+    sim_fault *fault = block->fault;
+    const uint32_t *grid = block->launch->grid;
+    uint32_t serial = block_in(with) - block->first_serial - 1;
+    fault->has_other = 1;
+    fault->other_writes = word->write == with;
+    fault->other_block[0] = serial % grid[0];
+    fault->other_block[1] = serial / grid[0] % grid[1];
+    fault->other_block[2] = serial / grid[0] / grid[1];
+    sim_name_thread(block, thread_in(with), fault->other);
+    return sim_bad_access(block, FAULT_RACE, at, thread, space, address, bytes, access);
+}
+
+void sim_fence(sim_block *block, uint32_t flags)
+{
+    if (flags & ACCESS_RELEASE)
+        block->released[block->serial - block->first_serial] = 1;
+    if (flags & ACCESS_ACQUIRE)
+        block->acquired = 1;
+}

@@ -1,0 +1,86 @@
+#include "loader/reader.h"
+
+/* Sorted. The linker (nova/artifact) takes the names from here. They are bound without a version,
+ * which gives the oldest one: a function whose meaning changed since (pthread_cond_*) must not be
+ * here. */
+static const char *const NAMES[] = {
+    "__errno_location",
+    "aligned_alloc",
+    "calloc",
+    "clock_gettime",
+    "close",
+    "dlerror",
+    "dlopen",
+    "dlsym",
+    "fcntl",
+    "free",
+    "fstat",
+    "ftruncate",
+    "getauxval",
+    "getenv",
+    "getpid",
+    "madvise",
+    "malloc",
+    "memchr",
+    "memcmp",
+    "memcpy",
+    "memfd_create",
+    "memmove",
+    "memset",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "nanosleep",
+    "open",
+    "posix_memalign",
+    "pread",
+    "pthread_create",
+    "pthread_getspecific",
+    "pthread_join",
+    "pthread_key_create",
+    "pthread_mutex_destroy",
+    "pthread_mutex_init",
+    "pthread_mutex_lock",
+    "pthread_mutex_unlock",
+    "pthread_once",
+    "pthread_setspecific",
+    "pthread_sigmask",
+    "qsort",
+    "realloc",
+    "sched_yield",
+    "sigfillset",
+    "snprintf",
+    "strchr",
+    "strcmp",
+    "strerror_r",
+    "strlen",
+    "strncmp",
+    "strnlen",
+    "strspn",
+    "syscall",
+    "sysconf",
+    "vsnprintf",
+};
+
+enum { COUNT = sizeof NAMES / sizeof *NAMES };
+
+bool nova_import_allowed(const char *name)
+{
+    size_t low = 0, high = COUNT;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = strcmp(name, NAMES[middle]);
+        if (order == 0)
+            return true;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return false;
+}
+
+const char *nova_import_name(size_t i)
+{
+    return i < COUNT ? NAMES[i] : NULL;
+}

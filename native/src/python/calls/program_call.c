@@ -1,0 +1,180 @@
+/* Calling a program: its keywords read, the call collected, run, and its result returned. */
+#include "python/calls/calls.h"
+
+static bool execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
+{
+    if (self->device == NULL)
+        return host_execute(self, call, timeout_ns);
+    if (timeout_ns == 0)
+        return device_execute(self, call);
+    PyErr_SetString(PyExc_TypeError, "a run on a device with a timeout has to be submitted");
+    return false;
+}
+
+/* All arguments are in `call`: the rest of the way. Always ends the call. */
+static PyObject *finish(ProgramObject *self, Call *call, PyObject *out, uint64_t timeout_ns)
+{
+    PyObject *result = NULL;
+    if (call_complete(self, call, out) &&
+        (!is_anything_running() || check_in_flight(self, call, NULL))) {
+        Running running;
+        running_begin(&running, self, call);
+        bool ok = execute(self, call, timeout_ns);
+        running_end(&running);
+        if (ok)
+            result = call_result(self, call);
+    }
+    call_end(call);
+    return result;
+}
+
+static void raise_unknown_keyword(const char *function, PyObject *name)
+{
+    PyErr_Format(PyExc_TypeError, "%s() has no keyword %R", function, name);
+}
+
+/* A keyword of a call: where results go, or, on a device, where they are made. */
+static bool read_keyword(const ProgramObject *self, PyObject *name, PyObject *value, PyObject **out,
+                         Place *place)
+{
+    if (PyUnicode_CompareWithASCIIString(name, "out") == 0) {
+        *out = value;
+        return true;
+    }
+    if (self->device != NULL && PyUnicode_CompareWithASCIIString(name, "outputs") == 0)
+        return read_place(value, place);
+    raise_unknown_keyword("program", name);
+    return false;
+}
+
+/* `out` is NULL or borrowed. */
+static PyObject *call_positional(ProgramObject *self, PyObject *const *args, Py_ssize_t nargs,
+                                 PyObject *out, Place place)
+{
+    if (nargs != self->arg_count) {
+        ask_to_raise(self, -1, nargs, false, "wrong number of arguments");
+        return NULL;
+    }
+    Call call;
+    if (!call_begin(&call, self->arg_count + self->output_count))
+        return NULL;
+    call.place = place;
+    for (Py_ssize_t i = 0; i < nargs; i++) {
+        if (!add_argument(self, &call, args[i])) {
+            call_end(&call);
+            return NULL;
+        }
+    }
+    return finish(self, &call, out != Py_None ? out : NULL, 0);
+}
+
+PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
+                             PyObject *kwnames)
+{
+    /* The top bit says that args[-1] may be overwritten, which nobody here does. */
+    Py_ssize_t nargs = (Py_ssize_t)(nargsf & (SIZE_MAX >> 1));
+    PyObject *out = NULL;
+    Place place = WITH_INPUTS;
+    ProgramObject *self = (ProgramObject *)callable;
+    Py_ssize_t count = kwnames != NULL ? PyTuple_Size(kwnames) : 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!read_keyword(self, PyTuple_GetItem(kwnames, i), args[nargs + i], &out, &place))
+            return NULL;
+    return call_positional(self, args, nargs, out, place);
+}
+
+PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *key, *value, *out = NULL;
+    Place place = WITH_INPUTS;
+    Py_ssize_t position = 0;
+    while (kwargs != NULL && PyDict_Next(kwargs, &position, &key, &value))
+        if (!read_keyword((ProgramObject *)self, key, value, &out, &place))
+            return NULL;
+    Py_ssize_t nargs = PyTuple_Size(args);
+    PyObject **items = PyMem_Malloc(((size_t)nargs + 1) * sizeof *items);
+    if (items == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < nargs; i++)
+        items[i] = PyTuple_GetItem(args, i);
+    PyObject *result = call_positional((ProgramObject *)self, items, nargs, out, place);
+    PyMem_Free(items);
+    return result;
+}
+
+static Py_ssize_t count_items(ProgramObject *self, PyObject *items, const char *name)
+{
+    if (items == NULL)
+        return 0;
+    if (PyList_Check(items))
+        return PyList_Size(items);
+    if (PyTuple_Check(items))
+        return PyTuple_Size(items);
+    PyObject *result = ask(self, -3, items, false);
+    if (result == NULL)
+        return -1;
+    Py_DECREF(result);
+    PyErr_Format(PyExc_TypeError, "%s must be a list or tuple of arrays, not %R", name,
+                 (PyObject *)Py_TYPE(items));
+    return -1;
+}
+
+PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"inputs", "params", "out", "timeout", "outputs"};
+    enum { MOST = sizeof names / sizeof *names, MOST_POSITIONAL = 4 };
+    ProgramObject *self = (ProgramObject *)object;
+    PyObject *values[MOST] = {NULL};
+    if (nargs > MOST_POSITIONAL) {
+        PyErr_Format(PyExc_TypeError, "run() takes at most %d arguments (%zd given)",
+                     MOST_POSITIONAL, nargs);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < nargs; i++)
+        values[i] = args[i];
+    Py_ssize_t keyword_count = kwnames != NULL ? PyTuple_Size(kwnames) : 0;
+    for (Py_ssize_t i = 0; i < keyword_count; i++) {
+        PyObject *name = PyTuple_GetItem(kwnames, i);
+        int k = 0;
+        while (k < MOST && PyUnicode_CompareWithASCIIString(name, names[k]) != 0)
+            k++;
+        if (k == MOST) {
+            raise_unknown_keyword("run", name);
+            return NULL;
+        }
+        if (values[k] != NULL) {
+            PyErr_Format(PyExc_TypeError, "run() got %s twice", names[k]);
+            return NULL;
+        }
+        values[k] = args[nargs + i];
+    }
+    if (values[0] == NULL) {
+        PyErr_SetString(PyExc_TypeError, "run() needs inputs: a list or tuple of arrays");
+        return NULL;
+    }
+    PyObject *out = values[2] != Py_None ? values[2] : NULL;
+    uint64_t timeout_ns = 0;
+    if (values[3] != NULL && !read_timeout(values[3], &timeout_ns))
+        return NULL;
+    Place place = WITH_INPUTS;
+    if (values[4] != NULL && !call_place(self, values[4], &place))
+        return NULL;
+    Py_ssize_t input_count = count_items(self, values[0], "inputs");
+    Py_ssize_t param_count = input_count < 0 ? -1 : count_items(self, values[1], "params");
+    if (param_count < 0)
+        return NULL;
+    if (input_count + param_count != self->arg_count) {
+        ask_to_raise(self, -1, input_count + param_count, false, "wrong number of arguments");
+        return NULL;
+    }
+    Call call;
+    if (!call_begin(&call, self->arg_count + self->output_count))
+        return NULL;
+    call.place = place;
+    if (!add_sequence(self, &call, values[0], input_count) ||
+        (param_count > 0 && !add_sequence(self, &call, values[1], param_count))) {
+        call_end(&call);
+        return NULL;
+    }
+    return finish(self, &call, out, timeout_ns);
+}

@@ -1,0 +1,76 @@
+/* Program.on_device: a program for a device, made of its code, tables and constants. */
+#include "python/devices/devices.h"
+
+static bool load(ProgramObject *self, const Signature *signature, nova_device_code code,
+                 const Py_buffer *constants)
+{
+    nova_error error;
+    nova_tables tables;
+    if (!check_tables(self, signature, (uint64_t)constants->len, &tables))
+        return false;
+    const nova_device_source source = {
+        .tables = &tables,
+        .code = &code,
+        .image = self->image != NULL ? ((ImageObject *)self->image)->image : NULL,
+        .constants = constants->buf,
+        .constants_size = (uint64_t)constants->len,
+        .arguments = signature->tensors,
+        .outputs = signature->tensors + signature->arg_count,
+        .argument_count = signature->arg_count,
+        .output_count = signature->output_count,
+    };
+    const DeviceObject *device = (const DeviceObject *)self->device;
+    nova_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = nova_device_program_create(device->device, &source, &self->on_device, &error);
+    Py_END_ALLOW_THREADS
+    if (status != NOVA_OK)
+        raise_device_error(device, &error);
+    return status == NOVA_OK;
+}
+
+PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"device", "tables",  "kind",    "arch",        "code", "constants",
+                            "args",   "outputs", "convert", "input_count", "image", "report", NULL};
+    PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
+    const char *kind, *arch;
+    Py_buffer code = {0}, constants = {0};
+    Py_ssize_t input_count;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OO:on_device", names, device_type,
+                                     &device, &tables, &kind, &arch, &code, &constants, &arg_rows,
+                                     &output_rows, &convert, &input_count, &host, &report))
+        return NULL;
+    if (host == Py_None)
+        host = NULL;
+    if (host != NULL && !PyObject_TypeCheck(host, image_type)) {
+        PyErr_SetString(PyExc_TypeError, "image is neither an Image nor None");
+        PyBuffer_Release(&code);
+        PyBuffer_Release(&constants);
+        return NULL;
+    }
+    ProgramObject *self = program_allocate((PyTypeObject *)type, convert, report);
+    bool made = false;
+    if (self != NULL) {
+        Py_INCREF(device);
+        self->device = device;
+        self->input_count = input_count;
+        Py_XINCREF(host);
+        self->image = host; /* code of the host, which runs use */
+        const nova_device_code image = {
+            .arch = arch,
+            .data = code.buf,
+            .size = (uint64_t)code.len,
+            .kind = strcmp(kind, "cubin") == 0 ? NOVA_CUBIN : NOVA_PTX,
+        };
+        Signature signature = {0};
+        made = read_signature(self, arg_rows, output_rows, &signature) &&
+               hold_tables(self, tables) && load(self, &signature, image, &constants);
+        signature_free(&signature);
+    }
+    PyBuffer_Release(&code);
+    PyBuffer_Release(&constants);
+    if (!made)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}

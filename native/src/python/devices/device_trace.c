@@ -1,0 +1,97 @@
+/* Traces of runs on devices, as items of the open traces: a capsule each, which is read when somebody looks.
+ *
+ * A run that does not wait for its device leaves events that have not been passed yet. Only so many runs may be
+ * like that: before one more is added, the oldest is waited for and its events are used again. */
+#include "python/native.h"
+
+static const char NAME[] = "nova.device_trace";
+
+enum { MOST_UNREAD = 32 };
+static PyObject *unread[MOST_UNREAD]; /* capsules or NULL; guarded by the GIL */
+static unsigned next_unread;
+
+static void destroy(PyObject *capsule)
+{
+    nova_device_trace_destroy(PyCapsule_GetPointer(capsule, NAME));
+    Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule)); /* the program, and with it the device */
+}
+
+nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks)
+{
+    if (sinks == NULL)
+        return NULL;
+    nova_device *device = program_device(self);
+    nova_device_trace *trace = NULL;
+    nova_error ignored; /* a device that is lost says so in the run itself */
+    Py_BEGIN_ALLOW_THREADS
+    (void)nova_device_trace_create(device, &trace, &ignored);
+    Py_END_ALLOW_THREADS
+    return trace;
+}
+
+static void settle(PyObject *capsule, nova_device_timeline *timeline)
+{
+    nova_device_trace *trace = PyCapsule_GetPointer(capsule, NAME);
+    Py_BEGIN_ALLOW_THREADS
+    nova_device_trace_read(trace, timeline);
+    Py_END_ALLOW_THREADS
+}
+
+/* Keeps a capsule among those that may not have been read, in place of the oldest. */
+static void keep(PyObject *capsule)
+{
+    nova_device_timeline unused;
+    if (trace_sinks == NULL) { /* a submitted run that ended after the block: nobody would forget it */
+        settle(capsule, &unused);
+        return;
+    }
+    PyObject *oldest = unread[next_unread];
+    Py_INCREF(capsule);
+    unread[next_unread] = capsule;
+    next_unread = (next_unread + 1) % MOST_UNREAD;
+    if (oldest == NULL)
+        return;
+    settle(oldest, &unused);
+    Py_DECREF(oldest);
+}
+
+void device_trace_add(ProgramObject *self, PyObject *sinks, nova_device_trace *trace)
+{
+    if (trace == NULL)
+        return;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback); /* of a run that failed */
+    PyObject *capsule = PyCapsule_New(trace, NAME, destroy);
+    if (capsule == NULL) {
+        nova_device_trace_destroy(trace);
+    } else {
+        Py_INCREF((PyObject *)self);
+        (void)PyCapsule_SetContext(capsule, self);
+        keep(capsule);
+    }
+    trace_append(self, sinks, capsule != NULL ? PyTuple_Pack(2, (PyObject *)self, capsule) : NULL);
+    Py_XDECREF(capsule);
+    PyErr_Restore(type, value, traceback);
+}
+
+void device_traces_forget(void)
+{
+    for (unsigned i = 0; i < MOST_UNREAD; i++)
+        Py_CLEAR(unread[i]);
+}
+
+PyObject *module_read_device_trace(PyObject *module, PyObject *capsule)
+{
+    (void)module;
+    if (!PyCapsule_IsValid(capsule, NAME)) {
+        PyErr_SetString(PyExc_TypeError, "read_device_trace() takes what a run left in a trace");
+        return NULL;
+    }
+    nova_device_timeline t;
+    settle(capsule, &t);
+    return Py_BuildValue("KKKy#y#", (unsigned long long)t.start_ns, (unsigned long long)t.end_ns,
+                         (unsigned long long)t.lost, t.spans != NULL ? (const char *)t.spans : "",
+                         (Py_ssize_t)(t.span_count * sizeof *t.spans),
+                         t.values != NULL ? (const char *)t.values : "",
+                         (Py_ssize_t)(t.value_count * sizeof *t.values));
+}

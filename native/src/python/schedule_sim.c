@@ -1,0 +1,89 @@
+/* simulate(): plays a task graph on virtual cores, without running anything.
+ *
+ * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked here. */
+#include "python/native.h"
+
+#include "nova/scheduler.h"
+
+typedef struct {
+    Py_buffer tasks, successors, kinds, costs;
+} Given;
+
+static void release(Given *given)
+{
+    Py_buffer *all[] = {&given->tasks, &given->successors, &given->kinds, &given->costs};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i]->obj != NULL)
+            PyBuffer_Release(all[i]);
+}
+
+/* Whether the four arrays belong to the same number of tasks, and can be used in place. */
+static bool fits(const Given *given)
+{
+    size_t count = (size_t)given->tasks.len / sizeof(nova_task);
+    return (size_t)given->tasks.len == count * sizeof(nova_task) && count <= UINT32_MAX &&
+           (size_t)given->kinds.len == count &&
+           (size_t)given->costs.len == count * sizeof(uint64_t) &&
+           (size_t)given->successors.len % sizeof(uint32_t) == 0 &&
+           (size_t)given->successors.len / sizeof(uint32_t) <= UINT32_MAX &&
+           (uintptr_t)given->tasks.buf % _Alignof(nova_task) == 0 &&
+           (uintptr_t)given->costs.buf % _Alignof(uint64_t) == 0 &&
+           (uintptr_t)given->successors.buf % _Alignof(uint32_t) == 0;
+}
+
+static PyObject *play(const nova_graph *graph, unsigned cores, nova_policy policy,
+                      unsigned long long seed)
+{
+    Py_ssize_t count = nova_graph_get_facts(graph).task_count;
+    PyObject *timeline =
+        PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(nova_simulated));
+    if (timeline == NULL)
+        return NULL;
+    nova_simulation summary;
+    nova_status status;
+    nova_simulated *records = (nova_simulated *)(void *)PyBytes_AsString(timeline);
+    Py_BEGIN_ALLOW_THREADS
+    status = nova_simulate(graph, cores, policy, seed, NULL, NULL, records, &summary);
+    Py_END_ALLOW_THREADS
+    if (status != NOVA_OK) {
+        Py_DECREF(timeline);
+        raise_status(status, "the task graph cannot be simulated");
+        return NULL;
+    }
+    return Py_BuildValue("NKKK", timeline, (unsigned long long)summary.makespan,
+                         (unsigned long long)summary.critical_cost,
+                         (unsigned long long)summary.lower_bound);
+}
+
+PyObject *module_simulate(PyObject *module, PyObject *args)
+{
+    (void)module;
+    Given given = {0};
+    unsigned cores;
+    int policy;
+    unsigned long long seed;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*IiK:simulate", &given.tasks, &given.successors,
+                          &given.kinds, &given.costs, &cores, &policy, &seed))
+        return NULL;
+    nova_graph *graph = NULL;
+    nova_status status = NOVA_INVALID_ARGUMENT;
+    if (fits(&given)) {
+        const nova_graph_tables tables = {
+            .tasks = given.tasks.buf,
+            .successors = given.successors.buf,
+            .core = given.kinds.buf,
+            .cost = given.costs.buf,
+            .task_count = (uint32_t)((size_t)given.tasks.len / sizeof(nova_task)),
+            .successor_count = (uint32_t)((size_t)given.successors.len / sizeof(uint32_t)),
+        };
+        status = nova_graph_create(&tables, 0, &graph);
+    }
+    if (status != NOVA_OK)
+        raise_status(status, "these arrays are no task graph");
+    else
+        result = play(graph, cores, (nova_policy)policy, seed);
+    nova_graph_destroy(graph);
+    release(&given);
+    return result;
+}

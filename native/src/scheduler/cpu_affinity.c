@@ -1,0 +1,66 @@
+/* System calls, as the C library has two versions of its functions for this, and files name none. */
+#define _GNU_SOURCE /* syscall */
+
+#include "scheduler/cpu_affinity.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { WORD_BITS = sizeof(unsigned long) * CHAR_BIT, WORDS = 4096 / WORD_BITS };
+
+/* The mask of the calling thread; how many words of it the system wrote. */
+static unsigned read_mask(unsigned long *mask)
+{
+    long bytes = syscall(SYS_sched_getaffinity, 0, WORDS * sizeof *mask, mask);
+    return bytes > 0 ? (unsigned)bytes / (unsigned)sizeof *mask : 0;
+}
+
+unsigned nova_cpus_allowed(void)
+{
+    unsigned long mask[WORDS];
+    unsigned words = read_mask(mask), count = 0;
+    for (unsigned i = 0; i < words; i++)
+        for (unsigned long rest = mask[i]; rest != 0; rest &= rest - 1)
+            count++;
+    return count;
+}
+
+void nova_cpus_bind(unsigned index)
+{
+    unsigned long mask[WORDS], one[WORDS] = {0};
+    unsigned words = read_mask(mask), count = nova_cpus_allowed();
+    if (count == 0)
+        return;
+    unsigned left = index % count;
+    for (unsigned cpu = 0; cpu < words * WORD_BITS; cpu++) {
+        unsigned long bit = 1ul << cpu % WORD_BITS;
+        if ((mask[cpu / WORD_BITS] & bit) == 0 || left-- > 0)
+            continue;
+        one[cpu / WORD_BITS] = bit;
+        (void)syscall(SYS_sched_setaffinity, 0, words * sizeof *one, one);
+        return;
+    }
+}
+
+uint32_t nova_cpus_current(void)
+{
+    unsigned cpu;
+    return syscall(SYS_getcpu, &cpu, NULL, NULL) == 0 ? cpu : NOVA_NO_CPU;
+}
+
+void nova_cpus_leave(uint32_t cpu)
+{
+    if (cpu >= WORDS * WORD_BITS || nova_cpus_current() != cpu || nova_cpus_allowed() < 2)
+        return;
+    unsigned long mask[WORDS];
+    unsigned words = read_mask(mask);
+    if (cpu >= words * WORD_BITS)
+        return;
+    mask[cpu / WORD_BITS] ^= 1ul << cpu % WORD_BITS;
+    if (syscall(SYS_sched_setaffinity, 0, words * sizeof *mask, mask) != 0)
+        return;
+    mask[cpu / WORD_BITS] ^= 1ul << cpu % WORD_BITS;
+    (void)syscall(SYS_sched_setaffinity, 0, words * sizeof *mask, mask);
+}

@@ -1,0 +1,131 @@
+/* The pool's threads: made when needed, waiting for runs, ended by nova_workers_shutdown. */
+#define _POSIX_C_SOURCE 200809L /* pthread_sigmask */
+
+#include <signal.h>
+
+#include "scheduler/cpu_affinity.h"
+#include "base/futex.h"
+#include "scheduler/worker_pool.h"
+
+/* Sleeps, and does not stay on the CPU of who calls: the system often wakes a thread there although
+ * others are idle, and both would take turns for as long as calls follow each other. */
+static void sleep_until_called(nova_worker *self)
+{
+    nova_lot_sleep(&self->sleeper);
+    if (!self->pinned)
+        nova_cpus_leave(self->sleeper.caller_cpu);
+}
+
+/* Waits for work: spins, parks, sleeps. NULL: look again. */
+static nova_instance *await_run(nova_workers *pool, nova_worker *self, uint32_t *index)
+{
+    nova_lot_spin(&pool->lot);
+    uint32_t news = nova_lot_news(&pool->lot);
+    nova_instance *run = nova_workers_enter_run(pool, index);
+    uint32_t spin = atomic_load_explicit(&pool->spin, memory_order_relaxed);
+    if (atomic_load_explicit(&pool->active, memory_order_relaxed) >=
+        atomic_load_explicit(&pool->limit, memory_order_relaxed))
+        spin = 0; /* somebody needs this core more */
+    for (uint32_t i = 0; run == NULL && i < spin; i++) {
+        uint32_t newest = nova_lot_news(&pool->lot);
+        if (newest != news) {
+            news = newest;
+            run = nova_workers_enter_run(pool, index);
+        } else {
+            nova_relax();
+        }
+    }
+    if (run != NULL) {
+        nova_lot_stop_spinning(&pool->lot);
+        return run;
+    }
+    nova_lot_park(&pool->lot, &self->sleeper);
+    run = nova_workers_enter_run(pool, index);
+    if (run != NULL || atomic_load_explicit(&pool->stopping, memory_order_seq_cst) != 0)
+        nova_lot_unpark(&pool->lot, &self->sleeper);
+    else
+        sleep_until_called(self);
+    return run;
+}
+
+static void *work(void *argument)
+{
+    nova_worker *self = argument;
+    nova_workers *pool = self->pool;
+    nova_workers_mark(pool);
+    if (self->pinned)
+        nova_cpus_bind(self->index + 1); /* callers are likely on the first */
+    for (;;) {
+        uint32_t index;
+        nova_instance *run = await_run(pool, self, &index);
+        if (run != NULL) {
+            if (nova_serve(run, index, false, UINT64_MAX))
+                nova_instance_end(run);
+            nova_workers_pause(pool);
+        } else if (atomic_load_explicit(&pool->stopping, memory_order_seq_cst) != 0) {
+            return NULL;
+        }
+    }
+}
+
+bool nova_workers_ensure(nova_workers *pool, uint32_t count)
+{
+    if (count > NOVA_MAX_WORKERS)
+        count = NOVA_MAX_WORKERS;
+    if (atomic_load_explicit(&pool->thread_count, memory_order_acquire) >= count)
+        return true;
+    pthread_mutex_lock(&pool->lock);
+    /* Signals are for the program's own threads, Ctrl-C among them. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    uint32_t made = atomic_load_explicit(&pool->thread_count, memory_order_relaxed);
+    bool stopping = atomic_load_explicit(&pool->stopping, memory_order_relaxed) != 0;
+    for (; made < count && !stopping; made++) {
+        nova_worker *worker = &pool->threads[made];
+        worker->pool = pool;
+        worker->index = made;
+        worker->pinned = pool->pin;
+        if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+            break;
+        atomic_store_explicit(&pool->thread_count, made + 1, memory_order_release);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_mutex_unlock(&pool->lock);
+    return made > 0 || stopping; /* nova_workers_shutdown makes them when it is done */
+}
+
+void nova_workers_shutdown(void)
+{
+    nova_workers *pool = nova_workers_get();
+    if (pool == NULL)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->awaited++;
+    while (pool->runs != NULL) {
+        uint32_t before = (uint32_t)atomic_load_explicit(&pool->emptied, memory_order_seq_cst);
+        pthread_mutex_unlock(&pool->lock);
+        nova_futex_wait(&pool->emptied, before, UINT64_MAX);
+        pthread_mutex_lock(&pool->lock);
+    }
+    pool->awaited--;
+    bool other = atomic_load(&pool->stopping) != 0;
+    uint32_t count = atomic_load(&pool->thread_count);
+    if (!other)
+        atomic_store_explicit(&pool->stopping, 1, memory_order_seq_cst);
+    pthread_mutex_unlock(&pool->lock);
+    if (other)
+        return;
+    /* Spinning threads see it by themselves, before they park. */
+    while (atomic_load_explicit(&pool->lot.parked, memory_order_seq_cst) > 0)
+        nova_lot_call(&pool->lot, NOVA_MAX_WORKERS);
+    for (uint32_t i = 0; i < count; i++)
+        pthread_join(pool->threads[i].thread, NULL);
+    pthread_mutex_lock(&pool->lock);
+    atomic_store_explicit(&pool->thread_count, 0, memory_order_release);
+    atomic_store_explicit(&pool->stopping, 0, memory_order_seq_cst);
+    bool again = pool->runs != NULL; /* submitted in the meantime */
+    pthread_mutex_unlock(&pool->lock);
+    if (again)
+        nova_workers_ensure(pool, atomic_load(&pool->limit));
+}

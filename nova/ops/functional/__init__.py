@@ -1,0 +1,23 @@
+"""Functions of torch and numpy that are written with the rows of the op table.
+
+Each family has its own file of sugar rows: plain functions over tensors, so gradients and code for
+every target follow from the rows that they use. `nova.ops` registers them.
+"""
+
+from nova.ops.functional import (
+    activations,
+    algebra,
+    convolution,
+    losses,
+    normalization,
+    pooling,
+    shapes,
+    values,
+)
+
+FAMILIES = (activations, values, shapes, algebra, normalization, convolution, pooling, losses)
+
+
+def register_rows() -> None:
+    for family in FAMILIES:
+        family.register_rows()

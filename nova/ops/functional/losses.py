@@ -1,0 +1,190 @@
+"""Losses with torch's names, defaults and reductions that the op table does not have as rows."""
+
+from __future__ import annotations
+
+from math import log, pi
+from typing import Any
+
+from nova.errors import AttributeValueError, ShapeError
+from nova.ops.functional.algebra import vector_norm
+from nova.ops.functional.common import as_floats, function, number, reduce_terms, require_rank
+from nova.ops.rules import broadcast_shapes
+from nova.ops.table import Op, register
+
+
+def _huber_loss(F: Any, x: Any, target: Any, delta: float = 1.0, reduction: str = "mean") -> Any:
+    x, target = as_floats(F, x, target)
+    limit = number("huber_loss", "delta", delta)
+    if limit <= 0:
+        raise AttributeValueError(f"huber_loss: delta must be positive, not {limit}")
+    error = F.abs(x - target)
+    terms = F.where(error < limit, error * error * 0.5, (error - 0.5 * limit) * limit)
+    return reduce_terms(F, "huber_loss", terms, reduction)
+
+
+def _soft_margin_loss(F: Any, x: Any, target: Any, reduction: str = "mean") -> Any:
+    x, target = as_floats(F, x, target)
+    return reduce_terms(F, "soft_margin_loss", F.softplus(-(target * x)), reduction)
+
+
+def _hinge_embedding_loss(
+    F: Any, x: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
+) -> Any:
+    x, target = as_floats(F, x, target)
+    apart = F.relu(number("hinge_embedding_loss", "margin", margin) - x)
+    terms = F.where(F.eq(target, 1.0), x, apart)
+    return reduce_terms(F, "hinge_embedding_loss", terms, reduction)
+
+
+def _margin_ranking_loss(
+    F: Any, x: Any, y: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+) -> Any:
+    x, y, target = as_floats(F, x, y, target)
+    terms = F.relu(-(target * (x - y)) + number("margin_ranking_loss", "margin", margin))
+    return reduce_terms(F, "margin_ranking_loss", terms, reduction)
+
+
+def _cosine_embedding_loss(
+    F: Any, x: Any, y: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+) -> Any:
+    x, y, target = as_floats(F, x, y, target)
+    require_rank("cosine_embedding_loss", x, 1, 2)
+    products = F.sum(x * y, axis=-1)
+    squares = [F.sum(t * t, axis=-1) + 1e-12 for t in (x, y)]
+    cosine = products / F.sqrt(squares[0] * squares[1])
+    if broadcast_shapes(cosine.shape, target.shape) != cosine.shape:
+        raise ShapeError(f"cosine_embedding_loss: target {target.shape} for x {x.shape}")
+    apart = F.relu(cosine - number("cosine_embedding_loss", "margin", margin))
+    terms = F.where(F.eq(target, 1.0), 1.0 - cosine, F.where(F.eq(target, -1.0), apart, 0.0))
+    return reduce_terms(F, "cosine_embedding_loss", terms, reduction)
+
+
+def _triplet_margin_loss(
+    F: Any,
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    anchor, positive, negative = as_floats(F, anchor, positive, negative)
+    small = number("triplet_margin_loss", "eps", eps)
+    near = vector_norm(F, anchor - positive + small, p, -1)
+    far = vector_norm(F, anchor - negative + small, p, -1)
+    if swap:
+        far = F.minimum(far, vector_norm(F, positive - negative + small, p, -1))
+    terms = F.relu(near - far + number("triplet_margin_loss", "margin", margin))
+    return reduce_terms(F, "triplet_margin_loss", terms, reduction)
+
+
+def _poisson_nll_loss(
+    F: Any,
+    x: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Any:
+    x, target = as_floats(F, x, target)
+    if log_input:
+        terms = F.exp(x) - target * x
+    else:
+        terms = x - target * F.log(x + number("poisson_nll_loss", "eps", eps))
+    if full:
+        # Stirling's approximation of log(target!), for targets above 1 as in torch.
+        safe = F.where(target > 1, target, 1.0)
+        stirling = safe * F.log(safe) - safe + F.log(safe * (2 * pi)) * 0.5
+        terms = terms + F.where(target > 1, stirling, 0.0)
+    return reduce_terms(F, "poisson_nll_loss", terms, reduction)
+
+
+def _gaussian_nll_loss(
+    F: Any,
+    x: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    x, target, var = as_floats(F, x, target, var)
+    if var.shape != x.shape and var.shape == x.shape[:-1]:
+        var = F.unsqueeze(var, -1)
+    floor = number("gaussian_nll_loss", "eps", eps)
+    # The gradient passes a variance below eps, as in torch.
+    limited = var + F.detach(F.maximum(var, floor) - var)
+    terms = (F.log(limited) + F.square(x - target) / limited) * 0.5
+    terms = terms + 0.5 * log(2 * pi) if full else terms
+    return reduce_terms(F, "gaussian_nll_loss", terms, reduction)
+
+
+def _multilabel_soft_margin_loss(
+    F: Any, x: Any, target: Any, weight: Any = None, reduction: str = "mean"
+) -> Any:
+    x, target = as_floats(F, x, target)
+    require_rank("multilabel_soft_margin_loss", x, 1)
+    terms = target * F.softplus(-x) + (1.0 - target) * F.softplus(x)
+    terms = terms if weight is None else terms * weight
+    return reduce_terms(F, "multilabel_soft_margin_loss", F.mean(terms, axis=-1), reduction)
+
+
+PAIR = ("x", "target")
+ROWS: tuple[Op, ...] = (
+    function(
+        "huber_loss",
+        "Half the squared error below delta, delta * (error - delta / 2) above.",
+        _huber_loss,
+        operands=PAIR,
+    ),
+    function("soft_margin_loss", "log(1 + exp(-target * x)).", _soft_margin_loss, operands=PAIR),
+    function(
+        "hinge_embedding_loss",
+        "x where the target is 1, max(0, margin - x) where it is -1.",
+        _hinge_embedding_loss,
+        operands=PAIR,
+    ),
+    function(
+        "margin_ranking_loss",
+        "max(0, -target * (x - y) + margin).",
+        _margin_ranking_loss,
+        operands=("x", "y", "target"),
+    ),
+    function(
+        "cosine_embedding_loss",
+        "1 - cos(x, y) where the target is 1, max(0, cos(x, y) - margin) where it is -1.",
+        _cosine_embedding_loss,
+        operands=("x", "y", "target"),
+    ),
+    function(
+        "triplet_margin_loss",
+        "max(0, |anchor - positive| - |anchor - negative| + margin), of p-norms.",
+        _triplet_margin_loss,
+        operands=("anchor", "positive", "negative"),
+    ),
+    function(
+        "poisson_nll_loss",
+        "The negative log likelihood of counts under Poisson rates (or their logarithms).",
+        _poisson_nll_loss,
+        operands=PAIR,
+    ),
+    function(
+        "gaussian_nll_loss",
+        "The negative log likelihood of the target under normal distributions.",
+        _gaussian_nll_loss,
+        operands=("x", "target", "var"),
+    ),
+    function(
+        "multilabel_soft_margin_loss",
+        "The mean over classes of the binary cross entropy with logits.",
+        _multilabel_soft_margin_loss,
+        operands=PAIR,
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS)

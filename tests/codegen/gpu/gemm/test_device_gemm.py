@@ -1,0 +1,245 @@
+"""Matrix products on devices: what they compute, in the simulator, and what the assembler says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from nightly import all_pairs
+from simulated import assemble, run
+
+import nova
+from benchmarks.gpu.launch import Buffer, launch_ptx
+from nova.codegen.common.builder import splat
+from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.gpu.gemm.epilogue import Fragment, storing
+from nova.codegen.gpu.gemm.mainloop import emit_gemm
+from nova.codegen.gpu.gemm.plan import Around, GemmPlan, GpuGemm, make_plan
+from nova.codegen.gpu.gemm.select_plan import PLAIN, TENSOR, plan_gemm
+from nova.ir.bindings import arith, ir, vector
+
+TYPES: dict[str, Any] = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+}
+CLOSE = {"f64": 1e-14, "f32": 2e-6, "f16": 2e-6, "bf16": 2e-6, "tf32": 1e-3}
+"""Of the largest result; factors of few bits are multiplied exactly."""
+
+
+def contraction(
+    m: int, n: int, k: int, type_: str = "f32", layout: str = "nnn", **more: Any
+) -> Any:
+    """`layout` says of A, B and C whether they are stored by rows or by columns."""
+    sizes = (m, k), (k, n), (m, n)
+    strides = [(s[1], 1) if way == "n" else (1, s[0]) for s, way in zip(sizes, layout, strict=True)]
+    sums = "f64" if type_ == "f64" else "f32"
+    return Contraction(
+        m,
+        n,
+        k,
+        *strides,
+        type_,
+        more.pop("b_type", type_),
+        sums,
+        more.pop("accumulate", False),
+        **more,
+    )
+
+
+def _sizes(product: GpuGemm) -> list[list[int]]:
+    c = product.contraction
+    around = [loop.size for loop in product.around]
+    return [[*around, *s] for s in ((c.m, c.k), (c.k, c.n), (c.m, c.n))]
+
+
+def _strides(product: GpuGemm) -> list[list[int]]:
+    c = product.contraction
+    own = c.a_strides, c.b_strides, c.c_strides
+    return [[*(loop.strides[i] for loop in product.around), *s] for i, s in enumerate(own)]
+
+
+def _buffers(product: GpuGemm) -> list[Buffer]:
+    c = product.contraction
+    rows = zip(_sizes(product), _strides(product), product.offsets, strict=True)
+    counts = [
+        offset + 1 + sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
+        if 0 not in sizes
+        else offset + 1
+        for sizes, strides, offset in rows
+    ]
+    return [Buffer(t, n) for t, n in zip((c.a_type, c.b_type, c.acc_type), counts, strict=True)]
+
+
+def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> None:
+    buffers = _buffers(product)
+    rng = np.random.default_rng(7)
+    arrays = [rng.standard_normal(b.size).astype(TYPES[b.type]) for b in buffers]
+
+    def body(given: Any, block: Any, thread: Any) -> None:
+        emit_gemm(plan, given[0], given[1], storing(plan, given[2]), block=block, thread=thread)
+
+    shape = plan.grid[0], plan.block[0], plan.shared_bytes
+    ptx, order = launch_ptx(buffers, body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm)
+    got = run(ptx, order, arrays, *shape)[2]
+    views = [
+        np.lib.stride_tricks.as_strided(
+            array.astype(np.float64)[offset:], sizes, [8 * step for step in strides]
+        )
+        for array, offset, sizes, strides in zip(
+            arrays, product.offsets, _sizes(product), _strides(product), strict=True
+        )
+    ]
+    want = arrays[2].astype(np.float64)
+    result = np.lib.stride_tricks.as_strided(
+        want[product.offsets[2] :], _sizes(product)[2], [8 * s for s in _strides(product)[2]]
+    )
+    summed = tuple(i for i, loop in enumerate(product.around) if not loop.parallel)
+    value = (views[0] @ views[1]).sum(axis=summed, keepdims=True)
+    result[...] = value + result.copy() if product.contraction.accumulate else value
+    scale = np.abs(want).max(initial=1)
+    np.testing.assert_allclose(
+        got / scale, want / scale, atol=allowed or CLOSE[plan.element], rtol=0
+    )
+
+
+@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
+@pytest.mark.parametrize("shape", PLAIN, ids=lambda s: f"{s.rows}x{s.columns}")
+def test_plain_shapes(shape: Any, layout: str) -> None:
+    product = GpuGemm(contraction(132, 136, 40, "f32", layout))
+    _check(product, make_plan(product, "plain", "f32", shape))
+
+
+@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
+@pytest.mark.parametrize("shape", TENSOR, ids=lambda s: f"{s.rows}x{s.columns}")
+def test_tensor_shapes(shape: Any, layout: str) -> None:
+    product = GpuGemm(contraction(136, 144, 200, "bf16", layout))
+    _check(product, make_plan(product, "tensor", "bf16", shape))
+
+
+@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
+@pytest.mark.parametrize("type_", ["f16", "tf32"])
+def test_other_tensor_types(type_: str, layout: str) -> None:
+    product = GpuGemm(contraction(72, 80, 96, "f32" if type_ == "tf32" else type_, layout))
+    plan = plan_gemm(product, "sm_80", tf32=type_ == "tf32")
+    assert (plan.kind, plan.element) == ("tensor", type_)
+    _check(product, plan)
+
+
+def test_f32_is_exact_unless_asked() -> None:
+    assert plan_gemm(GpuGemm(contraction(64, 64, 64)), "sm_90a").kind == "plain"
+
+
+@pytest.mark.parametrize(
+    ("size", "type_", "layout"),
+    all_pairs(
+        [(33, 35, 37), (1, 130, 70), (130, 1, 70), (1, 1, 300), (65, 34, 6), (5, 7, 0), (0, 4, 3)],
+        ["f64", "f32", "bf16"],
+        ["nnn", "ttn", "nnt"],
+    ),
+)
+def test_ragged_sizes(size: tuple[int, int, int], type_: str, layout: str) -> None:
+    product = GpuGemm(contraction(*size, type_, layout))
+    _check(product, plan_gemm(product, "sm_90a"))
+
+
+@pytest.mark.parametrize("type_", ["f32", "bf16"])
+def test_adding_to_c(type_: str) -> None:
+    product = GpuGemm(contraction(70, 40, 24, type_, accumulate=True))
+    _check(product, plan_gemm(product, "sm_90a"))
+
+
+def test_factors_of_two_types() -> None:
+    product = GpuGemm(contraction(40, 48, 24, "bf16", b_type="f32"))
+    plan = plan_gemm(product, "sm_90a")
+    assert (plan.kind, plan.left.copied, plan.right.copied) == ("plain", 0, 16)
+    _check(product, plan)
+
+
+@pytest.mark.parametrize("type_", ["f32", "bf16"])
+@pytest.mark.parametrize("offsets", [(8, 16, 4), (1, 2, 3)])
+def test_loops_around(offsets: tuple[int, int, int], type_: str) -> None:
+    """A batch, a broadcast operand, and a second loop of k."""
+    around = Around(3, (20 * 16, 0, 20 * 24)), Around(2, (3 * 20 * 16, 16 * 24, 0), False)
+    product = GpuGemm(contraction(20, 24, 16, type_), around, offsets)
+    _check(product, plan_gemm(product, "sm_90a"))
+
+
+def test_elements_that_are_apart() -> None:
+    spec = replace(contraction(20, 24, 16), a_strides=(48, 3), b_strides=(50, 2), c_strides=(60, 2))
+    product = GpuGemm(spec)
+    plan = plan_gemm(product, "sm_90a")
+    assert (plan.left.copied, plan.right.copied, plan.width) == (0, 0, 1)
+    _check(product, plan)
+
+
+def test_what_is_done_with_results() -> None:
+    """Doubled, and the number of the row added, on the way to C."""
+    product = GpuGemm(contraction(24, 40, 32))
+    plan = plan_gemm(product, "sm_90a")
+
+    def body(given: Any, block: Any, thread: Any) -> None:
+        store = storing(plan, given[2])
+
+        def finish(fragment: Fragment) -> None:
+            kind = fragment.value.type
+            twice = arith.mulf(fragment.value, splat(kind, 2.0))
+            row = arith.index_cast(ir.IntegerType.get_signless(32), fragment.row)
+            number = vector.broadcast(kind, arith.sitofp(kind.element_type, row))
+            store(replace(fragment, value=arith.addf(twice, number)))
+
+        emit_gemm(plan, given[0], given[1], finish, block=block, thread=thread)
+
+    buffers = _buffers(product)
+    arrays = [np.linspace(-1, 1, b.size, dtype=np.float32) for b in buffers]
+    shape = plan.grid[0], plan.block[0], plan.shared_bytes
+    ptx, order = launch_ptx(buffers, body, *shape)
+    got = run(ptx, order, arrays, *shape)[2].reshape(24, 40)
+    want = 2 * arrays[0].reshape(24, 32) @ arrays[1].reshape(32, 40) + np.arange(24)[:, None]
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("type_", "arch", "size", "layout"),
+    all_pairs(
+        ["f32", "bf16", "tf32"],
+        ["sm_80", "sm_90a"],
+        [(4096, 4096, 4096), (515, 515, 515)],
+        ["nnn", "ntn", "tnn", "ttn"],
+    ),
+)
+def test_no_spills(
+    type_: str, arch: str, size: tuple[int, int, int], layout: str, tmp_path: Path
+) -> None:
+    tf32 = type_ == "tf32"
+    product = GpuGemm(contraction(*size, "f32" if tf32 else type_, layout))
+    plan = plan_gemm(product, arch, tf32=tf32)
+
+    def body(given: Any, block: Any, thread: Any) -> None:
+        emit_gemm(plan, given[0], given[1], storing(plan, given[2]), block=block, thread=thread)
+
+    shape = plan.grid[0], plan.block[0], plan.shared_bytes
+    ptx, _ = launch_ptx(
+        _buffers(product), body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm, arch=arch
+    )
+    assert "0 bytes spill stores, 0 bytes spill loads" in assemble(ptx, arch, tmp_path)
+
+
+def test_tf32_by_knob() -> None:
+    """Products of f32 are exact unless the knob says otherwise, and both are cached apart."""
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal((96, 96)).astype(np.float32) for _ in range(2))
+    x, y = nova.tensor(a, name="a"), nova.tensor(b, name="b")
+    want = a.astype(np.float64) @ b
+    errors = []
+    for tf32 in (False, True):
+        with nova.knobs.override(tf32=tf32):
+            program = nova.compile(x @ y, inputs=[x, y], target="cuda:sm_80", run_mode="sim")
+        assert ("nvvm.mma.sync" in program.stages["device"]) == tf32
+        errors.append(np.abs(program.run([a, b]) - want).max())
+    assert errors[0] < 1e-5 and 1e-4 < errors[1] < 0.05

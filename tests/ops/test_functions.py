@@ -1,0 +1,51 @@
+"""Functions that are written with other rows: forward and gradient against torch.
+
+In `make test` the first case of each function in f64 with its gradient and in f32 on the simulated
+device; `make nightly` runs all cases in every float type and on the device.
+"""
+
+from __future__ import annotations
+
+import cases_shapes
+import cases_spatial
+import cases_values
+import pytest
+from function_cases import Case, check_cases
+
+from nova.core.dtypes import bf16, f16, f32, f64
+from nova.ops import OPS, functional
+
+CASES = (*cases_values.CASES, *cases_shapes.CASES, *cases_spatial.CASES)
+TOGETHER = 16
+FIRST = list({c.name: c for c in reversed(CASES)}.values())[::-1]
+GROUPS = [FIRST[i : i + TOGETHER] for i in range(0, len(FIRST), TOGETHER)]
+NAMES = [c.name for c in FIRST]
+
+
+def title(group: list[Case]) -> str:
+    return f"{group[0].name}..{group[-1].name}"
+
+
+def test_every_function_has_cases() -> None:
+    rows = {row.name for family in functional.FAMILIES for row in family.ROWS}
+    assert {n for n in rows if OPS[n].kind == "sugar"} == set(NAMES)
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=title)
+def test_values_and_gradients(group: list[Case]) -> None:
+    check_cases(group, f64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_all_cases(name: str) -> None:
+    cases = [c for c in CASES if c.name == name]
+    check_cases(cases, f64)
+    for type_ in (f32, f16, bf16):
+        check_cases(cases, type_, grad=type_ is f32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", GROUPS, ids=title)
+def test_on_device(group: list[Case]) -> None:
+    check_cases(group, f32, target="cuda:sm_80", run_mode="sim")

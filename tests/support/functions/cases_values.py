@@ -1,0 +1,79 @@
+"""Cases of activations, elementwise functions, creation and losses."""
+
+from __future__ import annotations
+
+import torch
+from function_cases import case
+
+X = (3, 17)
+
+ACTIVATIONS = (
+    *(
+        case(name, X)
+        for name in (
+            *("relu6", "hardtanh", "logsigmoid", "softsign"),
+            *("tanhshrink", "softshrink", "hardshrink", "celu", "selu"),
+        )
+    ),
+    # torch computes 1 / 6 in f32.
+    case("hardsigmoid", X, torch=lambda x: (x / 6 + 0.5).clamp(0, 1)),
+    case("hardswish", X, torch=lambda x: x * (x / 6 + 0.5).clamp(0, 1)),
+    case("hardtanh", X, min_val=-0.5, max_val=0.25),
+    case("celu", X, alpha=0.7),
+    case("softshrink", X, lambd=0.1),
+    case("threshold", X, args=(0.3, -2.0)),
+    case("prelu", (2, 3, 4), (3,)),
+    case("prelu", X, (1,)),
+    case("glu", (3, 8)),
+    case("glu", (4, 3), axis=0),
+)
+
+VALUES = (
+    case("nan_to_num", X, grad=False),
+    case("isclose", X, X, rtol=0.3, atol=0.2),
+    case("allclose", X, X, torch=lambda x, y: torch.tensor(torch.allclose(x, y))),
+    case("lerp", X, X, (17,)),
+    case("addcmul", X, X, X, value=0.5),
+    case("addcdiv", X, X, (X, "positive"), value=0.5),
+    case("logaddexp", X, X),
+    case("logit", (X, "probability")),
+    case("logit", (X, "probability"), eps=0.2),
+    case("hypot", X, X),
+    case("sinc", X),
+    case("frac", X),
+    case("copysign", X, X),
+    case("heaviside", X, X, grad=False),
+    case("xlogy", X, (X, "positive")),
+    case("deg2rad", X),
+    case("rad2deg", X),
+    case("count_nonzero", X),
+    case("count_nonzero", X, axis=1),
+    case("aminmax", X, axis=1),
+    case("ptp", X, axis=1, torch=lambda x, axis: x.amax(axis) - x.amin(axis)),
+    case("var_mean", X, axis=0),
+    case("masked_fill", X, (X, "bool"), args=(-1.5,), torch=torch.masked_fill),
+    case("linspace", args=(-1.0, 3.0, 7)),
+    case("logspace", args=(-1.0, 1.0, 5)),
+    case("meshgrid", (3,), (4,), indexing="ij"),
+    case("meshgrid", (3,), (4,), (2,), indexing="xy"),
+)
+
+SIGNS = ((4,), "sign")
+LOSSES = (
+    case("huber_loss", X, X, delta=0.8),
+    case("huber_loss", X, X, reduction="none"),
+    case("soft_margin_loss", X, (X, "sign")),
+    case("hinge_embedding_loss", X, (X, "sign"), margin=0.5),
+    case("margin_ranking_loss", (4,), (4,), SIGNS, margin=0.2, reduction="sum"),
+    case("cosine_embedding_loss", (4, 5), (4, 5), SIGNS, margin=0.1),
+    case("triplet_margin_loss", (4, 5), (4, 5), (4, 5)),
+    case("triplet_margin_loss", (4, 5), (4, 5), (4, 5), swap=True, p=3.0),
+    case("poisson_nll_loss", X, (X, "positive")),
+    case(
+        "poisson_nll_loss", (X, "positive"), (X, "positive"), log_input=False, full=True, grad=False
+    ),
+    case("gaussian_nll_loss", X, X, (X, "positive"), full=True),
+    case("multilabel_soft_margin_loss", X, (X, "probability")),
+)
+
+CASES = (*ACTIVATIONS, *VALUES, *LOSSES)
