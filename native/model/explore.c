@@ -148,13 +148,13 @@ int explore_start(void (*body)(void *), void *argument)
     if (thread_count == MOST_THREADS)
         explore_fail("too many threads");
     int index = thread_count++;
-    thread *made = &threads[index];
-    char *stack = made->stack != NULL ? made->stack : malloc(STACK);
-    *made = (thread){.stack = stack, .body = body, .argument = argument, .next = {.joins = -1}};
-    getcontext(&made->context);
-    made->context.uc_stack.ss_sp = stack;
-    made->context.uc_stack.ss_size = STACK;
-    makecontext(&made->context, (void (*)(void))enter_thread, 1, index);
+    thread *created = &threads[index];
+    char *stack = created->stack != NULL ? created->stack : malloc(STACK);
+    *created = (thread){.stack = stack, .body = body, .argument = argument, .next = {.joins = -1}};
+    getcontext(&created->context);
+    created->context.uc_stack.ss_sp = stack;
+    created->context.uc_stack.ss_size = STACK;
+    makecontext(&created->context, (void (*)(void))enter_thread, 1, index);
     return index;
 }
 

@@ -54,7 +54,7 @@ static void own(void)
         }
         int64_t end = nova_deque_end(&deque);
         for (int count = *operation == 'B' ? 2 : 1; count > 0; count--)
-            nova_deque_stage(&deque, end++, task++);
+            nova_deque_write(&deque, end++, task++);
         nova_deque_publish(&deque, end);
     }
     for (int i = 0; i < thieves; i++)

@@ -51,7 +51,7 @@ static bool blind;
 /* The planted bug: between parking and sleeping, every run looks as if it had no work. */
 static nova_instance *look_or_not(nova_workers *pool, uint32_t *index)
 {
-    if (blind && atomic_load_explicit(&pool->lot.parked, memory_order_relaxed) > 0)
+    if (blind && atomic_load_explicit(&pool->eventcount.parked, memory_order_relaxed) > 0)
         return NULL;
     return nova_workers_enter_run(pool, index);
 }
@@ -120,7 +120,7 @@ static void note_end(void *context, nova_status status)
 /* Fresh tables and a fresh pool of two cores; threads give up looking at once. */
 static nova_graph *begin(uint32_t count, uint32_t flags)
 {
-    process_pool = NULL;
+    pool_process = NULL;
     nova_workers_options two = {.count = 2, .spin = 1};
     explore_check(nova_workers_configure(&two) == NOVA_OK);
     task_count = count;

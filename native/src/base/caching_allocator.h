@@ -28,7 +28,7 @@ void *nova_blocks_take(size_t size);
 void nova_blocks_give(void *block);
 
 /* Bytes that a block of nova_blocks_take has room for. Thread-safe. */
-size_t nova_blocks_room(const void *block);
+size_t nova_blocks_capacity(const void *block);
 
 /* Idle bytes that are kept at most (0: none), and for how long. Thread-safe. */
 void nova_blocks_configure(uint64_t limit, uint64_t keep_ns);

@@ -43,7 +43,7 @@ static inline void nova_trace_host(nova_device_trace *trace, nova_span_kind kind
 }
 
 /* That is the launches [first, end) of the tables, all of the host. */
-static inline void nova_trace_island(nova_device_trace *trace, uint32_t first, uint32_t end)
+static inline void nova_trace_host_region(nova_device_trace *trace, uint32_t first, uint32_t end)
 {
     if (trace != NULL)
         nova_trace_set_host(trace, NOVA_SPAN_HOST, first, end - first);

@@ -33,17 +33,17 @@ typedef struct {
     uint32_t waits;                  /* number of the barrier that the whole warp waits at, + 1 */
     uint32_t number;
     /* Moments pass at barriers. What warp w did until moment known[w] is visible to this one. */
-    uint32_t clock, known[MOST_WARPS];
+    uint32_t clock, vector_clock[MOST_WARPS];
     uint64_t steps;
     sim_copy *copies;
-    uint32_t copy_count, copy_room;
+    uint32_t copy_count, copy_capacity;
     uint32_t groups[LANES]; /* committed so far */
 } sim_warp;
 
 typedef struct {
-    uint32_t waiting, arrived;  /* warps: mask of those that wait; number of those that went on */
+    uint32_t waiting, resumed;  /* warps: mask of those that wait; number of those that went on */
     uint32_t threads;           /* that it waits for; 0: all of the block */
-    uint32_t known[MOST_WARPS]; /* what those that are here have seen */
+    uint32_t vector_clock[MOST_WARPS]; /* what those that are here have seen */
 } sim_barrier;
 
 typedef struct {

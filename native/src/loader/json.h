@@ -38,7 +38,7 @@ void nova_json_key(nova_json *json);
 bool nova_json_key_is(nova_json *json, const char *name);
 
 /* Bytes that the string here needs at most, with its NUL. */
-size_t nova_json_room(nova_json json);
+size_t nova_json_capacity(nova_json json);
 
 /* Steps over the string here and writes it as UTF-8 with a NUL, which is its only one. */
 void nova_json_string(nova_json *json, char *text);

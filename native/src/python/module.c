@@ -7,24 +7,24 @@ PyTypeObject *program_type;
 PyTypeObject *run_type;
 PyTypeObject *stream_type;
 
-static PyObject *exception_for(nova_status status)
+static PyObject *module_exception_for(nova_status status)
 {
     if (status == NOVA_OUT_OF_MEMORY)
         return PyExc_MemoryError;
     return status == NOVA_SYSTEM_ERROR ? PyExc_OSError : PyExc_ValueError;
 }
 
-void raise_status(nova_status status, const char *what)
+void raise_status(nova_status status, const char *context)
 {
-    PyErr_Format(exception_for(status), "%s: %s", what, nova_status_text(status));
+    PyErr_Format(module_exception_for(status), "%s: %s", context, nova_status_text(status));
 }
 
-void raise_run_status(nova_status status, const char *what)
+void raise_run_status(nova_status status, const char *context)
 {
     PyObject *errors = status == NOVA_OUT_OF_MEMORY ? PyImport_ImportModule("nova.errors") : NULL;
     PyObject *type = errors != NULL ? PyObject_GetAttrString(errors, "RunMemoryError") : NULL;
     PyErr_Clear(); /* where only this module is there, Python's own class says as much */
-    PyErr_Format(type != NULL ? type : exception_for(status), "%s: %s", what,
+    PyErr_Format(type != NULL ? type : module_exception_for(status), "%s: %s", context,
                  nova_status_text(status));
     Py_XDECREF(type);
     Py_XDECREF(errors);
@@ -32,10 +32,10 @@ void raise_run_status(nova_status status, const char *what)
 
 void raise_error(const nova_error *error)
 {
-    PyErr_SetString(exception_for(error->status), error->text);
+    PyErr_SetString(module_exception_for(error->status), error->text);
 }
 
-static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **keep)
+static int module_add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **keep)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
     if (type == NULL)
@@ -48,7 +48,7 @@ static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTyp
     return result;
 }
 
-static PyMethodDef functions[] = {
+static PyMethodDef module_functions[] = {
     {"limit_cpu", module_limit_cpu, METH_O,
      "limit_cpu(level)\n--\n\nHolds the process to a level: 1 is the baseline, 2 to 4 are x86-64-v2 to "
      "-v4, 5 is all, 0 what NOVA_CPU_LEVEL says."},
@@ -106,19 +106,19 @@ static PyMethodDef functions[] = {
     {0},
 };
 
-static PyModuleDef definition = {
+static PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "nova._native",
     .m_doc = "Native half of the runtime: checked files (File), mapped code (Image) and its fast "
              "call path (Program).",
     .m_size = -1, /* one per process, as numpy itself */
-    .m_methods = functions,
+    .m_methods = module_functions,
 };
 
 PyMODINIT_FUNC PyInit__native(void)
 {
     import_array();
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&module_definition);
     if (module == NULL)
         return NULL;
     PyObject *file_error = make_file_error();
@@ -140,15 +140,15 @@ PyMODINIT_FUNC PyInit__native(void)
             return NULL;
         }
     if (file_error == NULL || PyModule_AddObjectRef(module, "FileError", file_error) < 0 ||
-        add_type(module, &file_spec, "File", NULL) < 0 ||
-        add_type(module, &image_spec, "Image", &image_type) < 0 ||
-        add_type(module, &program_spec, "Program", &program_type) < 0 ||
-        add_type(module, &driver_spec, "Driver", &driver_type) < 0 ||
-        add_type(module, &device_spec, "Device", &device_type) < 0 ||
-        add_type(module, &device_array_spec, "DeviceArray", &device_array_type) < 0 ||
-        add_type(module, &run_spec, "Run", &run_type) < 0 ||
-        add_type(module, &stream_spec, "Stream", &stream_type) < 0 || !init_runs() ||
-        !init_outputs()) {
+        module_add_type(module, &file_spec, "File", NULL) < 0 ||
+        module_add_type(module, &image_spec, "Image", &image_type) < 0 ||
+        module_add_type(module, &program_spec, "Program", &program_type) < 0 ||
+        module_add_type(module, &driver_spec, "Driver", &driver_type) < 0 ||
+        module_add_type(module, &device_spec, "Device", &device_type) < 0 ||
+        module_add_type(module, &device_array_spec, "DeviceArray", &device_array_type) < 0 ||
+        module_add_type(module, &run_spec, "Run", &run_type) < 0 ||
+        module_add_type(module, &stream_spec, "Stream", &stream_type) < 0 || !init_runs() ||
+        !init_result_memory()) {
         Py_DECREF(module);
         return NULL;
     }

@@ -76,17 +76,17 @@ typedef struct {
 enum { STACK_SLOTS = 24 };
 
 /* Where results that nobody brings are made. */
-typedef enum { WITH_INPUTS, ON_HOST, ON_DEVICE } Place;
+typedef enum { WITH_INPUTS, ON_HOST, ON_DEVICE } OutputLocation;
 
 /* The arrays of one run; all references in it are owned. Must not be moved. */
 typedef struct {
-    PyObject **given;  /* argument objects as passed by the caller, then outputs as returned */
-    PyObject **arrays; /* the arrays they stand for; NULL where that is `given` itself */
+    PyObject **objects;  /* argument objects as passed by the caller, then outputs as returned */
+    PyObject **arrays; /* the arrays they stand for; NULL where that is `objects` itself */
     void **data;       /* base pointers of the arguments, then of the outputs */
-    Py_ssize_t filled; /* slots of `given` and `arrays` that hold references or NULL */
-    Place place;       /* of a program for a device */
+    Py_ssize_t filled; /* slots of `objects` and `arrays` that hold references or NULL */
+    OutputLocation location;       /* of a program for a device */
     void *stream;      /* the same: what runs it, once all arguments are known */
-    PyObject *stack_given[STACK_SLOTS];
+    PyObject *stack_objects[STACK_SLOTS];
     PyObject *stack_arrays[STACK_SLOTS];
     void *stack_data[STACK_SLOTS];
 } Call;
@@ -111,10 +111,10 @@ extern PyType_Spec file_spec;
 extern PyType_Spec image_spec;
 extern PyType_Spec program_spec;
 
-/* Turns a status into the Python exception that fits, with `what` in front. */
-void raise_status(nova_status status, const char *what);
+/* Turns a status into the Python exception that fits, with `context` in front. */
+void raise_status(nova_status status, const char *context);
 /* The same for a run: nova.RunMemoryError where there is no memory. */
-void raise_run_status(nova_status status, const char *what);
+void raise_run_status(nova_status status, const char *context);
 
 /* The exception for a function that has filled an error. */
 void raise_error(const nova_error *error);
@@ -187,12 +187,12 @@ ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject 
 /* The parts of a call that differ for a device; device_call.c. `device_conforms` says whether the program
  * takes an object that is no numpy array as it is, and `device_data` where that is. `device_exchange` gives
  * an array of another library in a form that it takes, or NULL, with an exception only when memory is
- * missing. `device_place`, once
+ * missing. `device_choose_stream`, once
  * all arguments are there, fixes stream and place; `device_execute` runs. */
 bool device_conforms(const ProgramObject *self, const Spec *spec, PyObject *object);
 void *device_data(PyObject *object);
 PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject *object);
-bool device_place(ProgramObject *self, Call *call);
+bool device_choose_stream(ProgramObject *self, Call *call);
 PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec);
 bool device_execute(ProgramObject *self, Call *call);
 
@@ -201,7 +201,7 @@ bool device_execute(ProgramObject *self, Call *call);
 bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, bool *waits);
 
 /* Reads "host", "device" or None; false with an exception. */
-bool read_place(PyObject *object, Place *place);
+bool read_output_location(PyObject *object, OutputLocation *location);
 
 /* The signature of a program while it is read; freed by `signature_free`. */
 typedef struct {
@@ -228,11 +228,11 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* Collects and checks the arrays of a run: those of the tuple or list `arrays`, in order, and `out`
- * (NULL: all outputs are made, where `place` says). False with an exception, and nothing to end. */
-bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out, Place place);
+ * (NULL: all outputs are made, where `location` says). False with an exception, and nothing to end. */
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out, OutputLocation location);
 
 /* Where outputs= says that results are made, which only a device can choose; false with an exception. */
-bool call_place(ProgramObject *self, PyObject *outputs, Place *place);
+bool call_output_location(ProgramObject *self, PyObject *outputs, OutputLocation *location);
 
 /* The result for the caller: one array or a tuple. The call still has to be ended. */
 PyObject *call_result(ProgramObject *self, Call *call);
@@ -256,8 +256,8 @@ static inline bool is_anything_running(void)
 bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream);
 
 /* A new array for an output, with arbitrary contents; NULL with an exception. result_memory.c */
-PyObject *make_output(const Spec *spec);
-bool init_outputs(void);
+PyObject *result_array(const Spec *spec);
+bool init_result_memory(void);
 PyObject *module_configure_outputs(PyObject *module, PyObject *args);
 PyObject *module_clear_outputs(PyObject *module, PyObject *unused);
 PyObject *module_outputs_info(PyObject *module, PyObject *unused);

@@ -24,7 +24,7 @@ bool hold_tables(ProgramObject *self, PyObject *object)
     return result == 0;
 }
 
-static bool bind_tables(ProgramObject *self, const Signature *signature, uint64_t constants)
+static bool program_bind_tables(ProgramObject *self, const Signature *signature, uint64_t constants)
 {
     nova_error error;
     nova_tables tables;
@@ -93,7 +93,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
     Signature signature = {0};
     bool ok = read_signature(self, arg_rows, output_rows, &signature) &&
-              hold_tables(self, tables) && bind_tables(self, &signature, constants);
+              hold_tables(self, tables) && program_bind_tables(self, &signature, constants);
     signature_free(&signature);
     if (ok)
         return (PyObject *)self;
@@ -114,7 +114,7 @@ static int program_traverse(ProgramObject *self, visitproc visit, void *arg)
 }
 
 /* Puts None into a slot. */
-static void forget(PyObject **slot)
+static void program_forget(PyObject **slot)
 {
     PyObject *before = *slot, *none = Py_None;
     Py_INCREF(none);
@@ -125,10 +125,10 @@ static void forget(PyObject **slot)
 /* Only functions can close a cycle; image and tables stay, as a call may still be asked for. */
 static int program_clear(ProgramObject *self)
 {
-    forget(&self->convert);
-    forget(&self->label);
-    forget(&self->names);
-    forget(&self->report);
+    program_forget(&self->convert);
+    program_forget(&self->label);
+    program_forget(&self->names);
+    program_forget(&self->report);
     return 0;
 }
 

@@ -191,7 +191,7 @@ static void test_json_walk(void)
     CHECK(nova_json_more(&json));
     nova_json_key(&json);
     CHECK(nova_json_kind(json) == '"');
-    char *string = malloc(nova_json_room(json));
+    char *string = malloc(nova_json_capacity(json));
     nova_json_string(&json, string);
     CHECK(strcmp(string, "\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80\n") == 0);
     free(string);

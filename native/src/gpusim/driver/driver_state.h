@@ -44,12 +44,12 @@ struct module {
 typedef struct event event;
 typedef struct stream stream;
 
-typedef enum { COPY_IN, COPY_OUT, COPY_WITHIN, FORGET, RECORD, WAIT, LAUNCH } what;
+typedef enum { COPY_IN, COPY_OUT, COPY_WITHIN, FORGET, RECORD, WAIT, LAUNCH } operation;
 
 /* One thing to do; a launch has its arguments and ranges behind it. */
 typedef struct work {
     struct work *next;
-    what what;
+    operation operation;
     uint64_t to, from, size, ticket;
     void *host;
     event *event;
@@ -109,28 +109,28 @@ int sim_launch_now(simulator *s, const work *w);
 int sim_drain_all(simulator *s);
 
 /* Calls of the table: driver_code.c, driver_queue.c. */
-void nova_sim_module_unload(nova_driver *driver, void *given);
+void nova_sim_module_unload(nova_driver *driver, void *handle);
 int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind, char *log, size_t log_size,
                          void **loaded);
-int nova_sim_function_find(nova_driver *driver, void *given, const char *name, void **found);
-int nova_sim_function_allow_shared(nova_driver *driver, void *given, uint32_t bytes);
+int nova_sim_function_find(nova_driver *driver, void *handle, const char *name, void **function);
+int nova_sim_function_allow_shared(nova_driver *driver, void *handle, uint32_t bytes);
 int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size, void *stream);
 int nova_sim_copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream);
 int nova_sim_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size, void *stream);
 int nova_sim_memory_forget(nova_driver *driver, uint64_t address, uint64_t size, void *stream);
 int nova_sim_launch(nova_driver *driver, const nova_kernel_call *call, void *stream);
-void nova_sim_graph_destroy(nova_driver *driver, void *given);
+void nova_sim_graph_destroy(nova_driver *driver, void *handle);
 int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number, void **created);
-int nova_sim_graph_update(nova_driver *driver, void *given, uint32_t index, const nova_kernel_call *call);
-int nova_sim_graph_launch(nova_driver *driver, void *given, void *stream);
+int nova_sim_graph_update(nova_driver *driver, void *handle, uint32_t index, const nova_kernel_call *call);
+int nova_sim_graph_launch(nova_driver *driver, void *handle, void *stream);
 int nova_sim_stream_create(nova_driver *driver, void **created);
 void nova_sim_stream_destroy(nova_driver *driver, void *handle);
 int nova_sim_stream_synchronize(nova_driver *driver, void *handle);
-int nova_sim_stream_wait(nova_driver *driver, void *handle, void *given);
+int nova_sim_stream_wait(nova_driver *driver, void *handle, void *event_handle);
 int nova_sim_event_create(nova_driver *driver, bool timed, void **created);
-void nova_sim_event_destroy(nova_driver *driver, void *given);
-int nova_sim_event_record(nova_driver *driver, void *given, void *handle);
-int nova_sim_event_synchronize(nova_driver *driver, void *given);
+void nova_sim_event_destroy(nova_driver *driver, void *handle);
+int nova_sim_event_record(nova_driver *driver, void *event_handle, void *handle);
+int nova_sim_event_synchronize(nova_driver *driver, void *handle);
 int nova_sim_event_elapsed(nova_driver *driver, void *from, void *to, float *milliseconds);
 
 #endif

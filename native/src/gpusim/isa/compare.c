@@ -16,7 +16,7 @@ typedef struct {
         out.unordered |= (uint32_t)(x != x || y != y) << i;                                                            \
     }
 
-static inline uint32_t flushed(uint32_t bits, uint32_t flags)
+static inline uint32_t compare_flushed(uint32_t bits, uint32_t flags)
 {
     return !(flags & COMPARE_FLUSH) || bits & 0x7f800000u ? bits : bits & 0x80000000u;
 }
@@ -34,14 +34,14 @@ static outcome compare_lanes(sim_type type, uint32_t flags, const void *a, const
     case T_B64: case T_U64: COMPARE_LANES(uint64_t, wn[i], wm[i]) break;
     case T_F16: COMPARE_LANES(float, f16_value(n[i] & 0xffff), f16_value(m[i] & 0xffff)) break;
     case T_BF16: COMPARE_LANES(float, bf16_value(n[i] & 0xffff), bf16_value(m[i] & 0xffff)) break;
-    case T_F32: COMPARE_LANES(float, f32_of(flushed(n[i], flags)), f32_of(flushed(m[i], flags))) break;
+    case T_F32: COMPARE_LANES(float, f32_of(compare_flushed(n[i], flags)), f32_of(compare_flushed(m[i], flags))) break;
     case T_F64: COMPARE_LANES(double, f64_of(wn[i]), f64_of(wm[i])) break;
     default: COMPARE_LANES(uint32_t, n[i], m[i]) break;
     }
     return out;
 }
 
-static uint32_t holds(uint32_t flags, outcome o)
+static uint32_t compare_holds(uint32_t flags, outcome o)
 {
     uint32_t ordered = ~o.unordered, missing = flags & COMPARE_UNORDERED ? o.unordered : 0;
     switch (flags & COMPARE_WHICH) {
@@ -56,7 +56,7 @@ static uint32_t holds(uint32_t flags, outcome o)
     }
 }
 
-static uint32_t combined(uint32_t flags, uint32_t a, uint32_t b)
+static uint32_t compare_combined(uint32_t flags, uint32_t a, uint32_t b)
 {
     return flags & COMPARE_AND ? a & b : flags & COMPARE_OR ? a | b : flags & COMPARE_XOR ? a ^ b : a;
 }
@@ -70,8 +70,8 @@ static void compare_pairs(const sim_block *block, sim_warp *warp, const sim_inst
         uint32_t x[LANES], y[LANES];
         for (int i = 0; i < LANES; i++)
             x[i] = a[i] >> 16 * part, y[i] = b[i] >> 16 * part;
-        uint32_t result = holds(at->flags, compare_lanes(type, at->flags, x, y));
-        put_predicate(warp, operand(block, at, part), combined(at->flags, result, c), mask);
+        uint32_t result = compare_holds(at->flags, compare_lanes(type, at->flags, x, y));
+        put_predicate(warp, operand(block, at, part), compare_combined(at->flags, result, c), mask);
     }
 }
 
@@ -89,8 +89,8 @@ void sim_compare(const sim_block *block, sim_warp *warp, const sim_instruction *
     int is_wide = bytes_of(at->type) == 8;
     const void *x = is_wide ? (const void *)wide(block, warp, a) : (const void *)narrow(block, warp, a);
     const void *y = is_wide ? (const void *)wide(block, warp, b) : (const void *)narrow(block, warp, b);
-    uint32_t result = holds(at->flags, compare_lanes(at->type, at->flags, x, y));
-    put_predicate(warp, operand(block, at, 0), combined(at->flags, result, c), mask);
+    uint32_t result = compare_holds(at->flags, compare_lanes(at->type, at->flags, x, y));
+    put_predicate(warp, operand(block, at, 0), compare_combined(at->flags, result, c), mask);
     if (at->results > 1)
-        put_predicate(warp, operand(block, at, 1), combined(at->flags, ~result, c), mask);
+        put_predicate(warp, operand(block, at, 1), compare_combined(at->flags, ~result, c), mask);
 }

@@ -103,18 +103,18 @@ LANE2(max_u16x2, u32, u32, u32, BOTH(MOST_U))
 LANE2(min_s16x2, u32, u32, u32, BOTH(LEAST_S))
 LANE2(max_s16x2, u32, u32, u32, BOTH(MOST_S))
 
-static u64 reverse(u64 a, int bits)
+static u64 integer_reverse(u64 a, int bits)
 {
     u64 out = 0;
     for (int i = 0; i < bits; i++)
         out |= (a >> i & 1) << (bits - 1 - i);
     return out;
 }
-LANE1(brev_32, u32, u32, reverse(a, 32))
-LANE1(brev_64, u64, u64, reverse(a, 64))
+LANE1(brev_32, u32, u32, integer_reverse(a, 32))
+LANE1(brev_64, u64, u64, integer_reverse(a, 64))
 
 /* `count` bits of a, from bit `from`: those behind its end are the sign, or zero. */
-static u64 extract(u64 a, u32 from, u32 count, u32 bits, int is_signed)
+static u64 integer_extract(u64 a, u32 from, u32 count, u32 bits, int is_signed)
 {
     from &= 255, count &= 255;
     u32 last = from + count - 1 < bits - 1 ? from + count - 1 : bits - 1;
@@ -123,31 +123,31 @@ static u64 extract(u64 a, u32 from, u32 count, u32 bits, int is_signed)
         out |= (i < count && from + i < bits ? a >> (from + i) & 1 : sign) << i;
     return out;
 }
-LANE3(bfe_u32, u32, u32, u32, u32, extract(a, b, c, 32, 0))
-LANE3(bfe_s32, u32, u32, u32, u32, extract(a, b, c, 32, 1))
-LANE3(bfe_u64, u64, u64, u32, u32, extract(a, b, c, 64, 0))
-LANE3(bfe_s64, u64, u64, u32, u32, extract(a, b, c, 64, 1))
+LANE3(bfe_u32, u32, u32, u32, u32, integer_extract(a, b, c, 32, 0))
+LANE3(bfe_s32, u32, u32, u32, u32, integer_extract(a, b, c, 32, 1))
+LANE3(bfe_u64, u64, u64, u32, u32, integer_extract(a, b, c, 64, 0))
+LANE3(bfe_s64, u64, u64, u32, u32, integer_extract(a, b, c, 64, 1))
 
-static u64 insert(u64 a, u64 into, u32 from, u32 count, u32 bits)
+static u64 integer_insert(u64 a, u64 into, u32 from, u32 count, u32 bits)
 {
     from &= 255, count &= 255;
     for (u32 i = 0; i < count && from + i < bits; i++)
         into = (into & ~((u64)1 << (from + i))) | (a >> i & 1) << (from + i);
     return into;
 }
-LANE4(bfi_32, u32, u32, u32, u32, u32, insert(a, b, c, d, 32))
-LANE4(bfi_64, u64, u64, u64, u32, u32, insert(a, b, c, d, 64))
+LANE4(bfi_32, u32, u32, u32, u32, u32, integer_insert(a, b, c, d, 32))
+LANE4(bfi_64, u64, u64, u64, u32, u32, integer_insert(a, b, c, d, 64))
 
 static u32 bfind(u64 a) { return a ? 63 - (u32)__builtin_clzll(a) : ~0u; }
-static u32 shift_of(u32 found, u32 top) { return found == ~0u ? found : top - found; }
+static u32 integer_shift_of(u32 position, u32 top) { return position == ~0u ? position : top - position; }
 LANE1(bfind_u32, u32, u32, bfind(a))
 LANE1(bfind_s32, u32, s32, bfind(a < 0 ? ~(u32)a : (u32)a))
 LANE1(bfind_u64, u32, u64, bfind(a))
 LANE1(bfind_s64, u32, s64, bfind(a < 0 ? ~(u64)a : (u64)a))
-LANE1(bfind_shift_u32, u32, u32, shift_of(bfind(a), 31))
-LANE1(bfind_shift_s32, u32, s32, shift_of(bfind(a < 0 ? ~(u32)a : (u32)a), 31))
+LANE1(bfind_shift_u32, u32, u32, integer_shift_of(bfind(a), 31))
+LANE1(bfind_shift_s32, u32, s32, integer_shift_of(bfind(a < 0 ? ~(u32)a : (u32)a), 31))
 
-static u32 permute(u32 a, u32 b, u32 selector)
+static u32 integer_permute(u32 a, u32 b, u32 selector)
 {
     u64 bytes = (u64)b << 32 | a;
     u32 out = 0;
@@ -159,10 +159,10 @@ static u32 permute(u32 a, u32 b, u32 selector)
     }
     return out;
 }
-LANE3(prmt_32, u32, u32, u32, u32, permute(a, b, c))
+LANE3(prmt_32, u32, u32, u32, u32, integer_permute(a, b, c))
 
 /* Bit i of the table says what the bits (a, b, c) = i give. */
-static u32 look_up(u32 a, u32 b, u32 c, u32 table)
+static u32 integer_look_up(u32 a, u32 b, u32 c, u32 table)
 {
     u32 out = 0;
     for (u32 i = 0; i < 8; i++)
@@ -170,7 +170,7 @@ static u32 look_up(u32 a, u32 b, u32 c, u32 table)
             out |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
     return out;
 }
-LANE4(lop3_32, u32, u32, u32, u32, u32, look_up(a, b, c, d))
+LANE4(lop3_32, u32, u32, u32, u32, u32, integer_look_up(a, b, c, d))
 LANE3(sad_u32, u32, u32, u32, u32, c + (a > b ? a - b : b - a))
 LANE3(sad_s32, u32, s32, s32, u32, c + (a > b ? (u32)a - (u32)b : (u32)b - (u32)a))
 

@@ -8,7 +8,7 @@ enum { MATCH_ANY, MATCH_ALL };
 
 /* Operands: d [, p], a, b, c, members. A lane outside of its segment keeps its own value; one that does not take part has
  * none to give. */
-static int shuffle(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+static int exchange_shuffle(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
 {
     uint32_t first = at->results;
     const uint32_t *a = narrow(block, warp, operand(block, at, first));
@@ -39,7 +39,7 @@ static int shuffle(sim_block *block, sim_warp *warp, const sim_instruction *at, 
     return 0;
 }
 
-static void put_all(sim_warp *warp, const sim_operand *to, uint32_t value, uint32_t mask)
+static void exchange_put_all(sim_warp *warp, const sim_operand *to, uint32_t value, uint32_t mask)
 {
     uint32_t values[LANES];
     for (int lane = 0; lane < LANES; lane++)
@@ -47,11 +47,11 @@ static void put_all(sim_warp *warp, const sim_operand *to, uint32_t value, uint3
     put_narrow(warp, to, values, mask);
 }
 
-static void vote(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+static void exchange_vote(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
 {
     uint32_t votes = predicate(block, warp, operand(block, at, 1)) & members;
     if (at->detail == VOTE_BALLOT) {
-        put_all(warp, operand(block, at, 0), votes, mask);
+        exchange_put_all(warp, operand(block, at, 0), votes, mask);
         return;
     }
     int holds = at->detail == VOTE_ALL   ? votes == members
@@ -60,7 +60,7 @@ static void vote(const sim_block *block, sim_warp *warp, const sim_instruction *
     put_predicate(warp, operand(block, at, 0), holds ? ~0u : 0, mask);
 }
 
-static uint32_t reduced(const sim_instruction *at, uint32_t total, uint32_t value)
+static uint32_t exchange_reduced(const sim_instruction *at, uint32_t total, uint32_t value)
 {
     int less = at->type == T_S32 ? (int32_t)value < (int32_t)total : value < total;
     switch (at->detail) {
@@ -73,19 +73,19 @@ static uint32_t reduced(const sim_instruction *at, uint32_t total, uint32_t valu
     }
 }
 
-static void reduce(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+static void exchange_reduce(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
 {
     const uint32_t *a = narrow(block, warp, operand(block, at, 1));
     int first = lowest(members);
     uint32_t total = a[first];
     for (int lane = first + 1; lane < LANES; lane++)
         if (members >> lane & 1)
-            total = reduced(at, total, a[lane]);
-    put_all(warp, operand(block, at, 0), total, mask);
+            total = exchange_reduced(at, total, a[lane]);
+    exchange_put_all(warp, operand(block, at, 0), total, mask);
 }
 
 /* match.any: who has my value; match.all: everybody, if all have the same. Operands: d [, p], a, members. */
-static void match(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+static void exchange_match(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
 {
     const sim_operand *a = operand(block, at, at->results);
     uint32_t values[LANES] = {0};
@@ -97,12 +97,12 @@ static void match(const sim_block *block, sim_warp *warp, const sim_instruction 
     if (at->detail == MATCH_ANY)
         put_narrow(warp, operand(block, at, 0), values, mask);
     else
-        put_all(warp, operand(block, at, 0), same ? members : 0, mask);
+        exchange_put_all(warp, operand(block, at, 0), same ? members : 0, mask);
     if (at->results > 1)
         put_predicate(warp, operand(block, at, 1), same ? ~0u : 0, mask);
 }
 
-static int whole_warp(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static int exchange_full_warp(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
     if (mask != ~0u)
         return sim_report(block, FAULT_DIVERGED, at, thread_of(warp, lowest(mask)));
@@ -118,15 +118,15 @@ int sim_exchange(sim_block *block, sim_warp *warp, const sim_instruction *at, ui
 {
     members &= warp->live;
     switch (at->op) {
-    case OP_SHUFFLE: return shuffle(block, warp, at, mask, members);
-    case OP_VOTE: vote(block, warp, at, mask, members); return 0;
-    case OP_REDUCE: reduce(block, warp, at, mask, members); return 0;
-    case OP_MATCH: match(block, warp, at, mask, members); return 0;
+    case OP_SHUFFLE: return exchange_shuffle(block, warp, at, mask, members);
+    case OP_VOTE: exchange_vote(block, warp, at, mask, members); return 0;
+    case OP_REDUCE: exchange_reduce(block, warp, at, mask, members); return 0;
+    case OP_MATCH: exchange_match(block, warp, at, mask, members); return 0;
     case OP_ELECT:
-        put_all(warp, operand(block, at, 0), (uint32_t)lowest(members), mask);
+        exchange_put_all(warp, operand(block, at, 0), (uint32_t)lowest(members), mask);
         put_predicate(warp, operand(block, at, 1), members & -members, mask);
         return 0;
     case OP_WARP_BARRIER: warp->clock++; return 0;
-    default: return whole_warp(block, warp, at, mask);
+    default: return exchange_full_warp(block, warp, at, mask);
     }
 }

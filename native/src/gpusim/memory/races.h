@@ -37,7 +37,7 @@ static inline int is_ordered(const sim_block *block, const sim_warp *warp, uint3
     uint32_t other = thread_in(stamp);
     if (other / LANES == warp->number)
         return clock_in(stamp) < warp->clock || (other == thread && !(stamp & STAMP_SEVERAL));
-    return warp->known[other / LANES] >= clock_in(stamp);
+    return warp->vector_clock[other / LANES] >= clock_in(stamp);
 }
 
 static inline int conflicts(const sim_block *block, const sim_warp *warp, uint32_t thread, sim_space space,
@@ -103,10 +103,10 @@ static inline sim_shadow *find_race(const sim_block *block, const sim_warp *warp
 {
     sim_stamp who = make_stamp(block, warp, thread, strong);
     uint32_t skipped = (uint32_t)address & 3;
-    for (uint32_t done = 0; done < bytes; word++, skipped = 0) {
-        uint32_t here = bytes - done < 4 - skipped ? bytes - done : 4 - skipped;
+    for (uint32_t offset = 0; offset < bytes; word++, skipped = 0) {
+        uint32_t here = bytes - offset < 4 - skipped ? bytes - offset : 4 - skipped;
         sim_stamp mine = who | (((sim_stamp)1 << here) - 1) << skipped;
-        done += here;
+        offset += here;
         if (word->write != 0 && conflicts(block, warp, thread, space, word->write, mine) &&
             !(value != NULL && memcmp(old, value, bytes) == 0)) {
             *with = word->write;

@@ -35,11 +35,11 @@ static inline bool conforms(const ProgramObject *self, const Spec *spec, PyObjec
 /* Kernels never see NULL, not even for an array without elements. */
 static inline void *data_of(PyObject *array)
 {
-    static _Alignas(64) char nothing[64];
+    static _Alignas(64) char empty[64];
     if (!PyArray_CheckExact(array))
         return device_data(array);
     void *data = PyArray_DATA((PyArrayObject *)array);
-    return data != NULL ? data : nothing;
+    return data != NULL ? data : empty;
 }
 
 static inline bool overlap(const void *a, size_t a_size, const void *b, size_t b_size)

@@ -7,13 +7,13 @@ PyTypeObject *device_array_type;
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-static int rank_of(const DeviceArrayObject *self)
+static int array_rank_of(const DeviceArrayObject *self)
 {
     return (int)Py_SIZE((PyObject *)self);
 }
 
 /* An array without memory yet; takes no reference to anything but the device and the type. */
-static DeviceArrayObject *allocate(DeviceObject *device, PyArray_Descr *descr, int rank,
+static DeviceArrayObject *array_allocate(DeviceObject *device, PyArray_Descr *descr, int rank,
                                    const npy_intp *dims)
 {
     DeviceArrayObject *self =
@@ -32,7 +32,7 @@ static DeviceArrayObject *allocate(DeviceObject *device, PyArray_Descr *descr, i
     return self;
 }
 
-static bool take_memory(DeviceArrayObject *self, void *stream)
+static bool array_take_memory(DeviceArrayObject *self, void *stream)
 {
     nova_error error;
     nova_status status =
@@ -48,8 +48,8 @@ static bool take_memory(DeviceArrayObject *self, void *stream)
 
 PyObject *make_device_array(DeviceObject *device, const Spec *spec, void *stream)
 {
-    DeviceArrayObject *self = allocate(device, spec->descr, spec->rank, spec->dims);
-    if (self != NULL && !take_memory(self, stream)) {
+    DeviceArrayObject *self = array_allocate(device, spec->descr, spec->rank, spec->dims);
+    if (self != NULL && !array_take_memory(self, stream)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
@@ -59,7 +59,7 @@ PyObject *make_device_array(DeviceObject *device, const Spec *spec, void *stream
 PyObject *view_device_array(DeviceObject *device, const Spec *spec, uint64_t address, void *stream,
                             PyObject *owner)
 {
-    DeviceArrayObject *self = allocate(device, spec->descr, spec->rank, spec->dims);
+    DeviceArrayObject *self = array_allocate(device, spec->descr, spec->rank, spec->dims);
     if (self == NULL)
         return NULL;
     self->address = address;
@@ -73,20 +73,20 @@ PyObject *view_device_array(DeviceObject *device, const Spec *spec, uint64_t add
 static PyObject *array_of(PyObject *type, PyObject *args)
 {
     (void)type;
-    PyObject *device, *given;
-    if (!PyArg_ParseTuple(args, "O!O!:of", device_type, &device, &PyArray_Type, &given))
+    PyObject *device, *memory;
+    if (!PyArg_ParseTuple(args, "O!O!:of", device_type, &device, &PyArray_Type, &memory))
         return NULL;
-    PyArrayObject *array = (PyArrayObject *)given;
+    PyArrayObject *array = (PyArrayObject *)memory;
     if (!PyArray_IS_C_CONTIGUOUS(array) || PyDataType_REFCHK(PyArray_DESCR(array))) {
         PyErr_SetString(PyExc_ValueError, "the array is not dense, or does not hold numbers");
         return NULL;
     }
-    DeviceArrayObject *self = allocate((DeviceObject *)device, PyArray_DESCR(array),
+    DeviceArrayObject *self = array_allocate((DeviceObject *)device, PyArray_DESCR(array),
                                        PyArray_NDIM(array), PyArray_DIMS(array));
     if (self == NULL)
         return NULL;
     nova_device *target = self->device->device;
-    if (!take_memory(self, nova_device_stream(target))) {
+    if (!array_take_memory(self, nova_device_stream(target))) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
@@ -130,7 +130,7 @@ static PyObject *array_view(PyObject *type, PyObject *args)
     PyArray_Descr *descr;
     if (!PyArray_DescrConverter(dtype, &descr))
         return NULL;
-    DeviceArrayObject *self = allocate((DeviceObject *)device, descr, (int)rank, dims);
+    DeviceArrayObject *self = array_allocate((DeviceObject *)device, descr, (int)rank, dims);
     Py_DECREF((PyObject *)descr);
     if (self == NULL)
         return NULL;
@@ -164,7 +164,7 @@ bool is_device_array(const DeviceObject *device, const Spec *spec, PyObject *obj
     if (!is_on_device(object))
         return false;
     const DeviceArrayObject *array = (const DeviceArrayObject *)object;
-    if (array->device != device || rank_of(array) != spec->rank)
+    if (array->device != device || array_rank_of(array) != spec->rank)
         return false;
     for (int i = 0; i < spec->rank; i++)
         if (array->dims[i] != spec->dims[i])
@@ -190,7 +190,7 @@ bool order_device_array(DeviceArrayObject *array, void *stream)
 static PyObject *array_shape(DeviceArrayObject *self, void *closure)
 {
     (void)closure;
-    int rank = rank_of(self);
+    int rank = array_rank_of(self);
     PyObject *shape = PyTuple_New(rank);
     for (int i = 0; shape != NULL && i < rank; i++) {
         PyObject *extent = PyLong_FromSsize_t(self->dims[i]);
@@ -241,7 +241,7 @@ static PyObject *array_numpy(DeviceArrayObject *self, PyObject *unused)
 {
     (void)unused;
     Py_INCREF((PyObject *)self->descr); /* stolen by the next call */
-    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, self->descr, rank_of(self), self->dims,
+    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, self->descr, array_rank_of(self), self->dims,
                                            NULL, NULL, 0, NULL);
     if (array == NULL)
         return NULL;

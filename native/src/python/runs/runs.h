@@ -39,7 +39,7 @@ struct Run {
     bool started;        /* its instance was in use */
     bool cancelled;      /* somebody asked for it */
     bool dropped;        /* a run before it in the stream failed */
-    bool wanted;         /* by the thread of await_finished, when it has ended */
+    bool is_awaited;         /* by the thread of await_finished, when it has ended */
     bool listed;         /* among finished_runs */
     unsigned waiters;    /* threads in wait() */
     Run *next;           /* in the stream */
