@@ -59,7 +59,7 @@ static struct {
 } freed[MOST_FREED];
 static int freed_count;
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 void *explore_allocate(size_t size)
 {
@@ -112,7 +112,7 @@ static void write_memory(volatile void *address, size_t size, uint64_t value)
         *(volatile uint8_t *)address = (uint8_t)value;
 }
 
-/* --- threads --------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 /* Stops the running thread before `next`; returns when it is chosen to go on. */
 static void stop_before(access next)
@@ -173,7 +173,7 @@ void explore_set_local(const void *value)
     threads[current].local = (void *)(uintptr_t)value;
 }
 
-/* --- accesses -------------------------------------------------------------------------------- */
+/* --- accesses --------------------------------------------------------------------------------- */
 
 uint64_t explore_load(const volatile void *address, size_t size, int order)
 {
@@ -274,7 +274,7 @@ void explore_relax(void)
     touch(NULL, false, false);
 }
 
-/* --- the search ------------------------------------------------------------------------------ */
+/* --- the search ------------------------------------------------------------------------------- */
 
 /* What an actor does next; actors from MOST_THREADS on drain the buffers of threads. */
 static access next_of(int actor)

@@ -50,7 +50,7 @@ void explore_join(int thread);
 /* Runs `options` and says whether that was expected: the exit status of a model. */
 int explore_expect(const explore_options *options, bool failure);
 
-/* --- what the sources call instead ---------------------------------------------------------- */
+/* --- what the sources call instead ------------------------------------------------------------ */
 
 uint64_t explore_load(const volatile void *address, size_t size, int order);
 void explore_store(volatile void *address, size_t size, uint64_t value, int order);

@@ -18,7 +18,7 @@ enum { TASKS = 2 };
 
 static bool looks, closes_inside;
 
-/* --- the lot: an owner publishes tasks, threads of the pool take them and sleep ------------- */
+/* --- the lot: an owner publishes tasks, threads of the pool take them and sleep --------------- */
 
 static pthread_mutex_t lock;
 static nova_eventcount eventcount;
@@ -68,7 +68,8 @@ static void wait_in_eventcount(void *argument)
         if (found && atomic_fetch_sub_explicit(&left, 1, memory_order_seq_cst) == 1)
             nova_eventcount_notify(&eventcount, 2); /* all done: the others may end */
         else if (found && nova_deque_count(&deque) > 0)
-            nova_eventcount_notify(&eventcount, 1); /* who called may have counted on this thread twice */
+            /* who called may have counted on this thread twice */
+            nova_eventcount_notify(&eventcount, 1);
         if (atomic_load_explicit(&left, memory_order_seq_cst) == 0)
             return;
     }
@@ -93,7 +94,7 @@ static void publish_to_eventcount(void)
     explore_check(*(uint32_t *)&left == 0 && eventcount.list == NULL);
 }
 
-/* --- the bell: the caller sleeps inside of a run -------------------------------------------- */
+/* --- the bell: the caller sleeps inside of a run ---------------------------------------------- */
 
 static nova_futex_event event;
 static nova_latch latch;
@@ -129,7 +130,7 @@ static void sleep_until_over(void)
     explore_join(other);
 }
 
-/* --- the gate: exactly one thread ends a run, and nobody is inside then --------------------- */
+/* --- the gate: exactly one thread ends a run, and nobody is inside then ----------------------- */
 
 static uint32_t inside, ends; /* plain: threads are coroutines */
 

@@ -15,7 +15,7 @@
 
 #include "nova/scheduler.h"
 
-/* --- the C library, as the scheduler uses it ------------------------------------------------ */
+/* --- the C library, as the scheduler uses it -------------------------------------------------- */
 
 static int start_thread(pthread_t *thread, void *(*body)(void *), void *argument);
 
@@ -80,7 +80,7 @@ static int start_thread(pthread_t *thread, void *(*body)(void *), void *argument
     return 0;
 }
 
-/* --- the programs --------------------------------------------------------------------------- */
+/* --- the programs ----------------------------------------------------------------------------- */
 
 static nova_task tasks[MOST_TASKS];
 static uint32_t successors[MOST_TASKS], edges;

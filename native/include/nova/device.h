@@ -53,7 +53,7 @@ nova_status nova_device_await(nova_device *device, void *event, nova_error *erro
 /* Has work that `later` is given from now on wait for all that `earlier` was given. Thread-safe. */
 nova_status nova_device_order(nova_device *device, void *earlier, void *later, nova_error *error);
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* A block of device memory from the device's pool, at least 256-byte aligned, with arbitrary contents. */
 typedef struct nova_device_block {
@@ -89,7 +89,7 @@ nova_status nova_device_upload(nova_device *device, uint64_t to, const void *fro
 nova_status nova_device_download(nova_device *device, void *to, uint64_t from, uint64_t size,
                                  void *stream, nova_error *error);
 
-/* --- programs -------------------------------------------------------------------------------- */
+/* --- programs --------------------------------------------------------------------------------- */
 
 typedef struct nova_device_program nova_device_program;
 
@@ -126,8 +126,9 @@ typedef struct nova_device_run_options {
     void *stream;             /* NOVA_OWN_STREAM: one of its own */
     nova_device_trace *trace; /* gets what the run does; NULL: nobody looks */
     bool waits;               /* return when all of it has ended, wherever its values are */
-    nova_program_options host; /* how kernels of the host run; its `poll` is also called before each group of them,
-                                  and what has been given to the device is waited for when it stops the run */
+    /* how kernels of the host run; its `poll` is also called before each group of them,
+     * and what has been given to the device is waited for when it stops the run */
+    nova_program_options host;
 } nova_device_run_options;
 
 /* Options for a run on a stream, and no more. */
@@ -150,7 +151,7 @@ typedef struct nova_device_counts {
 
 nova_device_counts nova_device_program_counts(nova_device_program *program);
 
-/* --- traces ---------------------------------------------------------------------------------- */
+/* --- traces ----------------------------------------------------------------------------------- */
 
 /* A run with a trace goes launch by launch, with timed events of the driver around each kernel and each copy.
  * The first four kinds are of the device, the others say what the calling thread did meanwhile. */

@@ -22,7 +22,8 @@ typedef struct nova_execution {
     nova_program *program;
     void *owner;             /* for the holder: polls and callbacks get the execution */
     unsigned places;         /* threads that a run of it can have */
-    _Atomic int32_t reported; /* what a kernel returned in a run that ended with NOVA_TASK_REPORTED */
+    /* what a kernel returned in a run that ended with NOVA_TASK_REPORTED */
+    _Atomic int32_t reported;
     uint32_t trace_capacity;
     char *scratch;           /* an area for each place; NULL when no kernel takes one */
     size_t scratch_stride;

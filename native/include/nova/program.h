@@ -66,8 +66,9 @@ nova_status nova_program_run(nova_program *program, void *const *arguments, void
 typedef struct nova_program_options {
     unsigned workers;   /* at most this many threads; 0: those of the pool */
     nova_policy policy; /* which task goes first */
-    nova_poll poll;     /* called with `owner` by the calling thread, about every NOVA_POLL_NS between two tasks;
-                           what it returns other than NOVA_OK stops the run; NULL: none */
+    /* called with `owner` by the calling thread, about every NOVA_POLL_NS between two tasks;
+     * what it returns other than NOVA_OK stops the run; NULL: none */
+    nova_poll poll;
     void *owner;
 } nova_program_options;
 

@@ -22,7 +22,7 @@ enum { NOVA_MAX_WORKERS = 256 };
 
 #define NOVA_NO_TASK UINT32_MAX
 
-/* --- graphs --------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 typedef struct nova_graph nova_graph;
 
@@ -76,7 +76,7 @@ nova_graph_facts nova_graph_get_facts(const nova_graph *graph);
  * the graph. Thread-safe. */
 const uint64_t *nova_graph_priorities(const nova_graph *graph);
 
-/* --- the thread plan ------------------------------------------------------------------------ */
+/* --- the thread plan -------------------------------------------------------------------------- */
 
 /* A thread is worth waking when it gets this many nanoseconds of work. */
 #define NOVA_COST_PER_WORKER UINT64_C(20000)
@@ -108,7 +108,7 @@ unsigned nova_workers_count(void);
  * code is unmapped: at exit, idle threads hold no lock and are asleep. Not from a task. */
 void nova_workers_shutdown(void);
 
-/* --- runs ----------------------------------------------------------------------------------- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 typedef struct nova_instance nova_instance;
 
@@ -194,7 +194,7 @@ uint32_t nova_instance_running(const nova_instance *instance, uint32_t *tasks, u
 /* States of all tasks after a run (nova_task_state, one byte each); NOVA_BUSY during one. */
 nova_status nova_instance_states(const nova_instance *instance, uint8_t *states);
 
-/* --- traces --------------------------------------------------------------------------------- */
+/* --- traces ----------------------------------------------------------------------------------- */
 
 #define NOVA_NOT_STOLEN UINT16_MAX
 
@@ -216,7 +216,7 @@ uint64_t nova_instance_trace(const nova_instance *instance, unsigned worker,
 /* CLOCK_MONOTONIC in nanoseconds, the clock of traces and timeouts. Thread-safe. */
 uint64_t nova_clock_ns(void);
 
-/* --- simulation ----------------------------------------------------------------------------- */
+/* --- simulation ------------------------------------------------------------------------------- */
 
 typedef struct nova_simulated {
     uint32_t task;

@@ -116,7 +116,8 @@ typedef struct nova_interface {
     uint32_t symbol; /* offset of a string: that of the kernel */
     uint32_t reads;
     uint32_t operand_count;
-    uint32_t core; /* that of the kernel, with its flags: which way a copy goes, or what code takes */
+    /* that of the kernel, with its flags: which way a copy goes, or what code takes */
+    uint32_t core;
 } nova_interface;
 
 /* A checked block: pointers into it, valid as long as it is. */

@@ -36,11 +36,12 @@ typedef struct {
     void **results;  /* fresh memory, owned until it is handed out */
 } call;
 
-/* --- state of the process -------------------------------------------------------------------- */
+/* --- state of the process --------------------------------------------------------------------- */
 
 static _Atomic(nova_model *) ciface_enclosing_model;
 static pthread_mutex_t ciface_failure_mutex = PTHREAD_MUTEX_INITIALIZER;
-static nova_error ciface_failure; /* guarded by ciface_failure_mutex; status NOVA_OK: there is none */
+/* guarded by ciface_failure_mutex; status NOVA_OK: there is none */
+static nova_error ciface_failure;
 
 static void ciface_remember(const nova_error *error)
 {
@@ -78,7 +79,7 @@ static nova_status ciface_open_enclosing(nova_model **model, nova_error *error)
     return NOVA_OK;
 }
 
-/* --- arguments ------------------------------------------------------------------------------- */
+/* --- arguments -------------------------------------------------------------------------------- */
 
 static size_t ciface_round_up(size_t size)
 {
@@ -140,7 +141,8 @@ static nova_status ciface_begin(call *call, void *const *descriptors, nova_error
     for (size_t i = 0; i < count; i++) {
         const nova_tensor_info *tensor = nova_argument(call->model, i);
         argument *argument = &call->arguments[i];
-        (void)ciface_read_argument(tensor, descriptors[i], i, &argument->array, NULL); /* checked above */
+        /* checked above */
+        (void)ciface_read_argument(tensor, descriptors[i], i, &argument->array, NULL);
         call->inputs[i] = argument->array.data;
         if (argument->array.data == NULL || nova_strided_is_dense(&argument->array))
             continue;
@@ -152,7 +154,7 @@ static nova_status ciface_begin(call *call, void *const *descriptors, nova_error
     return NOVA_OK;
 }
 
-/* --- results --------------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 static nova_status ciface_make_results(call *call, nova_error *error)
 {
@@ -212,7 +214,7 @@ static void ciface_end(call *call)
     free(call->block);
 }
 
-/* --- the entry ------------------------------------------------------------------------------- */
+/* --- the entry -------------------------------------------------------------------------------- */
 
 static nova_status ciface_run(void *result, void *const *descriptors, size_t count, nova_error *error)
 {

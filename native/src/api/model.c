@@ -38,7 +38,7 @@ struct nova_model {
     atomic_size_t runs; /* in flight */
 };
 
-/* --- opening and closing --------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 /* Models that are open: their code must not be unmapped under the pool's threads. */
 static atomic_size_t model_open_count;
@@ -208,10 +208,11 @@ void nova_close(nova_model *model)
     nova_file_close(model->file);
     free(model);
     if (atomic_fetch_sub_explicit(&model_open_count, 1, memory_order_acq_rel) == 1)
-        nova_workers_shutdown(); /* dlclose may unmap this code now; a later run makes new threads */
+        /* dlclose may unmap this code now; a later run makes new threads */
+        nova_workers_shutdown();
 }
 
-/* --- looking --------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 size_t nova_argument_count(const nova_model *model)
 {
@@ -243,7 +244,7 @@ uint64_t nova_workspace_size(const nova_model *model)
     return model != NULL ? model->workspace_size : 0;
 }
 
-/* --- running --------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* Kernels never see NULL, not even for an array without elements, which they do not touch. */
 static void *model_empty_scratch(void)

@@ -12,7 +12,8 @@ struct nova_model_device {
     nova_device *device;
     nova_device_program *program;
     nova_image *image;          /* code of the host; NULL when all is the device's */
-    nova_device_block *weights; /* values of params that are in the file; NULL when there are none */
+    /* values of params that are in the file; NULL when there are none */
+    nova_device_block *weights;
     const nova_tensor_info *arguments;
     const nova_tensor_info *outputs;
     size_t argument_count, output_count;

@@ -82,7 +82,7 @@ static void cache_enter(void)
     }
 }
 
-/* --- sizes and memory -------------------------------------------------------------------------- */
+/* --- sizes and memory ------------------------------------------------------------------------- */
 
 /* The class of the smallest blocks that have `size` bytes; CLASSES when there is none. */
 static unsigned cache_find_class(size_t size)
@@ -142,7 +142,7 @@ static void cache_unmap(block *list)
     }
 }
 
-/* --- idle blocks; `cache_lock` is held ---------------------------------------------------------------- */
+/* --- idle blocks; `cache_lock` is held -------------------------------------------------------- */
 
 static void cache_link_block(block *b)
 {
@@ -184,7 +184,7 @@ static block *cache_evict(uint64_t since_ns, uint64_t limit)
     return list;
 }
 
-/* --- the thread that trims ---------------------------------------------------------------------- */
+/* --- the thread that trims -------------------------------------------------------------------- */
 
 static void *cache_trim(void *unused)
 {
@@ -224,7 +224,7 @@ static void cache_start_trimming(void)
     pthread_attr_destroy(&attributes);
 }
 
-/* --- the interface ------------------------------------------------------------------------------ */
+/* --- the interface ---------------------------------------------------------------------------- */
 
 void *nova_blocks_take(size_t size)
 {

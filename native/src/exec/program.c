@@ -6,7 +6,7 @@
 /* Programs with at most this many operands in all keep the pointers of an inline run on the stack. */
 enum { STACK_OPERANDS = 128 };
 
-/* --- making ---------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 static nova_status program_bind_kernels(nova_program *program, const nova_image *image, nova_error *error)
 {
@@ -139,7 +139,7 @@ bool nova_program_is_inline(const nova_program *program)
     return program->is_inline;
 }
 
-/* --- running --------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 bool nova_program_accepts(const nova_program *program, void *const *arguments,
                           void *const *outputs, const void *workspace)

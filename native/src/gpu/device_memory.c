@@ -15,7 +15,8 @@ static unsigned memory_class_of(uint64_t size, uint64_t *rounded)
         *rounded = (units == 0 ? 1 : units) * NOVA_DEVICE_ALIGNMENT;
         return units == 0 ? 0 : (unsigned)units - 1;
     }
-    unsigned power = 63u - (unsigned)__builtin_clzll(units - 1); /* 2^power < units <= 2^(power + 1) */
+    /* 2^power < units <= 2^(power + 1) */
+    unsigned power = 63u - (unsigned)__builtin_clzll(units - 1);
     uint64_t step = UINT64_C(1) << (power - 2);
     uint64_t steps = (units + step - 1) / step; /* 5 to 8 */
     *rounded = steps * step * NOVA_DEVICE_ALIGNMENT;

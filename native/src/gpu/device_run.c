@@ -205,7 +205,8 @@ nova_status nova_device_program_run(nova_device_program *program,
         if (status == NOVA_OK && options->waits)
             status = run_await(&r, error);
         else if (status != NOVA_OK && nova_device_program_is_mixed(program))
-            (void)run_await(&r, &ignored); /* kernels before an island that failed use the caller's arrays */
+            /* kernels before an island that failed use the caller's arrays */
+            (void)run_await(&r, &ignored);
         nova_device_execution_give(program, r.execution, &r.counts);
     }
     nova_trace_stop(r.trace);

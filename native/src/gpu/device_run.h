@@ -24,7 +24,8 @@ typedef struct nova_device_run {
     uint64_t inputs_end, results, size;
     bool has_host_inputs, has_host_results;
     uint32_t completed_copy_steps; /* so many steps of copies are known to have ended */
-    uint32_t refreshed_copy_steps; /* arrays that copies up to this step stand for are in the mirror */
+    /* arrays that copies up to this step stand for are in the mirror */
+    uint32_t refreshed_copy_steps;
     nova_device_counts counts;
 } nova_device_run;
 

@@ -136,7 +136,8 @@ typedef struct nova_device_execution {
     uint64_t runs;
     uint64_t *slots;
     uint64_t *pointers;
-    uint64_t *staging_offsets;           /* places of arguments and outputs in `staging`, or UINT64_MAX */
+    /* places of arguments and outputs in `staging`, or UINT64_MAX */
+    uint64_t *staging_offsets;
     nova_kernel_call *calls;   /* one for each launch that does anything */
     nova_device_range *ranges; /* one for each operand, when the driver looks at them */
     char *host_shadow;              /* pinned: see nova_hybrid_layout; NULL when there is none */
@@ -159,7 +160,8 @@ typedef struct {
     nova_task *tasks;
     uint32_t *successors;
     void **constants; /* one for each operand; NULL for what is no constant */
-    uint32_t waits;   /* for the copies up to this step of them; NOVA_NO_STEP: for none of the run */
+    /* for the copies up to this step of them; NOVA_NO_STEP: for none of the run */
+    uint32_t waits;
 } nova_host_region;
 
 #define NOVA_NO_STEP UINT32_MAX
@@ -169,12 +171,15 @@ typedef struct {
 typedef struct {
     nova_host_region *host_regions;
     uint32_t host_region_count, copy_count; /* steps of the host, and of copies */
-    bool *is_original;   /* of launches that do anything: a copy of an argument as the caller gave it */
-    uint64_t *shadow_offsets;    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
+    /* of launches that do anything: a copy of an argument as the caller gave it */
+    bool *is_original;
+    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
+    uint64_t *shadow_offsets;
     uint64_t workspace;  /* where that begins in the mirror, with the layout it has on the device */
     uint64_t layout;     /* bytes of the mirror that have a place */
     uint64_t size;       /* of the mirror, with what islands need for themselves */
-    char *constants;     /* a copy of those that host kernels use, which start at `first_constant` */
+    /* a copy of those that host kernels use, which start at `first_constant` */
+    char *constants;
     uint64_t first_constant;
 } nova_hybrid_layout;
 
@@ -227,7 +232,7 @@ nova_status nova_host_shadow_create(const nova_device_program *program,
                                nova_device_execution *execution, nova_error *error);
 void nova_host_shadow_free(nova_device_program *program, nova_device_execution *execution);
 
-/* --- host_region.c -------------------------------------------------------------------------- */
+/* --- host_region.c ---------------------------------------------------------------------------- */
 
 /* Makes the program of a step of the host, of the code in `image`. Its arrays are the island's. */
 nova_status nova_host_region_create(const nova_device_program *program, const nova_device_step *step,

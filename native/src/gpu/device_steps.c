@@ -47,7 +47,8 @@ static nova_status steps_make(nova_device_program *program, nova_error *error)
         for (; depth > 0 && steps_is_after(program, i, &program->steps[loops[depth - 1]]); is_new = true)
             program->steps[loops[--depth]].end = program->step_count;
         if (kind == NOVA_LOOP_STEP)
-            loops[depth++] = program->step_count; /* as many as the tables may have inside of each other */
+            /* as many as the tables may have inside of each other */
+            loops[depth++] = program->step_count;
         if (is_new)
             program->steps[program->step_count++] =
                 (nova_device_step){.kind = kind, .first = i, .number = numbers[kind]++};

@@ -173,7 +173,7 @@ void nova_trace_stop_run(nova_device_trace *trace)
     trace_end_host(trace, trace->end_ns);
 }
 
-/* --- making and reading ------------------------------------------------------------------------ */
+/* --- making and reading ----------------------------------------------------------------------- */
 
 nova_status nova_device_trace_create(nova_device *device, nova_device_trace **trace,
                                      nova_error *error)

@@ -110,7 +110,8 @@ nova_status nova_run_host_region(nova_device_run *r, const nova_device_step *ste
         int result = driver->event_synchronize(driver, r->execution->copies[region->waits]);
         status = nova_run_check(r, result, "the device cannot be waited for");
         r->completed_copy_steps = region->waits + 1;
-        r->execution->host_shadow_is_busy = false; /* this run's stream is behind that of the run before */
+        /* this run's stream is behind that of the run before */
+        r->execution->host_shadow_is_busy = false;
     } else {
         status = hybrid_acquire_host_shadow(r);
     }

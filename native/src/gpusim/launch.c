@@ -92,7 +92,7 @@ static int launch_run_block(sim_block *block)
     }
 }
 
-/* --- what a launch needs ---------------------------------------------------------------------------- */
+/* --- what a launch needs ---------------------------------------------------------------------- */
 
 static void launch_free_block(sim_block *block)
 {

@@ -28,7 +28,8 @@ typedef struct {
 typedef struct {
     uint32_t *registers; /* rows of 32 words */
     uint32_t pc[LANES];
-    uint32_t live, parked, deferred; /* lanes: not exited; at a barrier; at an exchange that waits for others */
+    /* lanes: not exited; at a barrier; at an exchange that waits for others */
+    uint32_t live, parked, deferred;
     uint32_t at_barrier[LANES];      /* the instruction that a parked lane waits at */
     uint32_t waits;                  /* number of the barrier that the whole warp waits at, + 1 */
     uint32_t number;
@@ -64,14 +65,15 @@ typedef struct {
     uint8_t *shared, *shared_state, *local;
     uint32_t shared_bytes;
     sim_shadow *shared_shadow;
-    sim_shadow *global_shadow; /* of all ranges, one behind the other; NULL: races are not looked for */
+    /* of all ranges, one behind the other; NULL: races are not looked for */
+    sim_shadow *global_shadow;
     uint64_t *range_words;     /* where a range's begins */
     uint8_t *released; /* by number of the block: whether it has published what it wrote */
     uint8_t acquired;  /* whether this one has asked for what others published */
     uint32_t last_range;
 } sim_block;
 
-/* --- operands ----------------------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 static inline const sim_operand *operand(const sim_block *block, const sim_instruction *at, uint32_t number)
 {
@@ -159,7 +161,7 @@ static inline int is_float(sim_type type)
 
 static inline int is_signed(sim_type type) { return type == T_S8 || type == T_S16 || type == T_S32 || type == T_S64; }
 
-/* --- the parts: each gives 0, or 1 after it has described a fault ---------------------------------- */
+/* --- the parts: each gives 0, or 1 after it has described a fault ----------------------------- */
 
 int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread);
 void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out);

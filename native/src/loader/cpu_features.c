@@ -49,6 +49,7 @@ enum { REQUEST_STATE = 0x1023, TILE_DATA = 18 };
 enum { LEAF1_C, LEAF7_B, LEAF7_C, LEAF7_D, LEAF7_1_A, EXTENDED_C };
 enum { PLAIN, YMM, ZMM, TILES };
 
+/* clang-format off */
 static const struct feature {
     const char *name;
     unsigned char word, bit, needs, level;
@@ -94,6 +95,7 @@ static const struct feature {
     {"amx-int8", LEAF7_D, 25, TILES, ALL},
     {"amx-bf16", LEAF7_D, 22, TILES, ALL},
 };
+/* clang-format on */
 
 uint16_t nova_cpu_machine(void)
 {
@@ -149,6 +151,7 @@ enum { CAPABILITIES, CAPABILITIES_2 };
 enum { PLAIN };
 
 /* The bits of Linux' <asm/hwcap.h>, which no C library repeats in full. */
+/* clang-format off */
 static const struct feature {
     const char *name;
     unsigned char word, bit, needs, level;
@@ -163,6 +166,7 @@ static const struct feature {
     {"bf16", CAPABILITIES_2, 14, PLAIN, ALL},
     {"i8mm", CAPABILITIES_2, 13, PLAIN, ALL},
 };
+/* clang-format on */
 
 uint16_t nova_cpu_machine(void)
 {

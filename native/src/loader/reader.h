@@ -39,7 +39,7 @@ typedef struct nova_arena {
 void *nova_arena_take(nova_arena *arena, uint64_t count, size_t size);
 void nova_arena_free(nova_arena *arena);
 
-/* --- sealed_copy.c: bytes that nobody can change ----------------------------------------------------- */
+/* --- sealed_copy.c: bytes that nobody can change ---------------------------------------------- */
 
 typedef struct nova_copy {
     void *data; /* NULL: nothing was copied */
@@ -79,7 +79,7 @@ const nova_section *nova_elf_section(const nova_elf *elf, const char *name);
 const nova_segment *nova_elf_segment(const nova_elf *elf, uint64_t vaddr, uint64_t size,
                                      uint32_t flags);
 
-/* --- elf_dynamic.c: what the dynamic linker would act on ------------------------------------------ */
+/* --- elf_dynamic.c: what the dynamic linker would act on -------------------------------------- */
 
 typedef struct nova_dynamic {
     const nova_symbol *symbols;
@@ -91,7 +91,7 @@ typedef struct nova_dynamic {
 nova_status nova_dynamic_check(nova_bytes file, const nova_elf *elf, nova_arena *arena,
                                nova_dynamic *dynamic, nova_error *error);
 
-/* --- elf_imports.c: functions of the C library that a file may name ------------------------------- */
+/* --- elf_imports.c: functions of the C library that a file may name --------------------------- */
 
 bool nova_import_allowed(const char *name);
 
@@ -148,7 +148,7 @@ typedef struct nova_manifest_limits {
 nova_status nova_manifest_read(const void *text, size_t size, const nova_manifest_limits *limits,
                                nova_arena *arena, nova_manifest *manifest, nova_error *error);
 
-/* --- cpu_features.c ------------------------------------------------------------------------------------ */
+/* --- cpu_features.c --------------------------------------------------------------------------- */
 
 /* This machine's ELF number; 0 when it is neither x86-64 nor AArch64. */
 uint16_t nova_cpu_machine(void);

@@ -52,7 +52,8 @@ typedef struct {
     PyObject *convert; /* convert(index, object, is_output) -> ndarray */
     PyObject *label;   /* what traces call it; a str or None */
     PyObject *names;   /* what they call its arguments and outputs: two tuples of str, or None */
-    PyObject *report;  /* report(status, task, running, states, number, cause) -> exception, or None */
+    /* report(status, task, running, states, number, cause) -> exception, or None */
+    PyObject *report;
     nova_program *program;
     nova_pool *pool; /* NULL when no workspace is needed */
     Spec *args;

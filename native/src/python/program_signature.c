@@ -10,7 +10,7 @@ void signature_free(Signature *signature)
     PyMem_Free(signature->nbytes);
 }
 
-/* --- reading numbers and tuples -------------------------------------------------------------- */
+/* --- reading numbers and tuples --------------------------------------------------------------- */
 
 static bool signature_read_int64(PyObject *object, const char *label, Py_ssize_t index, int64_t *value)
 {
@@ -50,7 +50,7 @@ static void *signature_allocate(Py_ssize_t count, size_t size)
     return memory;
 }
 
-/* --- arguments and outputs ------------------------------------------------------------------- */
+/* --- arguments and outputs -------------------------------------------------------------------- */
 
 static bool signature_count_extents(PyObject *rows, const char *label, const char *fields, Py_ssize_t *total)
 {

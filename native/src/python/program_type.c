@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-/* --- tables ---------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 bool hold_tables(ProgramObject *self, PyObject *object)
 {
@@ -44,7 +44,7 @@ static bool program_bind_tables(ProgramObject *self, const Signature *signature,
     return status == NOVA_OK;
 }
 
-/* --- the type -------------------------------------------------------------------------------- */
+/* --- the type --------------------------------------------------------------------------------- */
 
 ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject *report)
 {

@@ -93,7 +93,7 @@ PyObject *result_array(const Spec *spec)
     return array;
 }
 
-/* --- functions of the module --------------------------------------------------------------------- */
+/* --- functions of the module ------------------------------------------------------------------ */
 
 PyObject *module_configure_outputs(PyObject *module, PyObject *args)
 {

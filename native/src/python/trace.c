@@ -7,7 +7,7 @@
 
 PyObject *trace_sinks;
 
-/* --- traces ------------------------------------------------------------------------------------ */
+/* --- traces ----------------------------------------------------------------------------------- */
 
 PyObject *trace_sinks_now(void)
 {
@@ -112,7 +112,7 @@ PyObject *module_trace_into(PyObject *module, PyObject *sinks)
     Py_RETURN_NONE;
 }
 
-/* --- the order of a simulation ------------------------------------------------------------------ */
+/* --- the order of a simulation ---------------------------------------------------------------- */
 
 nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
                          const nova_run_options *options, nova_run_result *result)

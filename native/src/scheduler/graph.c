@@ -17,7 +17,7 @@ typedef struct event {
     int64_t change;
 } event;
 
-/* --- checking -------------------------------------------------------------------------------- */
+/* --- checking --------------------------------------------------------------------------------- */
 
 static nova_status graph_check_tables(const nova_graph_tables *tables)
 {
@@ -67,7 +67,7 @@ static nova_status graph_check_waits(const nova_graph_tables *tables, uint32_t f
     return NOVA_OK;
 }
 
-/* --- preparing ------------------------------------------------------------------------------- */
+/* --- preparing -------------------------------------------------------------------------------- */
 
 static int graph_compare_ranked(const void *left, const void *right)
 {
@@ -205,7 +205,8 @@ static nova_status graph_prepare(const nova_graph_tables *tables, uint32_t flags
         core[i] = tables->core != NULL ? tables->core[i] : NOVA_VECTOR;
         cost[i] = tables->cost != NULL ? tables->cost[i] : 1;
     }
-    nova_status status = graph_check_waits(tables, flags, roots); /* counts where the roots will be */
+    /* counts where the roots will be */
+    nova_status status = graph_check_waits(tables, flags, roots);
     for (uint32_t i = 0; i < tables->task_count; i++)
         if (tables->tasks[i].waits == 0)
             roots[created->facts.root_count++] = i;

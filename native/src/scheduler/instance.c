@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- making ---------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 /* Hands out parts of one allocation; with memory NULL it only adds up. */
 typedef struct arena {
@@ -91,7 +91,7 @@ void nova_instance_destroy(nova_instance *instance)
     free(instance);
 }
 
-/* --- the start of a run ---------------------------------------------------------------------- */
+/* --- the start of a run ----------------------------------------------------------------------- */
 
 /* Writes every `stride`-th of `count` roots into a place's queues, so that the first one is taken
  * first: the owner takes the newest, under NOVA_FIFO the oldest. */

@@ -26,7 +26,8 @@ typedef struct nova_worker_slot {
     nova_deque deques[2]; /* NOVA_MATRIX, NOVA_VECTOR */
     _Alignas(64) _Atomic uint32_t held;
     _Atomic uint32_t current; /* the task that runs, or NOVA_NO_TASK */
-    uint32_t interrupted_task;            /* the task in hand when the run was stopped, or NOVA_NO_TASK */
+    /* the task in hand when the run was stopped, or NOVA_NO_TASK */
+    uint32_t interrupted_task;
     uint32_t index;
     uint32_t done;            /* tasks that succeeded and are not yet taken off `left` */
     uint32_t stolen;

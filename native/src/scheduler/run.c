@@ -9,7 +9,7 @@
 /* How a place is left. */
 typedef enum outcome { STAY, LEAVE, OVER } outcome;
 
-/* --- taking ---------------------------------------------------------------------------------- */
+/* --- taking ----------------------------------------------------------------------------------- */
 
 int64_t nova_instance_tasks(nova_instance *run, uint32_t index, int64_t most)
 {
@@ -65,7 +65,7 @@ static uint32_t run_steal(nova_instance *run, nova_worker_slot *slot)
     return NOVA_NO_TASK;
 }
 
-/* --- releasing ------------------------------------------------------------------------------- */
+/* --- releasing -------------------------------------------------------------------------------- */
 
 /* One of the tasks before it is done; whether it was the last. */
 static inline bool run_arrive(_Atomic uint32_t *remaining)
@@ -145,7 +145,7 @@ static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t
     return next;
 }
 
-/* --- running --------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* Runs one task; its status. */
 static inline nova_status run_execute(nova_instance *run, nova_worker_slot *slot, uint32_t task,
@@ -233,7 +233,7 @@ void nova_run_in_order(nova_instance *run)
     atomic_store_explicit(&run->left, count - i, memory_order_release);
 }
 
-/* --- idling ---------------------------------------------------------------------------------- */
+/* --- idling ----------------------------------------------------------------------------------- */
 
 /* Reports the tasks that were done here; whether the run has none left. */
 static bool run_report(nova_instance *run, nova_worker_slot *slot)

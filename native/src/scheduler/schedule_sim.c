@@ -25,7 +25,7 @@ typedef struct simulation {
     nova_simulation summary;
 } simulation;
 
-/* --- heaps ----------------------------------------------------------------------------------- */
+/* --- heaps ------------------------------------------------------------------------------------ */
 
 static bool sim_precedes(entry a, entry b)
 {
@@ -61,7 +61,7 @@ static entry sim_heap_take(heap *heap)
     return first;
 }
 
-/* --- the schedule ---------------------------------------------------------------------------- */
+/* --- the schedule ----------------------------------------------------------------------------- */
 
 /* splitmix64: the same on every machine. */
 static uint64_t sim_mix(uint64_t x)

@@ -22,7 +22,7 @@ static bool submit_is_inherited(nova_instance *run)
     return pid != 0 && pid != getpid();
 }
 
-/* --- starting -------------------------------------------------------------------------------- */
+/* --- starting --------------------------------------------------------------------------------- */
 
 /* Takes the instance for a run; NOVA_BUSY when it has one. */
 static nova_status submit_acquire(nova_instance *run)
@@ -90,7 +90,7 @@ static nova_status submit_start(nova_instance *run, nova_execute execute, void *
     return NOVA_OK;
 }
 
-/* --- ending ---------------------------------------------------------------------------------- */
+/* --- ending ----------------------------------------------------------------------------------- */
 
 void nova_instance_end(nova_instance *run)
 {
@@ -145,7 +145,7 @@ static bool submit_await_finished(nova_instance *run, uint64_t deadline_ns)
     }
 }
 
-/* --- the API --------------------------------------------------------------------------------- */
+/* --- the API ---------------------------------------------------------------------------------- */
 
 /* Lets threads into a run that was published, and calls as many as find a root there. */
 static void submit_open_latch(nova_instance *run, uint32_t inside)
@@ -212,7 +212,8 @@ static void submit_help(nova_instance *run, uint64_t deadline_ns)
     if (nova_serve(run, index, index == 0, deadline_ns))
         nova_instance_end(run);
     else
-        nova_eventcount_notify(&pool->eventcount, 1); /* who cancelled it now may have counted on this thread */
+        /* who cancelled it now may have counted on this thread */
+        nova_eventcount_notify(&pool->eventcount, 1);
     nova_workers_exit(pool, counted);
 }
 

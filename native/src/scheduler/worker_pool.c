@@ -23,7 +23,7 @@ static void pool_make_active_key(void)
     atomic_store(&pool_active_key_error, pthread_key_create(&pool_active_key, NULL));
 }
 
-/* --- the pool -------------------------------------------------------------------------------- */
+/* --- the pool --------------------------------------------------------------------------------- */
 
 unsigned nova_workers_available(void)
 {
@@ -105,7 +105,7 @@ unsigned nova_workers_count(void)
     return pool != NULL ? atomic_load(&pool->limit) : nova_workers_available();
 }
 
-/* --- active threads -------------------------------------------------------------------------- */
+/* --- active threads --------------------------------------------------------------------------- */
 
 static bool pool_try_activate(nova_workers *pool)
 {
@@ -154,7 +154,7 @@ void nova_workers_exit(nova_workers *pool, bool counted)
     nova_workers_pause(pool);
 }
 
-/* --- the list of runs ------------------------------------------------------------------------ */
+/* --- the list of runs ------------------------------------------------------------------------- */
 
 void nova_workers_publish(nova_workers *pool, nova_instance *run)
 {

@@ -33,7 +33,7 @@ static void unload(loaded *it)
     nova_image_destroy(it->image);
 }
 
-/* --- several programs ---------------------------------------------------------------------------- */
+/* --- several programs ------------------------------------------------------------------------- */
 
 static void submit_once(loaded *it, int64_t start)
 {
@@ -72,7 +72,7 @@ static void *call_all(void *number)
     return NULL;
 }
 
-/* --- nested -------------------------------------------------------------------------------------- */
+/* --- nested ----------------------------------------------------------------------------------- */
 
 static void run_level(int level, int64_t start)
 {

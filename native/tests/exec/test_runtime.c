@@ -6,7 +6,7 @@
 #include "../support/check.h"
 #include "nova.h"
 
-/* --- status --------------------------------------------------------------------------------- */
+/* --- status ----------------------------------------------------------------------------------- */
 
 static void test_status_texts(void)
 {
@@ -18,7 +18,7 @@ static void test_status_texts(void)
     CHECK(strcmp(nova_status_text((nova_status)99), "unknown status") == 0);
 }
 
-/* --- images --------------------------------------------------------------------------------- */
+/* --- images ----------------------------------------------------------------------------------- */
 
 static nova_status map_one(const char *data, size_t size, nova_segment segment)
 {
@@ -85,7 +85,7 @@ static void test_image_refusals(void)
     CHECK(nova_image_create("abcd", 4, pair, 2, &image) == NOVA_BAD_PROTECTION);
 }
 
-/* --- programs ------------------------------------------------------------------------------- */
+/* --- programs --------------------------------------------------------------------------------- */
 
 static void add(void *const *buffers, int64_t begin, int64_t end)
 {
@@ -212,7 +212,7 @@ static void test_program_refusals(void)
     nova_image_destroy(image);
 }
 
-/* --- tensors -------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 static const int64_t eight[] = {8};
 
@@ -271,7 +271,7 @@ static void test_tensors(void)
     CHECK(nova_tensors_check(&output, 1, NULL, 0, NULL) == NOVA_INVALID_ARGUMENT);
 }
 
-/* --- pool ----------------------------------------------------------------------------------- */
+/* --- pool ------------------------------------------------------------------------------------- */
 
 static void test_pool(void)
 {

@@ -51,7 +51,7 @@ static void note_end(void *argument, nova_status status)
     atomic_fetch_add(&context->ended, 1);
 }
 
-/* --- submissions ----------------------------------------------------------------------------- */
+/* --- submissions ------------------------------------------------------------------------------ */
 
 static void test_submit(unsigned workers)
 {
@@ -148,7 +148,7 @@ static void test_several_waiters(unsigned workers)
     shape_free(shape);
 }
 
-/* --- several runs at once -------------------------------------------------------------------- */
+/* --- several runs at once --------------------------------------------------------------------- */
 
 /* Every task runs a graph of its own, some of them submitted first. */
 static nova_status run_inside(void *argument, uint32_t task, unsigned worker)
@@ -271,7 +271,7 @@ static void test_no_oversubscription(void)
     shape_free(shape);
 }
 
-/* --- the threads ----------------------------------------------------------------------------- */
+/* --- the threads ------------------------------------------------------------------------------ */
 
 static nova_status check_pinned(void *argument, uint32_t task, unsigned worker)
 {

@@ -8,7 +8,7 @@
 #include "../support/allocations.h"
 #include "shapes.h"
 
-/* --- tasks ---------------------------------------------------------------------------------- */
+/* --- tasks ------------------------------------------------------------------------------------ */
 
 typedef struct context {
     nova_instance *instance;
@@ -60,7 +60,7 @@ static nova_status sleep_a_little(void *argument, uint32_t task, unsigned worker
     return NOVA_OK;
 }
 
-/* --- tests ---------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void test_arguments(void)
 {

@@ -46,7 +46,7 @@ static void driver_explain(nova_driver *driver, int result, char *text, size_t s
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* --- devices and contexts ----------------------------------------------------------------------- */
+/* --- devices and contexts --------------------------------------------------------------------- */
 
 /* The contexts that a thread has entered. */
 enum { MOST_ENTERED = 16 };

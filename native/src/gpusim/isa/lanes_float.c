@@ -2,7 +2,7 @@
  * The approximate functions give the exact value, rounded: the device is off by up to two units in the last place. */
 #include "gpusim/isa/lanes.h"
 
-/* --- f32: a NaN that comes out is the device's ------------------------------------------------------- */
+/* --- f32: a NaN that comes out is the device's ------------------------------------------------ */
 
 #define F(x) f32_of(x)
 
@@ -34,6 +34,7 @@ static inline int f32_either_nan(u32 a, u32 b) { return f32_is_nan(a) || f32_is_
 #define XORSIGN(f) (f32_is_nan(a) && f32_is_nan(b) ? NAN_F32 : ((a ^ b) & SIGN) | f(a & SIZE, b & SIZE))
 #define OR_NAN(x) (f32_either_nan(a, b) ? NAN_F32 : (x))
 
+/* clang-format off */
 LANE2(add_f32, u32, u32, u32, f32_result(F(a) + F(b)))
 LANE2(sub_f32, u32, u32, u32, f32_result(F(a) - F(b)))
 LANE2(mul_f32, u32, u32, u32, f32_result(F(a) * F(b)))
@@ -60,7 +61,7 @@ LANE1(tanh_f32, u32, u32, f32_result((float)tanh((double)F(a))))
 /* The sign of the first, the size of the second. */
 LANE2(copysign_f32, u32, u32, u32, (a & SIGN) | (b & SIZE))
 
-/* --- two f32 in a word of 64 bits ------------------------------------------------------------------- */
+/* --- two f32 in a word of 64 bits ------------------------------------------------------------- */
 
 #define LO(x) F((u32)(x))
 #define HI(x) F((u32)((x) >> 32))
@@ -70,7 +71,7 @@ LANE2(sub_f32x2, u64, u64, u64, PAIR(LO(a) - LO(b), HI(a) - HI(b)))
 LANE2(mul_f32x2, u64, u64, u64, PAIR(LO(a) * LO(b), HI(a) * HI(b)))
 LANE3(fma_f32x2, u64, u64, u64, u64, PAIR(fmaf(LO(a), LO(b), LO(c)), fmaf(HI(a), HI(b), HI(c))))
 
-/* --- f64 ------------------------------------------------------------------------------------------- */
+/* --- f64 -------------------------------------------------------------------------------------- */
 
 #define D(x) f64_of(x)
 #define RD(x) bits_of_f64(x)

@@ -4,6 +4,7 @@
 #define S16(x) ((s32)(int16_t)(x))
 #define LOW(x) ((u32)(x) & 0xffffu)
 
+/* clang-format off */
 LANE2(add_32, u32, u32, u32, a + b)
 LANE2(add_64, u64, u64, u64, a + b)
 LANE2(add_16, u32, u32, u32, LOW(a + b))

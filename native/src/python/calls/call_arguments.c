@@ -31,7 +31,7 @@ void call_end(Call *call)
         PyMem_Free(call->objects);
 }
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 PyObject *ask(ProgramObject *self, Py_ssize_t index, PyObject *object, bool is_output)
 {
@@ -53,7 +53,7 @@ void ask_to_raise(ProgramObject *self, Py_ssize_t index, Py_ssize_t value, bool 
     PyErr_SetString(PyExc_ValueError, otherwise);
 }
 
-/* --- arguments ------------------------------------------------------------------------------- */
+/* --- arguments -------------------------------------------------------------------------------- */
 
 static bool arguments_convert(ProgramObject *self, Call *call, Py_ssize_t index)
 {
@@ -119,7 +119,7 @@ static bool arguments_check_donated(ProgramObject *self, Call *call)
     return true;
 }
 
-/* --- the whole call -------------------------------------------------------------------------- */
+/* --- the whole call --------------------------------------------------------------------------- */
 
 bool call_complete(ProgramObject *self, Call *call, PyObject *out)
 {

@@ -41,7 +41,7 @@ PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
                          (int)tensor->bits, import_is_dense(tensor) ? Py_True : Py_False);
 }
 
-/* --- arrays without a call of Python ------------------------------------------------------------ */
+/* --- arrays without a call of Python ---------------------------------------------------------- */
 
 /* The functions of the type that was asked last, which stays alive for it; NULL when it has none. Guarded by
  * the GIL. */

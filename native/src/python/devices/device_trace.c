@@ -41,7 +41,8 @@ static void device_trace_settle(PyObject *capsule, nova_device_timeline *timelin
 static void device_trace_keep(PyObject *capsule)
 {
     nova_device_timeline unused;
-    if (trace_sinks == NULL) { /* a submitted run that ended after the block: nobody would forget it */
+    /* a submitted run that ended after the block: nobody would forget it */
+    if (trace_sinks == NULL) {
         device_trace_settle(capsule, &unused);
         return;
     }

@@ -40,7 +40,8 @@ typedef struct {
     uint32_t major, minor;
     void *previous;
     void *allocate, *from_object, *to_object;
-    int (*view)(void *object, dl_tensor *tensor); /* valid until the caller returns; no order of streams */
+    /* valid until the caller returns; no order of streams */
+    int (*view)(void *object, dl_tensor *tensor);
     int (*current_stream)(int32_t device_type, int32_t device_id, void **stream);
 } dl_exchange;
 

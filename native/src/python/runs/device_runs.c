@@ -12,11 +12,12 @@ enum { MOST_THREADS = 8 };
 /* All guarded by `runs_lock`. */
 static pthread_cond_t device_runs_work_available = PTHREAD_COND_INITIALIZER;
 static Run *device_runs_first_waiting, *device_runs_last_waiting;
-static unsigned device_runs_thread_count, device_runs_idle_count; /* idle: without a run, or about to take a waiting one */
+/* idle: without a run, or about to take a waiting one */
+static unsigned device_runs_thread_count, device_runs_idle_count;
 static size_t device_runs_waiting_count;
 static Run *device_runs_timed; /* those that have a time limit */
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 /* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is over. */
 static nova_status device_runs_scan(void *owner)
@@ -113,7 +114,7 @@ static bool device_runs_enqueue(Run *run)
     return true;
 }
 
-/* --- time limits ------------------------------------------------------------------------------- */
+/* --- time limits ------------------------------------------------------------------------------ */
 
 static void device_runs_start_clock(Run *run)
 {
@@ -151,7 +152,7 @@ uint64_t device_runs_expire(void)
     return nearest;
 }
 
-/* --- submitting -------------------------------------------------------------------------------- */
+/* --- submitting ------------------------------------------------------------------------------- */
 
 bool device_run_prepare(Run *run)
 {
@@ -225,7 +226,7 @@ void device_run_enqueue(Run *run)
     pthread_mutex_unlock(&runs_lock);
 }
 
-/* --- the end ----------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* What a run raises. A new reference; NULL with an exception. */
 static PyObject *device_runs_make_error(Run *run)

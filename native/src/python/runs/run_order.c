@@ -11,7 +11,7 @@ pthread_mutex_t runs_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t run_changed;
 pthread_cond_t run_noticed;
 
-/* --- starting and ending ----------------------------------------------------------------------- */
+/* --- starting and ending ---------------------------------------------------------------------- */
 
 static void order_on_finished(void *context, nova_status status);
 
@@ -97,7 +97,8 @@ void runs_end(Run *run, nova_status status)
     } else if (!run->lingers && run->stream != NULL && run->stream->first != run) {
         run->is_early = true;
         run->status = status;
-        device_run_stop_clock(run); /* only a device begins with one before those before it have ended */
+        /* only a device begins with one before those before it have ended */
+        device_run_stop_clock(run);
     } else {
         runs_start(order_end(run, status));
     }
@@ -111,7 +112,7 @@ static void order_on_finished(void *context, nova_status status)
     pthread_mutex_unlock(&runs_lock);
 }
 
-/* --- fork -------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /* Timed waits count on the clock that nobody sets, in a child as well. */
 static bool order_init_conditions(void)

@@ -28,7 +28,8 @@ struct Run {
     nova_execution *execution; /* until it is reaped */
     void *workspace;           /* while it is running */
     nova_run_options options;
-    PyObject *sinks;           /* the traces that were open when it was submitted, or NULL; until it is reaped */
+    /* the traces that were open when it was submitted, or NULL; until it is reaped */
+    PyObject *sinks;
     Call call;                 /* until it is reaped */
     PyObject *result;          /* when it is reaped: the result or */
     PyObject *error;           /* the exception */
