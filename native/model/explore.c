@@ -96,7 +96,7 @@ static uint64_t read_memory(const volatile void *address, size_t size)
         if ((const volatile char *)address >= freed[i].begin &&
             (const volatile char *)address < freed[i].end)
             explore_fail("access to freed memory");
-    return size == 8 ? *(const volatile uint64_t *)address
+    return size == 8   ? *(const volatile uint64_t *)address
            : size == 4 ? *(const volatile uint32_t *)address
                        : *(const volatile uint8_t *)address;
 }
@@ -394,8 +394,7 @@ static void execute(void)
         uint32_t seen = asleep | step->tried;
         asleep = 0;
         for (int actor = 0; actor < 2 * MOST_THREADS; actor++)
-            if ((seen & 1u << actor) && actor != step->actor &&
-                independent(next_of(actor), chosen))
+            if ((seen & 1u << actor) && actor != step->actor && independent(next_of(actor), chosen))
                 asleep |= 1u << actor;
         before = step->actor < MOST_THREADS ? step->actor : before;
         go_on(step->actor);

@@ -2,9 +2,9 @@
  * every order with up to a few switches. Found here: lost wake-ups, threads that never leave, a run
  * that is ended twice, touched after its end, or with a task that ran twice or too early.
  *
- *     model_run [more [most [n]]]   more switches than by default, at most that many orders a program;
- *                                   program number n alone
- *     model_run planted             the pool's threads do not look again before they sleep */
+ *     model_run [more [most [n]]]   more switches than by default, at most that many orders a
+ * program; program number n alone model_run planted             the pool's threads do not look
+ * again before they sleep */
 #define _GNU_SOURCE /* what the sources need */
 
 #include "explore.h"
@@ -36,7 +36,6 @@ uint64_t nova_clock_ns(void)
 {
     return 1;
 }
-
 
 #include "model_cpu_affinity.h"
 
@@ -233,8 +232,7 @@ static void stall(void)
     connect(1, 2);
     tasks[2].waits++;
     nova_graph *graph = begin(3, NOVA_GRAPH_MAY_STALL);
-    explore_check(nova_instance_run(instance, run_task, NULL, &two_workers, NULL) ==
-                  NOVA_STALLED);
+    explore_check(nova_instance_run(instance, run_task, NULL, &two_workers, NULL) == NOVA_STALLED);
     finish(graph, 2);
 }
 

@@ -29,10 +29,10 @@ typedef struct nova_graph nova_graph;
 /* What a graph is made of; the caller owns it. Tasks and successors
  * stay as long as the graph; core and cost are copied. */
 typedef struct nova_graph_tables {
-    const nova_task *tasks;     /* in topological order: `waits`, `first_successor`, ... are used */
+    const nova_task *tasks; /* in topological order: `waits`, `first_successor`, ... are used */
     const uint32_t *successors;
-    const uint8_t *core;        /* a task: NOVA_MATRIX, NOVA_VECTOR, NOVA_HOST; NULL: all vector */
-    const uint64_t *cost;       /* a task: nanoseconds, roughly; NULL: each costs 1 */
+    const uint8_t *core;  /* a task: NOVA_MATRIX, NOVA_VECTOR, NOVA_HOST; NULL: all vector */
+    const uint64_t *cost; /* a task: nanoseconds, roughly; NULL: each costs 1 */
     uint32_t task_count;
     uint32_t successor_count;
 } nova_graph_tables;
@@ -47,7 +47,7 @@ typedef struct nova_graph_facts {
     uint32_t task_count;
     uint32_t root_count;
     uint32_t host_count;
-    uint32_t width;         /* most tasks at the same time, with a core for each */
+    uint32_t width; /* most tasks at the same time, with a core for each */
     uint64_t total_cost;
     uint64_t critical_cost; /* of the most expensive path: no number of cores is faster */
 } nova_graph_facts;
@@ -161,8 +161,8 @@ typedef enum nova_task_state {
 /* Makes an instance with `workers` places (0: nova_workers_count()) and trace rings of
  * `trace_capacity` records a place (0: none), all in one allocation; runs allocate nothing. The
  * caller owns *instance, the graph stays as long as it. Thread-safe. */
-nova_status nova_instance_create(const nova_graph *graph, unsigned workers,
-                                 uint32_t trace_capacity, nova_instance **instance);
+nova_status nova_instance_create(const nova_graph *graph, unsigned workers, uint32_t trace_capacity,
+                                 nova_instance **instance);
 
 /* Waits for a run in flight, then frees. NULL is fine. Not together with any other call. */
 void nova_instance_destroy(nova_instance *instance);
@@ -227,11 +227,11 @@ typedef struct nova_simulated {
 
 typedef struct nova_simulation {
     uint64_t makespan;
-    uint64_t busy;           /* core time in tasks: the total cost */
+    uint64_t busy; /* core time in tasks: the total cost */
     uint64_t critical_cost;
-    uint64_t lower_bound;    /* max(critical cost, total / cores rounded up, cost on the host) */
+    uint64_t lower_bound; /* max(critical cost, total / cores rounded up, cost on the host) */
     uint32_t executed;
-    uint32_t task;           /* that reported an error; else NOVA_NO_TASK */
+    uint32_t task; /* that reported an error; else NOVA_NO_TASK */
 } nova_simulation;
 
 /* Runs all tasks on this thread as `cores` virtual cores would under `policy`, host tasks on

@@ -31,9 +31,9 @@ typedef struct {
     size_t output_count;
     char *block;
     argument *arguments;
-    void **inputs;   /* as nova_run takes them */
-    void **outputs;  /* the same; NULL for those that are a donated argument */
-    void **results;  /* fresh memory, owned until it is handed out */
+    void **inputs;  /* as nova_run takes them */
+    void **outputs; /* the same; NULL for those that are a donated argument */
+    void **results; /* fresh memory, owned until it is handed out */
 } call;
 
 /* --- state of the process --------------------------------------------------------------------- */
@@ -71,8 +71,8 @@ static nova_status ciface_open_enclosing(nova_model **model, nova_error *error)
     if (status != NOVA_OK)
         return status;
     nova_model *other = NULL;
-    if (!atomic_compare_exchange_strong_explicit(&ciface_enclosing_model, &other, *model, memory_order_acq_rel,
-                                                 memory_order_acquire)) {
+    if (!atomic_compare_exchange_strong_explicit(&ciface_enclosing_model, &other, *model,
+                                                 memory_order_acq_rel, memory_order_acquire)) {
         nova_close(*model);
         *model = other;
     }
@@ -87,7 +87,7 @@ static size_t ciface_round_up(size_t size)
 }
 
 static nova_status ciface_read_argument(const nova_tensor_info *tensor, const descriptor *from,
-                                 size_t index, nova_strided *array, nova_error *error)
+                                        size_t index, nova_strided *array, nova_error *error)
 {
     *array = (nova_strided){.rank = tensor->rank, .element_size = tensor->element_size};
     if (from == NULL)
@@ -216,7 +216,8 @@ static void ciface_end(call *call)
 
 /* --- the entry -------------------------------------------------------------------------------- */
 
-static nova_status ciface_run(void *result, void *const *descriptors, size_t count, nova_error *error)
+static nova_status ciface_run(void *result, void *const *descriptors, size_t count,
+                              nova_error *error)
 {
     call call = {0};
     nova_status status = ciface_open_enclosing(&call.model, error);

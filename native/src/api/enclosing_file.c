@@ -22,13 +22,15 @@ bool nova_enclosing_file(nova_mapped *mapped)
     *mapped = (nova_mapped){
         .start = nova_image_start,
         .manifest = nova_section_manifest_begin,
-        .manifest_size = enclosing_file_distance(nova_section_manifest_begin, nova_section_manifest_end),
+        .manifest_size =
+            enclosing_file_distance(nova_section_manifest_begin, nova_section_manifest_end),
         .tables = nova_section_tables_begin,
         .tables_size = enclosing_file_distance(nova_section_tables_begin, nova_section_tables_end),
         .constants = nova_section_const_begin,
         .constants_size = enclosing_file_distance(nova_section_const_begin, nova_section_const_end),
         .weights = nova_section_weights_begin,
-        .weights_size = enclosing_file_distance(nova_section_weights_begin, nova_section_weights_end),
+        .weights_size =
+            enclosing_file_distance(nova_section_weights_begin, nova_section_weights_end),
         .device = nova_section_device_begin,
         .device_size = enclosing_file_distance(nova_section_device_begin, nova_section_device_end),
     };

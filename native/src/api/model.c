@@ -29,10 +29,10 @@ struct nova_model {
     const nova_tensor_info *outputs;
     size_t argument_count;
     size_t output_count;
-    const char *weights;      /* values of params, or NULL */
+    const char *weights;       /* values of params, or NULL */
     nova_model_device *device; /* what it runs on instead of this CPU, or NULL */
-    bool on_stack;            /* where the pointers of a run are, or else: */
-    uint64_t pointers_offset; /* in the workspace, behind what the program needs */
+    bool on_stack;             /* where the pointers of a run are, or else: */
+    uint64_t pointers_offset;  /* in the workspace, behind what the program needs */
     uint64_t workspace_size;
     pid_t pid;          /* of the process that opened it */
     atomic_size_t runs; /* in flight */
@@ -83,8 +83,8 @@ static nova_status model_open_file(const char *path, nova_file **file, nova_erro
 }
 
 /* Whether `device`, or the file where that is NULL, asks for a GPU; its number. */
-static nova_status model_read_device(const nova_file *file, const char *device, bool *is_gpu, int *number,
-                               nova_error *error)
+static nova_status model_read_device(const nova_file *file, const char *device, bool *is_gpu,
+                                     int *number, nova_error *error)
 {
     *number = 0;
     *is_gpu = false;
@@ -253,8 +253,8 @@ static void *model_empty_scratch(void)
     return (void *)(uintptr_t)scratch;
 }
 
-static nova_status model_check_pointer(const nova_tensor_info *tensor, const char *label, size_t index,
-                                 void **pointer, nova_error *error)
+static nova_status model_check_pointer(const nova_tensor_info *tensor, const char *label,
+                                       size_t index, void **pointer, nova_error *error)
 {
     if (*pointer == NULL && tensor->nbytes == 0)
         *pointer = model_empty_scratch();
@@ -271,7 +271,7 @@ static nova_status model_check_pointer(const nova_tensor_info *tensor, const cha
 /* The pointers of a run: values in the file stand in for params that were not given, and an output
  * that is a donated argument is that argument. */
 static nova_status model_bind(const nova_model *model, void *const *arguments, void *const *outputs,
-                        void **pointers, nova_error *error)
+                              void **pointers, nova_error *error)
 {
     for (size_t i = 0; i < model->argument_count; i++) {
         const nova_tensor_info *tensor = &model->arguments[i];
@@ -308,12 +308,11 @@ static nova_status model_bind(const nova_model *model, void *const *arguments, v
 }
 
 static nova_status model_run_in(nova_model *model, void *const *arguments, void *const *outputs,
-                          void *workspace, nova_error *error)
+                                void *workspace, nova_error *error)
 {
     void *on_stack[STACK_POINTERS];
-    void **pointers = model->on_stack
-                          ? on_stack
-                          : (void **)(void *)((char *)workspace + model->pointers_offset);
+    void **pointers =
+        model->on_stack ? on_stack : (void **)(void *)((char *)workspace + model->pointers_offset);
     nova_status status = model_bind(model, arguments, outputs, pointers, error);
     if (status != NOVA_OK)
         return status;
@@ -322,7 +321,7 @@ static nova_status model_run_in(nova_model *model, void *const *arguments, void 
 }
 
 static nova_status model_run(nova_model *model, void *const *arguments, void *const *outputs,
-                       void *workspace, nova_error *error)
+                             void *workspace, nova_error *error)
 {
     if ((arguments == NULL && model->argument_count > 0) ||
         (outputs == NULL && model->output_count > 0))
@@ -359,7 +358,8 @@ nova_status nova_run_on(nova_model *model, const nova_device_value *arguments,
 {
     if (model == NULL || (arguments == NULL && model->argument_count > 0) ||
         (outputs == NULL && model->output_count > 0))
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "model, arguments or outputs are missing");
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                         "model, arguments or outputs are missing");
     if (model->device == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                          "the model is on the CPU: run it with nova_run");

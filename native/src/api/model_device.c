@@ -11,7 +11,7 @@ enum { STACK_VALUES = 64, MOST_DEVICES = 64 };
 struct nova_model_device {
     nova_device *device;
     nova_device_program *program;
-    nova_image *image;          /* code of the host; NULL when all is the device's */
+    nova_image *image; /* code of the host; NULL when all is the device's */
     /* values of params that are in the file; NULL when there are none */
     nova_device_block *weights;
     const nova_tensor_info *arguments;
@@ -21,8 +21,9 @@ struct nova_model_device {
 
 /* --- devices of the process ------------------------------------------------------------------- */
 
-/* Opened once and kept: a context takes a tenth of a second, and all models of a GPU share its pool. The
- * last model that is closed lets go of all, so that the file with this code can be unloaded. */
+/* Opened once and kept: a context takes a tenth of a second, and all models of a GPU share its
+ * pool. The last model that is closed lets go of all, so that the file with this code can be
+ * unloaded. */
 static pthread_mutex_t model_device_mutex = PTHREAD_MUTEX_INITIALIZER;
 static nova_driver *model_device_driver;
 static nova_device *model_device_devices[MOST_DEVICES];
@@ -43,9 +44,11 @@ static nova_status model_device_take(int number, nova_device **device, nova_erro
     if (number >= MOST_DEVICES)
         return nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no GPU %d", number);
     pthread_mutex_lock(&model_device_mutex);
-    nova_status status = model_device_driver != NULL ? NOVA_OK : nova_cuda_open(NULL, &model_device_driver, error);
+    nova_status status =
+        model_device_driver != NULL ? NOVA_OK : nova_cuda_open(NULL, &model_device_driver, error);
     if (status == NOVA_OK && model_device_devices[number] == NULL)
-        status = nova_device_open(model_device_driver, number, &model_device_devices[number], error);
+        status =
+            nova_device_open(model_device_driver, number, &model_device_devices[number], error);
     if (status == NOVA_OK) {
         *device = model_device_devices[number];
         model_device_users++;
@@ -67,7 +70,8 @@ static void model_device_give(void)
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static nova_status model_device_choose(const nova_file *file, const nova_device *device,
-                          const nova_device_code **code, size_t *variant, nova_error *error)
+                                       const nova_device_code **code, size_t *variant,
+                                       nova_error *error)
 {
     size_t count;
     const nova_device_code *images = nova_file_devices(file, &count);
@@ -76,15 +80,17 @@ static nova_status model_device_choose(const nova_file *file, const nova_device 
     if (image < count)
         *variant = nova_file_device_variant(file, &images[image]);
     if (image == count || *variant == nova_file_variant_count(file))
-        return nova_fail(error, NOVA_UNSUPPORTED, "", "no code in the file is for %s, of compute "
-                                                      "capability %d.%d",
+        return nova_fail(error, NOVA_UNSUPPORTED, "",
+                         "no code in the file is for %s, of compute "
+                         "capability %d.%d",
                          info->name, info->major, info->minor);
     *code = &images[image];
     return NOVA_OK;
 }
 
 static nova_status model_device_load_program(nova_model_device *created, const nova_file *file,
-                                const nova_device_code *code, size_t variant, nova_error *error)
+                                             const nova_device_code *code, size_t variant,
+                                             nova_error *error)
 {
     const nova_variant *chosen = &nova_file_variants(file)[variant];
     const void *constants = NULL;
@@ -115,7 +121,8 @@ static nova_status model_device_load_program(nova_model_device *created, const n
 }
 
 /* All values in one block, as they lie in the file. */
-static nova_status model_device_load_weights(nova_model_device *created, const nova_file *file, nova_error *error)
+static nova_status model_device_load_weights(nova_model_device *created, const nova_file *file,
+                                             nova_error *error)
 {
     const void *weights;
     size_t size;
@@ -124,8 +131,8 @@ static nova_status model_device_load_weights(nova_model_device *created, const n
     void *stream = nova_device_stream(created->device);
     nova_status status = nova_device_take(created->device, size, stream, &created->weights, error);
     if (status == NOVA_OK)
-        status = nova_device_upload(created->device, created->weights->address, weights, size, stream,
-                                    error);
+        status = nova_device_upload(created->device, created->weights->address, weights, size,
+                                    stream, error);
     return status == NOVA_OK ? nova_device_synchronize(created->device, stream, error) : status;
 }
 
@@ -169,9 +176,10 @@ void nova_model_device_close(nova_model_device *device)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* A param that was not given is the one in the file; an output that is a donated argument is that. */
+/* A param that was not given is the one in the file; an output that is a donated argument is that.
+ */
 static nova_status model_device_complete(const nova_model_device *device, nova_device_value *values,
-                            nova_error *error)
+                                         nova_error *error)
 {
     nova_device_value *outputs = values + device->argument_count;
     for (size_t i = 0; i < device->argument_count; i++) {
@@ -204,8 +212,8 @@ static nova_status model_device_complete(const nova_model_device *device, nova_d
 }
 
 /* Runs with values that this function may change. */
-static nova_status model_device_run(nova_model_device *device, nova_device_value *values, void *stream,
-                       nova_error *error)
+static nova_status model_device_run(nova_model_device *device, nova_device_value *values,
+                                    void *stream, nova_error *error)
 {
     nova_status status = model_device_complete(device, values, error);
     if (status != NOVA_OK)
@@ -218,8 +226,9 @@ static nova_status model_device_run(nova_model_device *device, nova_device_value
 typedef nova_device_value value_at(const void *arguments, const void *outputs, size_t index,
                                    size_t argument_count);
 
-static nova_status model_device_run_values(nova_model_device *device, value_at *from, const void *arguments,
-                              const void *outputs, void *stream, nova_error *error)
+static nova_status model_device_run_values(nova_model_device *device, value_at *from,
+                                           const void *arguments, const void *outputs, void *stream,
+                                           nova_error *error)
 {
     size_t count = device->argument_count + device->output_count;
     nova_device_value on_stack[STACK_VALUES], *values = on_stack;
@@ -236,16 +245,16 @@ static nova_status model_device_run_values(nova_model_device *device, value_at *
     return status;
 }
 
-static nova_device_value model_device_host_value(const void *arguments, const void *outputs, size_t index,
-                                 size_t argument_count)
+static nova_device_value model_device_host_value(const void *arguments, const void *outputs,
+                                                 size_t index, size_t argument_count)
 {
     void *const *list = index < argument_count ? arguments : outputs;
     return (nova_device_value){.host =
                                    list[index < argument_count ? index : index - argument_count]};
 }
 
-static nova_device_value model_device_caller_value(const void *arguments, const void *outputs, size_t index,
-                                  size_t argument_count)
+static nova_device_value model_device_caller_value(const void *arguments, const void *outputs,
+                                                   size_t index, size_t argument_count)
 {
     const nova_device_value *list = index < argument_count ? arguments : outputs;
     return list[index < argument_count ? index : index - argument_count];
@@ -254,12 +263,13 @@ static nova_device_value model_device_caller_value(const void *arguments, const 
 nova_status nova_model_device_run_host(nova_model_device *device, void *const *arguments,
                                        void *const *outputs, nova_error *error)
 {
-    return model_device_run_values(device, model_device_host_value, arguments, outputs, NOVA_OWN_STREAM, error);
+    return model_device_run_values(device, model_device_host_value, arguments, outputs,
+                                   NOVA_OWN_STREAM, error);
 }
 
 nova_status nova_model_device_run(nova_model_device *device, const nova_device_value *arguments,
-                                  const nova_device_value *outputs, void *stream,
-                                  nova_error *error)
+                                  const nova_device_value *outputs, void *stream, nova_error *error)
 {
-    return model_device_run_values(device, model_device_caller_value, arguments, outputs, stream, error);
+    return model_device_run_values(device, model_device_caller_value, arguments, outputs, stream,
+                                   error);
 }

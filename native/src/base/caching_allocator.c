@@ -1,8 +1,9 @@
-/* The store of result blocks. A lock guards all of it; nothing slow happens while it is held: memory
- * goes back to the system behind it.
+/* The store of result blocks. A lock guards all of it; nothing slow happens while it is held:
+ * memory goes back to the system behind it.
  *
- * A thread takes blocks that are too old. It is made when a block becomes idle, sleeps until the oldest
- * one is due, and ends with the last: a process that is done with large results has no thread left. */
+ * A thread takes blocks that are too old. It is made when a block becomes idle, sleeps until the
+ * oldest one is due, and ends with the last: a process that is done with large results has no
+ * thread left. */
 #define _GNU_SOURCE /* madvise, MAP_ANONYMOUS */
 
 #include "base/caching_allocator.h"
@@ -17,11 +18,11 @@
 #include "base/futex.h"
 
 enum {
-    /* In front of the bytes that the user sees, so that those fill whole pages: a page of the largest
-     * size that systems have as their smallest. The header is at its end. */
+    /* In front of the bytes that the user sees, so that those fill whole pages: a page of the
+     * largest size that systems have as their smallest. The header is at its end. */
     LEAD = 64 << 10,
     HUGE_PAGE = 2 << 20,
-    LEAST_SHIFT = 15, /* the smallest class has 32 KiB */
+    LEAST_SHIFT = 15,                 /* the smallest class has 32 KiB */
     CLASSES = 8 * (47 - LEAST_SHIFT), /* up to all of the address space */
 };
 
@@ -114,8 +115,8 @@ static block *cache_block_of(const void *data)
 static block *cache_map(unsigned class)
 {
     size_t size = cache_class_size(class), slack = size >= HUGE_PAGE ? HUGE_PAGE : 0;
-    char *memory = mmap(NULL, LEAD + size + slack, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory =
+        mmap(NULL, LEAD + size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
     if (slack > 0) {
@@ -163,7 +164,8 @@ static void cache_unlink_block(block *b)
 {
     *(b->newer != NULL ? &b->newer->older : &cache_newest) = b->older;
     *(b->older != NULL ? &b->older->newer : &cache_oldest) = b->newer;
-    *(b->class_newer != NULL ? &b->class_newer->class_older : &cache_warm[b->class]) = b->class_older;
+    *(b->class_newer != NULL ? &b->class_newer->class_older : &cache_warm[b->class]) =
+        b->class_older;
     if (b->class_older != NULL)
         b->class_older->class_newer = b->class_newer;
     cache_info.idle_bytes -= b->size;
@@ -175,7 +177,8 @@ static void cache_unlink_block(block *b)
 static block *cache_evict(uint64_t since_ns, uint64_t limit)
 {
     block *list = NULL;
-    while (cache_oldest != NULL && (cache_info.idle_bytes > limit || cache_oldest->idle_since_ns <= since_ns)) {
+    while (cache_oldest != NULL &&
+           (cache_info.idle_bytes > limit || cache_oldest->idle_since_ns <= since_ns)) {
         block *b = cache_oldest;
         cache_unlink_block(b);
         b->older = list;

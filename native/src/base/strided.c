@@ -27,7 +27,7 @@ bool nova_strided_repeats(const nova_strided *array)
 
 /* Copies `count` elements that are `step` bytes apart; the dense side moves on by one element. */
 static void strided_copy_row(char *strided, int64_t step, char *dense, int64_t count, int64_t size,
-                     bool to_dense)
+                             bool to_dense)
 {
     if (step == size) {
         memcpy(to_dense ? dense : strided, to_dense ? strided : dense, (size_t)(count * size));
@@ -40,7 +40,7 @@ static void strided_copy_row(char *strided, int64_t step, char *dense, int64_t c
 /* Axis 0 is the outermost; returns where the dense side has got to. The depth of the recursion is
  * the rank, which the caller has limited. */
 static char *strided_copy_axes(const nova_strided *array, int32_t axis, char *strided, char *dense,
-                       bool to_dense)
+                               bool to_dense)
 {
     int64_t size = array->element_size;
     if (axis == array->rank) {

@@ -4,11 +4,11 @@
 #include <string.h>
 
 static nova_status tensor_compute_nbytes(nova_tensor_info *tensor, const char *label, size_t index,
-                                  nova_error *error)
+                                         nova_error *error)
 {
     if (tensor->rank < 0 || tensor->rank > NOVA_MAX_RANK)
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-shape", "%s %zu has %d axes", label,
-                         index, (int)tensor->rank);
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-shape", "%s %zu has %d axes",
+                         label, index, (int)tensor->rank);
     if (tensor->element_size <= 0 || (tensor->shape == NULL && tensor->rank > 0))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-shape",
                          "%s %zu has no element size or no shape", label, index);
@@ -34,12 +34,12 @@ static nova_status tensor_compute_nbytes(nova_tensor_info *tensor, const char *l
 static bool tensor_same_array(const nova_tensor_info *a, const nova_tensor_info *b)
 {
     return a->rank == b->rank && a->element_size == b->element_size &&
-           (a->rank == 0 ||
-            memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0);
+           (a->rank == 0 || memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0);
 }
 
 static nova_status tensor_check_alias(const nova_tensor_info *arguments, size_t argument_count,
-                               const nova_tensor_info *output, size_t index, nova_error *error)
+                                      const nova_tensor_info *output, size_t index,
+                                      nova_error *error)
 {
     if (output->alias == -1)
         return NOVA_OK;

@@ -8,7 +8,7 @@
 /* --- the pool of a program -------------------------------------------------------------------- */
 
 static nova_status execution_make(nova_program *program, unsigned slots, uint32_t trace_capacity,
-                        nova_execution **execution)
+                                  nova_execution **execution)
 {
     const nova_graph *graph;
     nova_status status = nova_program_graph(program, &graph);

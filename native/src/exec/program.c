@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Programs with at most this many operands in all keep the pointers of an inline run on the stack. */
+/* Programs with at most this many operands in all keep the pointers of an inline run on the stack.
+ */
 enum { STACK_OPERANDS = 128 };
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-static nova_status program_bind_kernels(nova_program *program, const nova_image *image, nova_error *error)
+static nova_status program_bind_kernels(nova_program *program, const nova_image *image,
+                                        nova_error *error)
 {
     for (uint32_t i = 0; i < program->tables.header->kernel_count; i++) {
         const nova_kernel_record *record = &program->tables.kernels[i];
@@ -28,8 +30,8 @@ static nova_status program_bind_kernels(nova_program *program, const nova_image 
     return NOVA_OK;
 }
 
-static nova_status program_bind_buffers(nova_program *program, const nova_image *image, uint64_t constants,
-                                nova_error *error)
+static nova_status program_bind_buffers(nova_program *program, const nova_image *image,
+                                        uint64_t constants, nova_error *error)
 {
     bool has_constants = false;
     uint64_t end = 0; /* of the constants */
@@ -75,9 +77,10 @@ nova_status nova_program_create(const nova_tables *tables, const nova_image *ima
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     const nova_tables_header *header = tables->header;
     if (header->workspace_size > UINT64_MAX / 4)
-        return nova_fail(error, NOVA_OVERFLOW, "tables-workspace",
-                         "a workspace of %llu bytes", (unsigned long long)header->workspace_size);
-    nova_program *created = malloc(sizeof *created + header->kernel_count * sizeof created->kernels[0]);
+        return nova_fail(error, NOVA_OVERFLOW, "tables-workspace", "a workspace of %llu bytes",
+                         (unsigned long long)header->workspace_size);
+    nova_program *created =
+        malloc(sizeof *created + header->kernel_count * sizeof created->kernels[0]);
     if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %u kernels",
                          header->kernel_count);
@@ -141,8 +144,8 @@ bool nova_program_is_inline(const nova_program *program)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-bool nova_program_accepts(const nova_program *program, void *const *arguments,
-                          void *const *outputs, const void *workspace)
+bool nova_program_accepts(const nova_program *program, void *const *arguments, void *const *outputs,
+                          const void *workspace)
 {
     return program != NULL && (arguments != NULL || !program->has_arguments) &&
            (outputs != NULL || !program->has_outputs) &&
@@ -176,8 +179,8 @@ void nova_program_bind(const nova_program *program, void *const *arguments, void
     }
 }
 
-static void program_run_inline(const nova_program *program, void *const *arguments, void *const *outputs,
-                       void *workspace)
+static void program_run_inline(const nova_program *program, void *const *arguments,
+                               void *const *outputs, void *workspace)
 {
     void *on_stack[STACK_OPERANDS];
     void **pointers = program->tables.header->operand_count <= STACK_OPERANDS
@@ -205,9 +208,9 @@ static nova_status program_poll_owner(void *context)
     return options->poll(options->owner);
 }
 
-static nova_status program_run_tasks(nova_program *program, void *const *arguments, void *const *outputs,
-                             void *workspace, const nova_program_options *requested,
-                             nova_error *error)
+static nova_status program_run_tasks(nova_program *program, void *const *arguments,
+                                     void *const *outputs, void *workspace,
+                                     const nova_program_options *requested, nova_error *error)
 {
     nova_execution *execution;
     nova_status status = nova_execution_take(program, 0, &execution);
@@ -237,9 +240,9 @@ nova_status nova_program_run(nova_program *program, void *const *arguments, void
                                error);
 }
 
-nova_status nova_program_run_by(nova_program *program, void *const *arguments,
-                                void *const *outputs, void *workspace,
-                                const nova_program_options *options, nova_error *error)
+nova_status nova_program_run_by(nova_program *program, void *const *arguments, void *const *outputs,
+                                void *workspace, const nova_program_options *options,
+                                nova_error *error)
 {
     if (!nova_program_accepts(program, arguments, outputs, workspace))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");

@@ -5,14 +5,15 @@
 
 #include "exec/program.h"
 
-/* Speeds of one core of a common server, as nova/codegen/common/cost.py has them: scalar operations by the
- * kind of work, and bytes. */
+/* Speeds of one core of a common server, as nova/codegen/common/cost.py has them: scalar operations
+ * by the kind of work, and bytes. */
 static const double PROGRAM_GRAPH_OPERATIONS_PER_NS[] = {64.0, 2.0, 16.0};
 static const double PROGRAM_GRAPH_BYTES_PER_NS = 8.0;
 
 double nova_kernel_cost(const nova_kernel_record *kernel, double part)
 {
-    double compute = (double)kernel->flops / PROGRAM_GRAPH_OPERATIONS_PER_NS[kernel->core & NOVA_CORE_MASK];
+    double compute =
+        (double)kernel->flops / PROGRAM_GRAPH_OPERATIONS_PER_NS[kernel->core & NOVA_CORE_MASK];
     double memory = (double)kernel->bytes / PROGRAM_GRAPH_BYTES_PER_NS;
     double cost = part * (compute > memory ? compute : memory);
     return cost < 1e15 ? cost : 1e15; /* eleven days */
@@ -29,7 +30,8 @@ void nova_prepared_free(nova_prepared *prepared)
 }
 
 /* One task for each launch, each after the other; one that does nothing when there are none. */
-static bool program_graph_chain_launches(const nova_tables *tables, nova_prepared *prepared, uint32_t *count)
+static bool program_graph_chain_launches(const nova_tables *tables, nova_prepared *prepared,
+                                         uint32_t *count)
 {
     uint32_t launches = tables->header->launch_count;
     *count = launches > 0 ? launches : 1;
@@ -76,8 +78,8 @@ static nova_status program_graph_make(const nova_tables *tables, nova_prepared *
             continue; /* a join: anybody does it */
         const nova_kernel_record *kernel = &tables->kernels[tables->launches[task->launch].kernel];
         core[i] = (uint8_t)(kernel->core & NOVA_CORE_MASK);
-        cost[i] = (uint64_t)nova_kernel_cost(
-            kernel, (double)(task->end - task->begin) / (double)kernel->grid);
+        cost[i] = (uint64_t)nova_kernel_cost(kernel, (double)(task->end - task->begin) /
+                                                         (double)kernel->grid);
     }
     parts.core = core;
     parts.cost = cost;
@@ -127,7 +129,9 @@ void nova_program_describe(const nova_program *program, uint32_t number, char *t
 {
     const nova_tables *tables = &program->tables;
     uint32_t count = tables->header->task_count, launches = tables->header->launch_count;
-    uint32_t launch = count == 0 ? number : number < count ? tables->tasks[number].launch : launches;
+    uint32_t launch = count == 0       ? number
+                      : number < count ? tables->tasks[number].launch
+                                       : launches;
     if (launch >= launches) {
         (void)snprintf(text, size, "task %u", number);
         return;

@@ -1,4 +1,5 @@
-/* The driver table over libcuda.so.1, which is found at run time: nothing of CUDA is needed to build. */
+/* The driver table over libcuda.so.1, which is found at run time: nothing of CUDA is needed to
+ * build. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,8 +124,7 @@ static nova_status cuda_classify(nova_driver *driver, int result)
     enum { LOST = 214, FIRST = 700, LAST = 720, RESOURCES = 701, PEER_ON = 704, PEER_OFF = 705 };
     enum { ACTIVE = 708, PEERS = 711, PINNED = 712, NOT_PINNED = 713 };
     bool harmless = result == RESOURCES || result == PEER_ON || result == PEER_OFF ||
-                    result == ACTIVE || result == PEERS || result == PINNED ||
-                    result == NOT_PINNED;
+                    result == ACTIVE || result == PEERS || result == PINNED || result == NOT_PINNED;
     if (result == LOST || (result >= FIRST && result < LAST && !harmless))
         return NOVA_DEVICE_FAULT;
     return NOVA_DEVICE_CALL;
@@ -211,7 +211,7 @@ static void cuda_leave(nova_driver *driver)
 /* --- code ------------------------------------------------------------------------------------- */
 
 static int cuda_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
-                       char *log, size_t log_size, void **module)
+                            char *log, size_t log_size, void **module)
 {
     int options[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE};
     void *values[] = {log, (void *)(uintptr_t)log_size};
@@ -243,7 +243,8 @@ static int cuda_function_find(nova_driver *driver, void *module, const char *nam
 
 static int cuda_function_allow_shared(nova_driver *driver, void *function, uint32_t bytes)
 {
-    return cuda_context_of(driver)->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED, (int)bytes);
+    return cuda_context_of(driver)->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED,
+                                                 (int)bytes);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -268,7 +269,8 @@ static void cuda_pinned_free(nova_driver *driver, void *memory)
     (void)cuda_context_of(driver)->pinned_free(memory);
 }
 
-static int cuda_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size, void *stream)
+static int cuda_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
+                        void *stream)
 {
     return cuda_context_of(driver)->copy_in(to, from, size, stream);
 }
@@ -279,7 +281,7 @@ static int cuda_copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t 
 }
 
 static int cuda_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size,
-                       void *stream)
+                            void *stream)
 {
     return cuda_context_of(driver)->copy_within(to, from, size, stream);
 }
@@ -355,16 +357,16 @@ static int cuda_launch(nova_driver *driver, const nova_kernel_call *call, void *
     packed extra;
     cuda_pack(&extra, call);
     const nova_device_launch *shape = call->shape;
-    return cuda_context_of(driver)->launch(call->function, shape->grid[0], shape->grid[1], shape->grid[2],
-                              shape->block[0], shape->block[1], shape->block[2], shape->shared,
-                              stream, NULL, extra.list);
+    return cuda_context_of(driver)->launch(
+        call->function, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
+        shape->block[1], shape->block[2], shape->shared, stream, NULL, extra.list);
 }
 
 static node_params cuda_params_of(const nova_kernel_call *call, packed *extra)
 {
     cuda_pack(extra, call);
-    node_params params = {.function = call->function, .shared = call->shape->shared,
-                          .extra = extra->list};
+    node_params params = {
+        .function = call->function, .shared = call->shape->shared, .extra = extra->list};
     memcpy(params.grid, call->shape->grid, sizeof params.grid);
     memcpy(params.block, call->shape->block, sizeof params.block);
     return params;
@@ -381,7 +383,7 @@ static void cuda_graph_destroy(nova_driver *driver, void *graph)
 }
 
 static int cuda_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
-                        void **graph)
+                             void **graph)
 {
     chain *created = calloc(1, sizeof *created + number * sizeof created->nodes[0]);
     if (created == NULL)
@@ -391,7 +393,8 @@ static int cuda_graph_create(nova_driver *driver, const nova_kernel_call *calls,
         packed extra;
         node_params params = cuda_params_of(&calls[i], &extra);
         result = cuda_context_of(driver)->graph_add(&created->nodes[i], created->graph,
-                                       i > 0 ? &created->nodes[i - 1] : NULL, i > 0, &params);
+                                                    i > 0 ? &created->nodes[i - 1] : NULL, i > 0,
+                                                    &params);
     }
     if (result == 0)
         result = cuda_context_of(driver)->graph_instantiate(&created->exec, created->graph, 0);
@@ -404,7 +407,7 @@ static int cuda_graph_create(nova_driver *driver, const nova_kernel_call *calls,
 }
 
 static int cuda_graph_update(nova_driver *driver, void *graph, uint32_t index,
-                        const nova_kernel_call *call)
+                             const nova_kernel_call *call)
 {
     chain *created = graph;
     packed extra;
@@ -461,8 +464,7 @@ static nova_status cuda_find_functions(cuda *c, void *library, nova_error *error
 {
     static const char *const names[] = {
 #define NAME(symbol, name, parameters) #symbol,
-        FUNCTIONS(NAME)
-    };
+        FUNCTIONS(NAME)};
     enum { COUNT = sizeof names / sizeof *names };
     void *found[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
@@ -494,7 +496,8 @@ static nova_status cuda_start(cuda *c, nova_error *error)
     if (version < LEAST_VERSION)
         return nova_fail(error, NOVA_NO_DRIVER, "",
                          "the CUDA driver is of version %d.%d, and %d.%d is the oldest that Nova "
-                         "knows", version / 1000, version % 1000 / 10, LEAST_VERSION / 1000,
+                         "knows",
+                         version / 1000, version % 1000 / 10, LEAST_VERSION / 1000,
                          LEAST_VERSION % 1000 / 10);
     return NOVA_OK;
 }

@@ -16,7 +16,8 @@ static nova_status device_lost(nova_device *device, nova_error *error)
     return nova_fail(error, NOVA_DEVICE_FAULT, "", "%s", why);
 }
 
-nova_status nova_device_check(nova_device *device, int result, const char *action, nova_error *error)
+nova_status nova_device_check(nova_device *device, int result, const char *action,
+                              nova_error *error)
 {
     if (result == 0)
         return NOVA_OK;
@@ -27,8 +28,8 @@ nova_status nova_device_check(nova_device *device, int result, const char *actio
         return nova_fail(error, status, "", "%s: %s", action, text);
     pthread_mutex_lock(&device->mutex);
     if (device->lost_reason[0] == '\0')
-        (void)snprintf(device->lost_reason, sizeof device->lost_reason, "a kernel failed on %.60s: %s",
-                       device->info.name, text);
+        (void)snprintf(device->lost_reason, sizeof device->lost_reason,
+                       "a kernel failed on %.60s: %s", device->info.name, text);
     pthread_mutex_unlock(&device->mutex);
     atomic_store_explicit(&device->is_lost, true, memory_order_release);
     return device_lost(device, error);
@@ -87,15 +88,16 @@ nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **dev
     nova_status status =
         nova_device_check(created, driver->count(driver, &count), "no GPU can be asked for", error);
     if (status == NOVA_OK && (ordinal < 0 || ordinal >= count))
-        status = nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no %s %d: this machine has %d",
-                           strcmp(driver->name, "sim") == 0 ? "simulated GPU" : "GPU", ordinal,
-                           count);
+        status =
+            nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no %s %d: this machine has %d",
+                      strcmp(driver->name, "sim") == 0 ? "simulated GPU" : "GPU", ordinal, count);
     if (status == NOVA_OK)
         status = nova_device_check(created, driver->describe(driver, ordinal, &created->info),
                                    "the GPU does not say what it is", error);
     if (status == NOVA_OK)
-        status = nova_device_check(created, driver->context_open(driver, ordinal, &created->context),
-                                   "the GPU cannot be opened", error);
+        status =
+            nova_device_check(created, driver->context_open(driver, ordinal, &created->context),
+                              "the GPU cannot be opened", error);
     if (status == NOVA_OK)
         status = device_start(created, error);
     if (status != NOVA_OK) {
@@ -184,7 +186,8 @@ static void device_give_event(nova_device *device, void *event)
         device->driver->event_destroy(device->driver, event);
 }
 
-nova_status nova_pooled_stream_take(nova_device *device, nova_pooled_stream **pooled, nova_error *error)
+nova_status nova_pooled_stream_take(nova_device *device, nova_pooled_stream **pooled,
+                                    nova_error *error)
 {
     pthread_mutex_lock(&device->mutex);
     nova_pooled_stream *reusable = device->idle_streams;
@@ -195,9 +198,9 @@ nova_status nova_pooled_stream_take(nova_device *device, nova_pooled_stream **po
         reusable = calloc(1, sizeof *reusable);
         if (reusable == NULL)
             return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a stream");
-        nova_status status =
-            nova_device_check(device, device->driver->stream_create(device->driver, &reusable->stream),
-                              "the device has no stream for a run", error);
+        nova_status status = nova_device_check(
+            device, device->driver->stream_create(device->driver, &reusable->stream),
+            "the device has no stream for a run", error);
         if (status != NOVA_OK) {
             free(reusable);
             return status;
@@ -293,8 +296,7 @@ nova_status nova_device_synchronize(nova_device *device, void *stream, nova_erro
     nova_status status = nova_device_enter(device, error);
     if (status != NOVA_OK)
         return status;
-    status = nova_device_check(device,
-                               device->driver->stream_synchronize(device->driver, stream),
+    status = nova_device_check(device, device->driver->stream_synchronize(device->driver, stream),
                                "the stream did not end", error);
     nova_device_leave(device);
     return status;

@@ -1,8 +1,8 @@
-/* The launches of a run. The first run of an execution launches kernel by kernel. From the second on they are
- * one graph, or one for each step where copies and kernels of the host lie between (hybrid_run.c); other pointers
- * than last time change a graph's launches, which costs much less than a new one.
- * A run that is traced goes launch by launch. Loops wait for their conditions: what is in them is enqueued as often
- * as they say. */
+/* The launches of a run. The first run of an execution launches kernel by kernel. From the second
+ * on they are one graph, or one for each step where copies and kernels of the host lie between
+ * (hybrid_run.c); other pointers than last time change a graph's launches, which costs much less
+ * than a new one. A run that is traced goes launch by launch. Loops wait for their conditions: what
+ * is in them is enqueued as often as they say. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,10 +32,10 @@ static int launch_by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The memory of a launch, sorted, with what overlaps as one. Operands that it only reads stand before the
- * others; constants are read whatever else is known. */
+/* The memory of a launch, sorted, with what overlaps as one. Operands that it only reads stand
+ * before the others; constants are read whatever else is known. */
 static uint32_t launch_find_ranges(const nova_device_run *r, const nova_launch_record *launch,
-                            nova_device_range *ranges)
+                                   nova_device_range *ranges)
 {
     const nova_tables *tables = &r->program->tables;
     for (uint32_t k = 0; k < launch->operand_count; k++) {
@@ -123,9 +123,10 @@ static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **gra
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
     size_t pointers = r->program->tables.header->operand_count * sizeof *execution->pointers;
-    nova_device_graph created = {.graphs = calloc(r->program->device_count + 1, sizeof *created.graphs),
-                              .slots = malloc(launch_slots_size(r)),
-                              .pointers = malloc(pointers + 8)};
+    nova_device_graph created = {.graphs =
+                                     calloc(r->program->device_count + 1, sizeof *created.graphs),
+                                 .slots = malloc(launch_slots_size(r)),
+                                 .pointers = malloc(pointers + 8)};
     nova_status status = NOVA_OK;
     if (created.graphs == NULL || created.slots == NULL || created.pointers == NULL)
         status = nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a graph");
@@ -199,9 +200,9 @@ static nova_status launch_step(nova_device_run *r, const nova_device_graph *grap
     nova_driver *driver = r->device->driver;
     if (graph != NULL && launch_has_graph(step)) {
         r->counts.graph_launches++;
-        return nova_run_check(
-            r, driver->graph_launch(driver, graph->graphs[step->number], r->stream),
-            "the graph cannot be launched");
+        return nova_run_check(r,
+                              driver->graph_launch(driver, graph->graphs[step->number], r->stream),
+                              "the graph cannot be launched");
     }
     int result = 0;
     for (uint32_t i = step->first; result == 0 && i < step->first + step->count; i++) {
@@ -235,7 +236,8 @@ static nova_status launch_prepare_graph(nova_device_run *r, nova_device_graph **
 }
 
 /* Whether the body of a loop is to run (again): the one value that a run waits for. */
-static nova_status launch_read_condition(nova_device_run *r, const nova_device_step *loop, bool *holds)
+static nova_status launch_read_condition(nova_device_run *r, const nova_device_step *loop,
+                                         bool *holds)
 {
     nova_driver *driver = r->device->driver;
     const nova_launch_record *launch = nova_step_launch(r->program, loop, 0);
@@ -255,7 +257,8 @@ static nova_status launch_read_condition(nova_device_run *r, const nova_device_s
 }
 
 /* Steps [from, to), of a program or of the body of a loop. */
-static nova_status launch_run_steps(nova_device_run *r, nova_device_graph *graph, uint32_t from, uint32_t to)
+static nova_status launch_run_steps(nova_device_run *r, nova_device_graph *graph, uint32_t from,
+                                    uint32_t to)
 {
     nova_status status = NOVA_OK;
     for (uint32_t i = from; status == NOVA_OK && i < to; i++) {

@@ -1,5 +1,5 @@
-/* The pool of a device: blocks that were given back are handed out again, so that a program which runs again
- * and again asks the driver for nothing. */
+/* The pool of a device: blocks that were given back are handed out again, so that a program which
+ * runs again and again asks the driver for nothing. */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>
@@ -65,7 +65,8 @@ void nova_device_trim(nova_device *device)
     nova_device_leave(device);
 }
 
-static nova_status memory_exhausted(nova_device *device, int result, uint64_t size, nova_error *error)
+static nova_status memory_exhausted(nova_device *device, int result, uint64_t size,
+                                    nova_error *error)
 {
     nova_driver *driver = device->driver;
     if (driver->classify(driver, result) != NOVA_DEVICE_MEMORY)
@@ -75,15 +76,16 @@ static nova_status memory_exhausted(nova_device *device, int result, uint64_t si
     pthread_mutex_lock(&device->mutex);
     uint64_t used = device->usage.used_bytes;
     pthread_mutex_unlock(&device->mutex);
-    return nova_fail(error, NOVA_DEVICE_MEMORY, "",
-                     "%s has no memory for %llu bytes more: %llu of %llu are free, and Nova holds %llu",
-                     device->info.name, (unsigned long long)size, (unsigned long long)left,
-                     (unsigned long long)device->info.memory, (unsigned long long)used);
+    return nova_fail(
+        error, NOVA_DEVICE_MEMORY, "",
+        "%s has no memory for %llu bytes more: %llu of %llu are free, and Nova holds %llu",
+        device->info.name, (unsigned long long)size, (unsigned long long)left,
+        (unsigned long long)device->info.memory, (unsigned long long)used);
 }
 
 /* A block that the driver is asked for. */
 static nova_status memory_make_block(nova_device *device, uint64_t size, nova_device_block **block,
-                              nova_error *error)
+                                     nova_error *error)
 {
     nova_driver *driver = device->driver;
     nova_device_block *created = calloc(1, sizeof *created);
@@ -125,7 +127,8 @@ nova_status nova_device_take_inside(nova_device *device, uint64_t size, void *st
         status = nova_device_order_inside(device, reusable->stream, stream, error);
     if (status == NOVA_OK && device->driver->memory_forget != NULL)
         status = nova_device_check(
-            device, device->driver->memory_forget(device->driver, reusable->address, rounded, stream),
+            device,
+            device->driver->memory_forget(device->driver, reusable->address, rounded, stream),
             "memory of the device cannot be taken", error);
     if (status != NOVA_OK)
         return status; /* a block that cannot be ordered belongs to a device that is lost */

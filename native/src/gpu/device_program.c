@@ -10,7 +10,8 @@ enum { USUAL_SHARED = 48 << 10 };
 
 /* --- executions ------------------------------------------------------------------------------- */
 
-static void program_execution_destroy(nova_device_program *program, nova_device_execution *execution)
+static void program_execution_destroy(nova_device_program *program,
+                                      nova_device_execution *execution)
 {
     nova_driver *driver = program->device->driver;
     for (unsigned i = 0; i < execution->graph_count; i++)
@@ -37,7 +38,7 @@ static void *program_array(size_t count, size_t size)
 }
 
 static nova_status program_execution_create(nova_device_program *program,
-                                    nova_device_execution **execution, nova_error *error)
+                                            nova_device_execution **execution, nova_error *error)
 {
     nova_device *device = program->device;
     nova_driver *driver = device->driver;
@@ -52,7 +53,8 @@ static nova_status program_execution_create(nova_device_program *program,
     created->calls = program_array(program->launch_count, sizeof *created->calls);
     created->ranges = program_array(operands, sizeof *created->ranges);
     nova_status status = NOVA_OK;
-    if (!created->slots || !created->pointers || !created->staging_offsets || !created->calls || !created->ranges)
+    if (!created->slots || !created->pointers || !created->staging_offsets || !created->calls ||
+        !created->ranges)
         status = nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     if (status == NOVA_OK)
         status = nova_pooled_stream_take(device, &created->pooled_stream, error);
@@ -62,8 +64,9 @@ static nova_status program_execution_create(nova_device_program *program,
     if (status == NOVA_OK)
         created->last = created->pooled_stream->stream;
     if (status == NOVA_OK && program->tables.header->workspace_size > 0)
-        status = nova_device_take_inside(device, program->tables.header->workspace_size,
-                                         created->pooled_stream->stream, &created->workspace, error);
+        status =
+            nova_device_take_inside(device, program->tables.header->workspace_size,
+                                    created->pooled_stream->stream, &created->workspace, error);
     if (status == NOVA_OK)
         status = nova_host_shadow_create(program, created, error);
     if (status != NOVA_OK)
@@ -117,7 +120,7 @@ nova_device_counts nova_device_program_counts(nova_device_program *program)
 /* --- code and constants ----------------------------------------------------------------------- */
 
 static nova_status program_load_code(nova_device_program *program, const nova_device_code *code,
-                             nova_error *error)
+                                     nova_error *error)
 {
     nova_driver *driver = program->device->driver;
     char log[1024] = "", text[200];
@@ -129,11 +132,12 @@ static nova_status program_load_code(nova_device_program *program, const nova_de
     if (status == NOVA_DEVICE_FAULT || *log == '\0')
         return nova_device_check(program->device, result, "the code cannot be loaded", error);
     driver->explain(driver, result, text, sizeof text);
-    return nova_fail(error, status, "", "the code for %s cannot be loaded: %s: %s", code->arch, text,
-                     log);
+    return nova_fail(error, status, "", "the code for %s cannot be loaded: %s: %s", code->arch,
+                     text, log);
 }
 
-static nova_status program_find_kernel(nova_device_program *program, uint32_t index, nova_error *error)
+static nova_status program_find_kernel(nova_device_program *program, uint32_t index,
+                                       nova_error *error)
 {
     nova_driver *driver = program->device->driver;
     const nova_tables *tables = &program->tables;
@@ -174,8 +178,8 @@ static nova_status program_find_kernels(nova_device_program *program, nova_error
     return status;
 }
 
-static nova_status program_load_constants(nova_device_program *program, const nova_device_source *source,
-                                  nova_error *error)
+static nova_status program_load_constants(nova_device_program *program,
+                                          const nova_device_source *source, nova_error *error)
 {
     nova_device *device = program->device;
     nova_double_buffer *buffer;
@@ -187,8 +191,9 @@ static nova_status program_load_constants(nova_device_program *program, const no
         status = nova_double_buffer_take(device, &buffer, error);
     if (status != NOVA_OK)
         return status;
-    status = nova_double_buffer_upload(device, buffer, program->constants->address, source->constants,
-                           source->constants_size, device->stream, error);
+    status =
+        nova_double_buffer_upload(device, buffer, program->constants->address, source->constants,
+                                  source->constants_size, device->stream, error);
     nova_double_buffer_give(device, buffer);
     /* Runs on any stream may read them from now on. */
     if (status == NOVA_OK)
@@ -200,8 +205,8 @@ static nova_status program_load_constants(nova_device_program *program, const no
 
 /* --- making and ending ------------------------------------------------------------------------ */
 
-static nova_status program_keep_signature(nova_device_program *program, const nova_device_source *source,
-                                  nova_error *error)
+static nova_status program_keep_signature(nova_device_program *program,
+                                          const nova_device_source *source, nova_error *error)
 {
     size_t arguments = source->argument_count, outputs = source->output_count;
     const nova_tables_header *header = program->tables.header;
@@ -227,7 +232,7 @@ static nova_status program_keep_signature(nova_device_program *program, const no
 }
 
 static nova_status program_build(nova_device_program *program, const nova_device_source *source,
-                         nova_error *error)
+                                 nova_error *error)
 {
     nova_status status = program_keep_signature(program, source, error);
     if (status == NOVA_OK)
@@ -277,7 +282,8 @@ void nova_device_program_destroy(nova_device_program *program)
         return;
     nova_device *device = program->device;
     nova_driver *driver = device->driver;
-    /* Also when the device is lost: the driver then refuses, and what is of this process is freed. */
+    /* Also when the device is lost: the driver then refuses, and what is of this process is freed.
+     */
     (void)driver->enter(driver, device->context);
     while (program->idle != NULL) {
         nova_device_execution *execution = program->idle;

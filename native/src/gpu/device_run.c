@@ -1,4 +1,5 @@
-/* A run: values on the host are copied to the device, the launches are enqueued, results are copied back. */
+/* A run: values on the host are copied to the device, the launches are enqueued, results are copied
+ * back. */
 #include <string.h>
 
 #include "gpu/device_run.h"
@@ -21,8 +22,8 @@ static bool run_needs_staging(const nova_device_value *value, int64_t nbytes)
     return nbytes > 0 && (value->address == 0 || value->address % ACCESS != 0);
 }
 
-/* Gives a place in the home to all that needs one: what only goes in, then what goes in and out, then what
- * only comes out, so that each way is one piece. */
+/* Gives a place in the home to all that needs one: what only goes in, then what goes in and out,
+ * then what only comes out, so that each way is one piece. */
 static nova_status run_find_offsets(nova_device_run *r)
 {
     const nova_device_program *program = r->program;
@@ -88,17 +89,19 @@ static nova_status run_prepare_staging(nova_device_run *r)
         return status;
     execution->pinned = memory;
     execution->pinned_size = execution->staging->size;
-    /* Results are copied in one piece, with what lies between them: that has to hold something. The simulated
-     * device looks at who reads it, and is not told that it was written. */
+    /* Results are copied in one piece, with what lies between them: that has to hold something. The
+     * simulated device looks at who reads it, and is not told that it was written. */
     if (driver->checks_ranges)
         return NOVA_OK;
     memset(memory, 0, execution->pinned_size);
     /* Nobody waits: what is written there meanwhile is copied again behind this. */
-    int result = driver->copy_in(driver, execution->staging->address, memory, execution->pinned_size, r->stream);
+    int result = driver->copy_in(driver, execution->staging->address, memory,
+                                 execution->pinned_size, r->stream);
     return nova_run_check(r, result, "memory cannot be cleared");
 }
 
-static uint64_t run_address_of(const nova_device_run *r, const nova_device_value *value, size_t slot)
+static uint64_t run_address_of(const nova_device_run *r, const nova_device_value *value,
+                               size_t slot)
 {
     uint64_t staging = r->execution->staging_offsets[slot];
     if (staging != NOVA_NOT_STAGED)
@@ -143,8 +146,7 @@ static nova_status run_once(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     /* Its workspace and home belong to the run before until that has ended. */
-    nova_status status =
-        nova_device_order_inside(r->device, execution->last, r->stream, r->error);
+    nova_status status = nova_device_order_inside(r->device, execution->last, r->stream, r->error);
     execution->last = r->stream;
     if (execution->workspace != NULL)
         execution->workspace->stream = r->stream;
@@ -186,13 +188,13 @@ nova_status nova_device_program_run(nova_device_program *program,
         (outputs == NULL && program->output_count > 0))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     nova_device_run r = {.program = program,
-             .device = program->device,
-             .arguments = arguments,
-             .outputs = outputs,
-             .options = options,
-             .trace = options->trace,
-             .error = error,
-             .counts = {.runs = 1}};
+                         .device = program->device,
+                         .arguments = arguments,
+                         .outputs = outputs,
+                         .options = options,
+                         .trace = options->trace,
+                         .error = error,
+                         .counts = {.runs = 1}};
     nova_status status = nova_device_enter(r.device, error);
     if (status != NOVA_OK)
         return status;

@@ -34,21 +34,22 @@ static inline nova_status nova_run_check(const nova_device_run *r, int result, c
     return nova_device_check(r->device, result, action, r->error);
 }
 
-/* device_transfer.c: waits until the device has read the pinned memory; copies what is not where kernels can
- * use it, to the home and back. The second returns when results are on the host. */
+/* device_transfer.c: waits until the device has read the pinned memory; copies what is not where
+ * kernels can use it, to the home and back. The second returns when results are on the host. */
 nova_status nova_run_free_pinned(nova_device_run *r);
 nova_status nova_run_copy_in(nova_device_run *r);
 nova_status nova_run_copy_out(nova_device_run *r);
 
-/* device_launch.c: enqueues all launches, with the pointers that the slots of the execution give. With kernels of
- * the host among them, it returns when the last of those has run. */
+/* device_launch.c: enqueues all launches, with the pointers that the slots of the execution give.
+ * With kernels of the host among them, it returns when the last of those has run. */
 nova_status nova_run_launch(nova_device_run *r);
 
 /* The address of a buffer on the device, in this run. */
 uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer);
 
-/* hybrid_run.c: copies between device and host are enqueued; kernels of the host run, while the device does what
- * it was given before. The last is called behind the last step, also when one has failed. */
+/* hybrid_run.c: copies between device and host are enqueued; kernels of the host run, while the
+ * device does what it was given before. The last is called behind the last step, also when one has
+ * failed. */
 nova_status nova_run_copies(nova_device_run *r, const nova_device_step *step);
 nova_status nova_run_host_region(nova_device_run *r, const nova_device_step *step);
 nova_status nova_run_leave_host_shadow(nova_device_run *r, nova_error *error);

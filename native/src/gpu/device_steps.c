@@ -10,11 +10,13 @@ static nova_step_kind steps_kind(const nova_device_program *program, uint32_t in
     uint32_t core = nova_launch_core(program, &program->tables.launches[program->launches[index]]);
     if (core == NOVA_WHILE)
         return NOVA_LOOP_STEP;
-    return core == NOVA_DEVICE ? NOVA_DEVICE_STEP : core > NOVA_DEVICE ? NOVA_COPY_STEP : NOVA_HOST_STEP;
+    return core == NOVA_DEVICE  ? NOVA_DEVICE_STEP
+           : core > NOVA_DEVICE ? NOVA_COPY_STEP
+                                : NOVA_HOST_STEP;
 }
 
-/* Whether launch `index` belongs to the step of the one before it. An island is one piece of the tables: launches
- * that do nothing may be inside, if they are of the host as well. */
+/* Whether launch `index` belongs to the step of the one before it. An island is one piece of the
+ * tables: launches that do nothing may be inside, if they are of the host as well. */
 static bool steps_extends(const nova_device_program *program, uint32_t index)
 {
     nova_step_kind kind = steps_kind(program, index);
@@ -28,7 +30,8 @@ static bool steps_extends(const nova_device_program *program, uint32_t index)
 }
 
 /* Whether launch `index` is behind the body of a loop. */
-static bool steps_is_after(const nova_device_program *program, uint32_t index, const nova_device_step *loop)
+static bool steps_is_after(const nova_device_program *program, uint32_t index,
+                           const nova_device_step *loop)
 {
     uint32_t launch = program->launches[loop->first];
     uint32_t kernel = program->tables.launches[launch].kernel;
@@ -44,7 +47,8 @@ static nova_status steps_make(nova_device_program *program, nova_error *error)
     for (uint32_t i = 0; i < program->launch_count; i++) {
         nova_step_kind kind = steps_kind(program, i);
         bool is_new = !steps_extends(program, i);
-        for (; depth > 0 && steps_is_after(program, i, &program->steps[loops[depth - 1]]); is_new = true)
+        for (; depth > 0 && steps_is_after(program, i, &program->steps[loops[depth - 1]]);
+             is_new = true)
             program->steps[loops[--depth]].end = program->step_count;
         if (kind == NOVA_LOOP_STEP)
             /* as many as the tables may have inside of each other */
@@ -71,7 +75,7 @@ static nova_status steps_make(nova_device_program *program, nova_error *error)
 
 /* Whether a copy and a kernel of the host must not be at work at the same time. */
 static bool steps_overlaps(const nova_device_program *program, const nova_launch_record *copy,
-                 const nova_launch_record *launch)
+                           const nova_launch_record *launch)
 {
     const nova_buffer *moved = nova_operand(program, copy, 0);
     uint64_t from = nova_host_shadow_offset(program, moved), to = from + moved->nbytes;
@@ -88,17 +92,18 @@ static bool steps_overlaps(const nova_device_program *program, const nova_launch
 }
 
 static bool steps_any_overlap(const nova_device_program *program, const nova_device_step *copies,
-                     const nova_device_step *region)
+                              const nova_device_step *region)
 {
     for (uint32_t i = 0; i < copies->count; i++)
         for (uint32_t k = 0; k < region->count; k++)
             if (steps_overlaps(program, nova_step_launch(program, copies, i),
-                     nova_step_launch(program, region, k)))
+                               nova_step_launch(program, region, k)))
                 return true;
     return false;
 }
 
-/* The last copies before an island that use what it uses: those before them have ended as well then. */
+/* The last copies before an island that use what it uses: those before them have ended as well
+ * then. */
 static uint32_t steps_find_waits(const nova_device_program *program, const nova_device_step *region)
 {
     for (const nova_device_step *step = region; step-- > program->steps;)
@@ -107,12 +112,13 @@ static uint32_t steps_find_waits(const nova_device_program *program, const nova_
     return NOVA_NO_STEP;
 }
 
-/* Finds copies to the host of arguments that are still what the caller gave: a kernel changes only donated ones. */
+/* Finds copies to the host of arguments that are still what the caller gave: a kernel changes only
+ * donated ones. */
 static nova_status steps_find_originals(nova_device_program *program, nova_error *error)
 {
     bool *is_original = calloc(program->launch_count + 1, sizeof *is_original);
-    bool *is_changed = calloc(program->argument_count + program->output_count + 1,
-                              sizeof *is_changed);
+    bool *is_changed =
+        calloc(program->argument_count + program->output_count + 1, sizeof *is_changed);
     program->hybrid.is_original = is_original;
     if (is_original == NULL || is_changed == NULL) {
         free(is_changed);

@@ -1,8 +1,9 @@
-/* Traces: timed events around all that a run enqueues, and the host's clock for what the thread does.
+/* Traces: timed events around all that a run enqueues, and the host's clock for what the thread
+ * does.
  *
- * An event that is waited for when the run begins says what the host's clock was at a moment of the device's;
- * all others are counted from there. They are read when somebody wants the trace, so that a run which does not
- * wait for the device does not wait because it is traced. */
+ * An event that is waited for when the run begins says what the host's clock was at a moment of the
+ * device's; all others are counted from there. They are read when somebody wants the trace, so that
+ * a run which does not wait for the device does not wait because it is traced. */
 #include "gpu/device_trace.h"
 
 #include <stdlib.h>
@@ -17,18 +18,18 @@ typedef struct {
 
 struct nova_device_trace {
     nova_device *device;
-    void *base;            /* the event at `base_ns` */
+    void *base; /* the event at `base_ns` */
     uint64_t base_ns, start_ns, end_ns;
-    recorded *created;        /* until it is read */
+    recorded *created; /* until it is read */
     size_t count, capacity;
     uint32_t *values;
     size_t value_count, value_capacity;
-    bool has_begun;        /* whether the last span is one that waits for its end */
-    nova_span_kind host;   /* what the thread has been doing */
+    bool has_begun;      /* whether the last span is one that waits for its end */
+    nova_span_kind host; /* what the thread has been doing */
     uint32_t host_launch, host_count;
     uint64_t host_since;
     uint64_t lost;
-    nova_span *spans;      /* when it is read */
+    nova_span *spans; /* when it is read */
     size_t span_count;
     pthread_mutex_t mutex; /* of who reads */
 };
@@ -148,10 +149,10 @@ void nova_trace_add_value(nova_device_trace *trace, size_t slot)
 static void trace_end_host(nova_device_trace *trace, uint64_t now)
 {
     recorded created = {.span = {.kind = trace->host,
-                              .launch = trace->host_launch,
-                              .count = trace->host_count,
-                              .start_ns = trace->host_since,
-                              .end_ns = now}};
+                                 .launch = trace->host_launch,
+                                 .count = trace->host_count,
+                                 .start_ns = trace->host_since,
+                                 .end_ns = now}};
     if (now > trace->host_since || trace->host == NOVA_SPAN_HOST)
         (void)trace_add(trace, created);
 }
@@ -216,8 +217,8 @@ static bool trace_read_event(const nova_device_trace *trace, void *event, uint64
     return true;
 }
 
-/* Brings a span of the device to the host's clock. The two were compared to within some microseconds, and
- * nothing happens before it was asked for. */
+/* Brings a span of the device to the host's clock. The two were compared to within some
+ * microseconds, and nothing happens before it was asked for. */
 static bool trace_read_span(const nova_device_trace *trace, recorded *created)
 {
     nova_span *span = &created->span;

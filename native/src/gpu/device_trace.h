@@ -1,11 +1,12 @@
-/* What a run tells its trace, if it has one; nobody but the files of the device runtime includes this. */
+/* What a run tells its trace, if it has one; nobody but the files of the device runtime includes
+ * this. */
 #ifndef NOVA_GPU_DEVICE_TRACE_H
 #define NOVA_GPU_DEVICE_TRACE_H
 
 #include "gpu/device_state.h"
 
-/* All of these never fail: a span that there is no event or memory for is counted as lost. They are called by
- * the thread that runs, in its device's context. */
+/* All of these never fail: a span that there is no event or memory for is counted as lost. They are
+ * called by the thread that runs, in its device's context. */
 void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
                            uint64_t bytes, void *stream);
 void nova_trace_end_span(nova_device_trace *trace, void *stream);

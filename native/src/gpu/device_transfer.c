@@ -1,5 +1,5 @@
-/* The copies of a run: small ones at once through pinned memory of the execution, large ones in pieces on
- * streams of their own, and arrays on the device that are not aligned. */
+/* The copies of a run: small ones at once through pinned memory of the execution, large ones in
+ * pieces on streams of their own, and arrays on the device that are not aligned. */
 #include <string.h>
 
 #include "gpu/device_run.h"
@@ -72,8 +72,9 @@ static nova_status transfer_copy_in_large(nova_device_run *r)
         if (!transfer_is_host_argument(r, i))
             continue;
         transfer_begin_copy(r, NOVA_SPAN_COPY_IN, i, device->in);
-        status = nova_double_buffer_upload(device, buffer, r->execution->slots[i], r->arguments[i].host,
-                               (uint64_t)r->program->nbytes[i], device->in, r->error);
+        status =
+            nova_double_buffer_upload(device, buffer, r->execution->slots[i], r->arguments[i].host,
+                                      (uint64_t)r->program->nbytes[i], device->in, r->error);
         nova_trace_end(r->trace, device->in);
     }
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
@@ -107,7 +108,8 @@ nova_status nova_run_copy_in(nova_device_run *r)
 {
     nova_status status = NOVA_OK;
     if (r->has_host_inputs)
-        status = r->size <= NOVA_MOST_PINNED ? transfer_copy_in_small(r) : transfer_copy_in_large(r);
+        status =
+            r->size <= NOVA_MOST_PINNED ? transfer_copy_in_small(r) : transfer_copy_in_large(r);
     if (status == NOVA_OK && r->inputs_end > 0)
         status = transfer_copy_unaligned(r, false);
     return status;
@@ -119,8 +121,9 @@ static void *transfer_host_result(const nova_device_run *r, size_t i)
     size_t inputs = r->program->argument_count;
     const nova_device_value *value = i < inputs ? &r->arguments[i] : &r->outputs[i - inputs];
     bool is_result = i >= inputs || r->program->donated[i];
-    return is_result && r->execution->staging_offsets[i] != NOVA_NOT_STAGED && value->address == 0 ? value->host
-                                                                                  : NULL;
+    return is_result && r->execution->staging_offsets[i] != NOVA_NOT_STAGED && value->address == 0
+               ? value->host
+               : NULL;
 }
 
 static nova_status transfer_copy_out_small(nova_device_run *r)
@@ -132,9 +135,9 @@ static nova_status transfer_copy_out_small(nova_device_run *r)
     for (size_t i = 0; r->trace != NULL && i < count; i++)
         if (transfer_host_result(r, i) != NULL)
             nova_trace_value(r->trace, i);
-    int result = driver->copy_out(driver, execution->pinned + r->results,
-                                  execution->staging->address + r->results, r->size - r->results,
-                                  r->stream);
+    int result =
+        driver->copy_out(driver, execution->pinned + r->results,
+                         execution->staging->address + r->results, r->size - r->results, r->stream);
     nova_trace_end(r->trace, r->stream);
     nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     if (result == 0)
@@ -144,7 +147,8 @@ static nova_status transfer_copy_out_small(nova_device_run *r)
     for (size_t i = 0; status == NOVA_OK && i < count; i++) {
         void *host = transfer_host_result(r, i);
         if (host != NULL)
-            memcpy(host, execution->pinned + execution->staging_offsets[i], (size_t)r->program->nbytes[i]);
+            memcpy(host, execution->pinned + execution->staging_offsets[i],
+                   (size_t)r->program->nbytes[i]);
     }
     return status;
 }
@@ -165,8 +169,9 @@ static nova_status transfer_copy_out_large(nova_device_run *r)
         if (host == NULL)
             continue;
         transfer_begin_copy(r, NOVA_SPAN_COPY_OUT, i, device->out);
-        status = nova_double_buffer_download(device, buffer, host, r->execution->slots[i],
-                                (uint64_t)r->program->nbytes[i], device->out, r->error);
+        status =
+            nova_double_buffer_download(device, buffer, host, r->execution->slots[i],
+                                        (uint64_t)r->program->nbytes[i], device->out, r->error);
         nova_trace_end(r->trace, device->out);
     }
     nova_double_buffer_give(device, buffer);
@@ -177,6 +182,7 @@ nova_status nova_run_copy_out(nova_device_run *r)
 {
     nova_status status = r->size > 0 ? transfer_copy_unaligned(r, true) : NOVA_OK;
     if (status == NOVA_OK && r->has_host_results)
-        status = r->size <= NOVA_MOST_PINNED ? transfer_copy_out_small(r) : transfer_copy_out_large(r);
+        status =
+            r->size <= NOVA_MOST_PINNED ? transfer_copy_out_small(r) : transfer_copy_out_large(r);
     return status;
 }

@@ -1,5 +1,6 @@
-/* Islands: kernels of the host that follow each other in a program of a device, as programs of the CPU. Their tables
- * are cut out of those of the file, with buffers that are places in the mirror. */
+/* Islands: kernels of the host that follow each other in a program of a device, as programs of the
+ * CPU. Their tables are cut out of those of the file, with buffers that are places in the mirror.
+ */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>
@@ -24,8 +25,9 @@ static bool region_make_arrays(nova_host_region *region)
 }
 
 /* A launch with a kernel and buffers of its own. */
-static void region_fill_launch(const nova_device_program *program, nova_host_region *region, uint32_t index,
-                        const nova_launch_record *launch, uint32_t first_operand)
+static void region_fill_launch(const nova_device_program *program, nova_host_region *region,
+                               uint32_t index, const nova_launch_record *launch,
+                               uint32_t first_operand)
 {
     region->kernels[index] = program->tables.kernels[launch->kernel];
     region->launches[index] = (nova_launch_record){.kernel = index,
@@ -48,9 +50,10 @@ static void region_fill_launch(const nova_device_program *program, nova_host_reg
     }
 }
 
-/* Tasks [first, first + count) of the program; whatever they wait for outside of the island has ended before. */
-static void region_fill_tasks(const nova_device_program *program, nova_host_region *region, uint32_t first,
-                       uint32_t first_launch)
+/* Tasks [first, first + count) of the program; whatever they wait for outside of the island has
+ * ended before. */
+static void region_fill_tasks(const nova_device_program *program, nova_host_region *region,
+                              uint32_t first, uint32_t first_launch)
 {
     const nova_tables *tables = &program->tables;
     uint32_t count = region->header.task_count, edges = 0;
@@ -73,8 +76,9 @@ static void region_fill_tasks(const nova_device_program *program, nova_host_regi
     region->header.successor_count = edges;
 }
 
-nova_status nova_host_region_create(const nova_device_program *program, const nova_device_step *step,
-                               const nova_image *image, nova_host_region *region, nova_error *error)
+nova_status nova_host_region_create(const nova_device_program *program,
+                                    const nova_device_step *step, const nova_image *image,
+                                    nova_host_region *region, nova_error *error)
 {
     const nova_tables *tables = &program->tables;
     uint32_t first = program->launches[step->first];

@@ -1,5 +1,5 @@
-/* The mirror: memory of the host for all that its kernels use in a program of a device. Values change sides by
- * copies, which are launches of the tables. */
+/* The mirror: memory of the host for all that its kernels use in a program of a device. Values
+ * change sides by copies, which are launches of the tables. */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static nova_status shadow_assign_offsets(nova_device_program *program, nova_erro
 }
 
 nova_status nova_host_shadow_lay_out(nova_device_program *program, const nova_device_source *source,
-                                nova_error *error)
+                                     nova_error *error)
 {
     nova_hybrid_layout *hybrid = &program->hybrid;
     const nova_tables *tables = &program->tables;
@@ -52,7 +52,8 @@ nova_status nova_host_shadow_lay_out(nova_device_program *program, const nova_de
             } else if (buffer->kind == NOVA_CONSTANT) {
                 first = buffer->value < first ? buffer->value : first;
                 end = last > end ? last : end;
-            } else if (hybrid->shadow_offsets[nova_host_shadow_slot(program, buffer)] == NO_OFFSET) {
+            } else if (hybrid->shadow_offsets[nova_host_shadow_slot(program, buffer)] ==
+                       NO_OFFSET) {
                 hybrid->shadow_offsets[nova_host_shadow_slot(program, buffer)] = hybrid->layout;
                 hybrid->layout = shadow_aligned(hybrid->layout + buffer->nbytes + 1);
             }
@@ -73,21 +74,21 @@ nova_status nova_host_shadow_lay_out(nova_device_program *program, const nova_de
 uint64_t nova_host_shadow_offset(const nova_device_program *program, const nova_buffer *buffer)
 {
     const nova_hybrid_layout *hybrid = &program->hybrid;
-    return buffer->kind == NOVA_WORKSPACE ? hybrid->workspace + buffer->value
-                                          : hybrid->shadow_offsets[nova_host_shadow_slot(program, buffer)];
+    return buffer->kind == NOVA_WORKSPACE
+               ? hybrid->workspace + buffer->value
+               : hybrid->shadow_offsets[nova_host_shadow_slot(program, buffer)];
 }
 
 void *nova_host_shadow_constant(const nova_device_program *program, const nova_buffer *buffer)
 {
     static const _Alignas(64) char empty[64]; /* where all of them are empty */
     const nova_hybrid_layout *hybrid = &program->hybrid;
-    return hybrid->constants != NULL
-               ? hybrid->constants + (buffer->value - hybrid->first_constant)
-               : (void *)(uintptr_t)empty;
+    return hybrid->constants != NULL ? hybrid->constants + (buffer->value - hybrid->first_constant)
+                                     : (void *)(uintptr_t)empty;
 }
 
 nova_status nova_host_shadow_create(const nova_device_program *program,
-                               nova_device_execution *execution, nova_error *error)
+                                    nova_device_execution *execution, nova_error *error)
 {
     const nova_hybrid_layout *hybrid = &program->hybrid;
     nova_driver *driver = program->device->driver;

@@ -1,8 +1,9 @@
 /* Programs with kernels of the host between those of the device.
  *
- * A run goes through the steps in order. Those of the device and copies are only enqueued, each step of copies with
- * an event behind it. A step of the host waits for the copies that it needs, then its tasks run on the threads of
- * the process, while the device goes on with what it was given before. */
+ * A run goes through the steps in order. Those of the device and copies are only enqueued, each
+ * step of copies with an event behind it. A step of the host waits for the copies that it needs,
+ * then its tasks run on the threads of the process, while the device goes on with what it was given
+ * before. */
 #include <string.h>
 
 #include "gpu/device_run.h"
@@ -20,10 +21,10 @@ static nova_status hybrid_acquire_host_shadow(nova_device_run *r)
     return nova_run_check(r, result, "the run before cannot be waited for");
 }
 
-/* The array of the caller that a copy would bring back from the device; NULL where that is on the device only, or not what
- * is copied. */
+/* The array of the caller that a copy would bring back from the device; NULL where that is on the
+ * device only, or not what is copied. */
 static const void *hybrid_array_in_memory(const nova_device_run *r, const nova_device_step *step,
-                                 uint32_t index)
+                                          uint32_t index)
 {
     if (!r->program->hybrid.is_original[step->first + index])
         return NULL;
@@ -38,8 +39,8 @@ static char *hybrid_shadow_offset(const nova_device_run *r, const nova_buffer *b
     return r->execution->host_shadow + nova_host_shadow_offset(r->program, buffer);
 }
 
-/* Fills the mirror with arrays of the caller, which an island needs and copies before it would have brought: the device
- * has its work by now. */
+/* Fills the mirror with arrays of the caller, which an island needs and copies before it would have
+ * brought: the device has its work by now. */
 static nova_status hybrid_refresh_arrays(nova_device_run *r, const nova_device_step *region)
 {
     nova_status status = NOVA_OK;
@@ -92,9 +93,9 @@ nova_status nova_run_copies(nova_device_run *r, const nova_device_step *step)
         r->completed_copy_steps++; /* nothing to wait for */
         return NOVA_OK;
     }
-    return nova_run_check(r,
-                          driver->event_record(driver, r->execution->copies[step->number], r->stream),
-                          "copies between device and host cannot be waited for");
+    return nova_run_check(
+        r, driver->event_record(driver, r->execution->copies[step->number], r->stream),
+        "copies between device and host cannot be waited for");
 }
 
 nova_status nova_run_host_region(nova_device_run *r, const nova_device_step *step)
@@ -120,9 +121,9 @@ nova_status nova_run_host_region(nova_device_run *r, const nova_device_step *ste
     if (status != NOVA_OK)
         return status;
     nova_trace_host_region(r->trace, r->program->launches[step->first],
-                      r->program->launches[step->first + step->count - 1] + 1);
-    status = nova_program_run_by(region->program, region->constants, NULL, r->execution->host_shadow,
-                                 host, r->error);
+                           r->program->launches[step->first + step->count - 1] + 1);
+    status = nova_program_run_by(region->program, region->constants, NULL,
+                                 r->execution->host_shadow, host, r->error);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     return status;
 }
@@ -135,6 +136,6 @@ nova_status nova_run_leave_host_shadow(nova_device_run *r, nova_error *error)
         return NOVA_OK;
     int result = driver->event_record(driver, execution->host_shadow_released, r->stream);
     execution->host_shadow_is_busy = result == 0;
-    return nova_device_check(r->device, result, "copies between device and host cannot be waited for",
-                             error);
+    return nova_device_check(r->device, result,
+                             "copies between device and host cannot be waited for", error);
 }

@@ -19,7 +19,8 @@ void nova_double_buffer_destroy(nova_device *device, nova_double_buffer *buffer)
     free(buffer);
 }
 
-nova_status nova_double_buffer_take(nova_device *device, nova_double_buffer **buffer, nova_error *error)
+nova_status nova_double_buffer_take(nova_device *device, nova_double_buffer **buffer,
+                                    nova_error *error)
 {
     pthread_mutex_lock(&device->mutex);
     nova_double_buffer *reusable = device->double_buffers;
@@ -73,8 +74,9 @@ static uint64_t pinned_piece_of(uint64_t size, uint64_t offset)
     return size - offset < NOVA_HALF_BYTES ? size - offset : NOVA_HALF_BYTES;
 }
 
-nova_status nova_double_buffer_upload(nova_device *device, nova_double_buffer *buffer, uint64_t to, const void *from,
-                          uint64_t size, void *stream, nova_error *error)
+nova_status nova_double_buffer_upload(nova_device *device, nova_double_buffer *buffer, uint64_t to,
+                                      const void *from, uint64_t size, void *stream,
+                                      nova_error *error)
 {
     nova_driver *driver = device->driver;
     int result = 0;
@@ -93,8 +95,9 @@ nova_status nova_double_buffer_upload(nova_device *device, nova_double_buffer *b
     return nova_device_check(device, result, "an array cannot be copied to the device", error);
 }
 
-nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer *buffer, void *to, uint64_t from,
-                           uint64_t size, void *stream, nova_error *error)
+nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer *buffer, void *to,
+                                        uint64_t from, uint64_t size, void *stream,
+                                        nova_error *error)
 {
     nova_driver *driver = device->driver;
     uint64_t asked = 0; /* bytes that the device was told to copy; `offset` have arrived */

@@ -27,13 +27,26 @@ static void launch_set_specials(const sim_block *block, sim_warp *warp)
         uint32_t index[3], lane_bit = (uint32_t)1 << lane;
         sim_name_thread(block, warp->number * LANES + lane, index);
         uint32_t values[S_COUNT] = {
-            [S_TID_X] = index[0], [S_TID_Y] = index[1], [S_TID_Z] = index[2],
-            [S_NTID_X] = size[0], [S_NTID_Y] = size[1], [S_NTID_Z] = size[2],
-            [S_CTAID_X] = block->index[0], [S_CTAID_Y] = block->index[1], [S_CTAID_Z] = block->index[2],
-            [S_NCTAID_X] = grid[0], [S_NCTAID_Y] = grid[1], [S_NCTAID_Z] = grid[2],
-            [S_LANEID] = lane, [S_WARPID] = warp->number, [S_NWARPID] = block->warp_count,
-            [S_LANEMASK_EQ] = lane_bit, [S_LANEMASK_LT] = lane_bit - 1, [S_LANEMASK_LE] = lane_bit | (lane_bit - 1),
-            [S_LANEMASK_GT] = ~(lane_bit | (lane_bit - 1)), [S_LANEMASK_GE] = ~(lane_bit - 1),
+            [S_TID_X] = index[0],
+            [S_TID_Y] = index[1],
+            [S_TID_Z] = index[2],
+            [S_NTID_X] = size[0],
+            [S_NTID_Y] = size[1],
+            [S_NTID_Z] = size[2],
+            [S_CTAID_X] = block->index[0],
+            [S_CTAID_Y] = block->index[1],
+            [S_CTAID_Z] = block->index[2],
+            [S_NCTAID_X] = grid[0],
+            [S_NCTAID_Y] = grid[1],
+            [S_NCTAID_Z] = grid[2],
+            [S_LANEID] = lane,
+            [S_WARPID] = warp->number,
+            [S_NWARPID] = block->warp_count,
+            [S_LANEMASK_EQ] = lane_bit,
+            [S_LANEMASK_LT] = lane_bit - 1,
+            [S_LANEMASK_LE] = lane_bit | (lane_bit - 1),
+            [S_LANEMASK_GT] = ~(lane_bit | (lane_bit - 1)),
+            [S_LANEMASK_GE] = ~(lane_bit - 1),
         };
         for (uint32_t s = 0; s < S_COUNT; s++)
             warp->registers[s * LANES + lane] = values[s];
@@ -48,7 +61,9 @@ static void launch_start_block(sim_block *block)
     memset(block->barriers, 0, sizeof block->barriers);
     for (uint32_t w = 0; w < block->warp_count; w++) {
         sim_warp *warp = block->warps + w;
-        sim_warp fresh = {.registers = warp->registers, .copies = warp->copies, .copy_capacity = warp->copy_capacity};
+        sim_warp fresh = {.registers = warp->registers,
+                          .copies = warp->copies,
+                          .copy_capacity = warp->copy_capacity};
         uint32_t count = block->threads - w * LANES;
         fresh.live = count >= LANES ? ~0u : ((uint32_t)1 << count) - 1;
         fresh.number = w, fresh.clock = 1;
@@ -68,7 +83,8 @@ static int launch_report_deadlock(sim_block *block)
         w++;
     const sim_warp *warp = block->warps + w;
     int lane = lowest(warp->live);
-    return sim_report(block, FAULT_DEADLOCK, block->kernel->code + warp->at_barrier[lane], thread_of(warp, lane));
+    return sim_report(block, FAULT_DEADLOCK, block->kernel->code + warp->at_barrier[lane],
+                      thread_of(warp, lane));
 }
 
 static int launch_run_block(sim_block *block)
@@ -155,8 +171,8 @@ static int launch_prepare_block(sim_block *block)
     block->shared_shadow = calloc(block->shared_bytes / 4 + 2, sizeof *block->shared_shadow);
     block->local = malloc((size_t)block->warp_count * LANES * kernel->local_bytes + 16);
     block->released = calloc(blocks + 1, 1);
-    if (!block->warps || !block->shared || !block->shared_state || !block->shared_shadow || !block->local ||
-        !block->released)
+    if (!block->warps || !block->shared || !block->shared_state || !block->shared_shadow ||
+        !block->local || !block->released)
         return 1;
     for (uint32_t w = 0; w < block->warp_count; w++) {
         size_t bytes = (size_t)kernel->register_words * LANES * 4;

@@ -7,14 +7,15 @@
 
 #include "loader/reader.h"
 
-/* The levels that a process can be held to, as nova/knobs.py names them; each has the ones before. */
+/* The levels that a process can be held to, as nova/knobs.py names them; each has the ones before.
+ */
 enum { BASELINE = 1, V2, V3, V4, ALL };
 
 static const struct {
     const char *name;
     unsigned char level;
 } CPU_LEVELS[] = {
-    {"x86_64", BASELINE}, {"x86_64-v2", V2}, {"x86_64-v3", V3},
+    {"x86_64", BASELINE}, {"x86_64-v2", V2},     {"x86_64-v3", V3},
     {"x86_64-v4", V4},    {"aarch64", BASELINE},
 };
 
@@ -102,9 +103,9 @@ uint16_t nova_cpu_machine(void)
     return EM_X86_64;
 }
 
-/* Whether this process may use tiles. The system wants to be asked, as its signal frames grow by 8 KiB,
- * and says no where an alternate stack is too small for them. Asked only when somebody wants to know;
- * asking again changes nothing. */
+/* Whether this process may use tiles. The system wants to be asked, as its signal frames grow by 8
+ * KiB, and says no where an alternate stack is too small for them. Asked only when somebody wants
+ * to know; asking again changes nothing. */
 static bool cpu_may_use_tiles(const nova_cpu *cpu)
 {
     return !cpu->asks_for_tiles || syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
@@ -112,8 +113,7 @@ static bool cpu_may_use_tiles(const nova_cpu *cpu)
 
 static bool cpu_saves(const nova_cpu *cpu, unsigned needs)
 {
-    return needs == PLAIN || (needs == YMM && cpu->saves_ymm) ||
-           (needs == ZMM && cpu->saves_zmm) ||
+    return needs == PLAIN || (needs == YMM && cpu->saves_ymm) || (needs == ZMM && cpu->saves_zmm) ||
            (needs == TILES && cpu->saves_tiles && cpu_may_use_tiles(cpu));
 }
 

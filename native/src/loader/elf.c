@@ -7,10 +7,10 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are used as they lie in files");
 
 enum {
-    PAGE = 4096,            /* the smallest that any supported system has */
+    PAGE = 4096, /* the smallest that any supported system has */
     MOST_ALIGNMENT = 2 << 20,
-    MOST_ZEROS = 1 << 20,   /* bytes of a segment that the file does not hold */
-    MOST_NAME = 64,         /* of a section: names are compared with each other */
+    MOST_ZEROS = 1 << 20, /* bytes of a segment that the file does not hold */
+    MOST_NAME = 64,       /* of a section: names are compared with each other */
 };
 
 const nova_section *nova_elf_section(const nova_elf *elf, const char *name)
@@ -65,7 +65,7 @@ static nova_status elf_read_header(nova_bytes file, Elf64_Ehdr *header, nova_err
 /* --- segments --------------------------------------------------------------------------------- */
 
 static nova_status elf_check_load(nova_bytes file, const Elf64_Phdr *row, const nova_elf *elf,
-                              nova_error *error)
+                                  nova_error *error)
 {
     size_t i = elf->segment_count;
     if (!nova_fits(row->p_offset, row->p_filesz, file.size))
@@ -85,7 +85,8 @@ static nova_status elf_check_load(nova_bytes file, const Elf64_Phdr *row, const 
         return REFUSE(error, "segment-flags", "segment %zu has flags %#x", i, row->p_flags);
     /* Sums cannot wrap: a size in memory is at most that of the file and MOST_ZEROS. */
     const nova_segment *before = i > 0 ? &elf->segments[i - 1] : NULL;
-    uint64_t end = before ? (before->vaddr + before->mem_size + PAGE - 1) & ~(uint64_t)(PAGE - 1) : 0;
+    uint64_t end =
+        before ? (before->vaddr + before->mem_size + PAGE - 1) & ~(uint64_t)(PAGE - 1) : 0;
     if (row->p_vaddr < end || (before == NULL && row->p_vaddr != 0))
         return REFUSE(error, "segment-order", "segment %zu overlaps, or leaves address 0 empty", i);
     return NOVA_OK;
@@ -112,7 +113,7 @@ static nova_status elf_check_inside(const Elf64_Phdr *row, nova_elf *elf, nova_e
 }
 
 static nova_status elf_read_segments(nova_bytes file, const Elf64_Ehdr *header, nova_elf *elf,
-                                 nova_error *error)
+                                     nova_error *error)
 {
     static const uint32_t once[] = {PT_DYNAMIC, PT_PHDR, PT_GNU_STACK, PT_GNU_RELRO};
     bool is_present[4] = {false};
@@ -162,12 +163,13 @@ static nova_status elf_read_segments(nova_bytes file, const Elf64_Ehdr *header, 
 
 /* --- sections --------------------------------------------------------------------------------- */
 
-static nova_status elf_check_section(nova_bytes file, const nova_elf *elf, const nova_section *section,
-                                 const Elf64_Shdr *row, nova_error *error)
+static nova_status elf_check_section(nova_bytes file, const nova_elf *elf,
+                                     const nova_section *section, const Elf64_Shdr *row,
+                                     nova_error *error)
 {
-    static const uint32_t kinds[] = {SHT_PROGBITS, SHT_SYMTAB,  SHT_STRTAB, SHT_RELA,
-                                     SHT_HASH,     SHT_DYNAMIC, SHT_NOBITS, SHT_DYNSYM,
-                                     SHT_X86_64_UNWIND};
+    static const uint32_t kinds[] = {SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB,
+                                     SHT_RELA,     SHT_HASH,   SHT_DYNAMIC,
+                                     SHT_NOBITS,   SHT_DYNSYM, SHT_X86_64_UNWIND};
     const uint64_t known_flags =
         SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR | SHF_INFO_LINK | SHF_MERGE | SHF_STRINGS;
     const char *name = section->name;
@@ -210,7 +212,7 @@ static nova_status elf_check_section(nova_bytes file, const nova_elf *elf, const
 
 /* Names are used in place: the table has to end with a NUL. */
 static nova_status elf_read_names(nova_bytes file, const Elf64_Ehdr *header, nova_bytes *names,
-                              nova_error *error)
+                                  nova_error *error)
 {
     Elf64_Shdr row;
     if (header->e_shstrndx == 0 || header->e_shstrndx >= header->e_shnum)
@@ -223,7 +225,8 @@ static nova_status elf_read_names(nova_bytes file, const Elf64_Ehdr *header, nov
     return NOVA_OK;
 }
 
-static nova_status elf_check_overlaps(const Elf64_Ehdr *header, const nova_elf *elf, nova_error *error)
+static nova_status elf_check_overlaps(const Elf64_Ehdr *header, const nova_elf *elf,
+                                      nova_error *error)
 {
     nova_section parts[NOVA_MAX_SECTIONS + 3] = {
         {.name = "ELF header", .offset = 0, .size = sizeof *header},
@@ -248,13 +251,14 @@ static nova_status elf_check_overlaps(const Elf64_Ehdr *header, const nova_elf *
 }
 
 static nova_status elf_read_sections(nova_bytes file, const Elf64_Ehdr *header, nova_elf *elf,
-                                 nova_error *error)
+                                     nova_error *error)
 {
     uint64_t size = (uint64_t)header->e_shnum * sizeof(Elf64_Shdr);
     if (header->e_shnum < 1 || header->e_shnum > NOVA_MAX_SECTIONS + 1 ||
         !nova_fits(header->e_shoff, size, file.size))
         return REFUSE(error, "elf-sections",
-                      "%u section headers at %#" PRIx64 ": the file was cut short, or is not Nova's",
+                      "%u section headers at %#" PRIx64
+                      ": the file was cut short, or is not Nova's",
                       header->e_shnum, header->e_shoff);
     elf_extend(elf, header->e_shoff, size);
     nova_bytes names = {NULL, 0};

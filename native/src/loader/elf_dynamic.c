@@ -1,4 +1,5 @@
-/* The dynamic section, symbols and relocations: nothing in them may run code or name other files. */
+/* The dynamic section, symbols and relocations: nothing in them may run code or name other files.
+ */
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include <elf.h>
@@ -8,8 +9,8 @@
 
 enum { MOST_NAME = 4096 };
 
-/* The tables that the dynamic section points at are found as sections; both must agree, so that what
- * is checked is what the dynamic linker would use. */
+/* The tables that the dynamic section points at are found as sections; both must agree, so that
+ * what is checked is what the dynamic linker would use. */
 typedef struct {
     nova_bytes file;
     const nova_elf *elf;
@@ -33,8 +34,8 @@ static const char *dynamic_string_at(const reader *r, uint64_t offset)
 
 /* --- the dynamic section ---------------------------------------------------------------------- */
 
-static nova_status dynamic_find_table(const reader *r, const char *name, uint32_t kind, uint64_t entry,
-                              const nova_section **table)
+static nova_status dynamic_find_table(const reader *r, const char *name, uint32_t kind,
+                                      uint64_t entry, const nova_section **table)
 {
     *table = nova_elf_section(r->elf, name);
     if (*table == NULL || (*table)->kind != kind || !((*table)->flags & SHF_ALLOC) ||
@@ -47,9 +48,10 @@ static nova_status dynamic_find_table(const reader *r, const char *name, uint32_
 static nova_status dynamic_find_tables(reader *r)
 {
     const nova_section *dynamic;
-    nova_status status = dynamic_find_table(r, ".dynamic", SHT_DYNAMIC, sizeof(Elf64_Dyn), &dynamic);
-    if (status == NOVA_OK && (dynamic->offset != r->elf->dynamic_offset ||
-                              dynamic->size != r->elf->dynamic_size))
+    nova_status status =
+        dynamic_find_table(r, ".dynamic", SHT_DYNAMIC, sizeof(Elf64_Dyn), &dynamic);
+    if (status == NOVA_OK &&
+        (dynamic->offset != r->elf->dynamic_offset || dynamic->size != r->elf->dynamic_size))
         status = REFUSE(r->error, "dynamic-tables", "header and section .dynamic do not agree");
     if (status == NOVA_OK)
         status = dynamic_find_table(r, ".hash", SHT_HASH, sizeof(uint32_t), &r->hash);
@@ -68,7 +70,8 @@ static nova_status dynamic_find_tables(reader *r)
     return NOVA_OK;
 }
 
-/* What a tag of the dynamic section must say; `is_known` is false for tags that Nova does not write. */
+/* What a tag of the dynamic section must say; `is_known` is false for tags that Nova does not
+ * write. */
 static bool dynamic_expected_value(const reader *r, int64_t tag, uint64_t value, bool *is_known)
 {
     *is_known = true;
@@ -100,7 +103,8 @@ static bool dynamic_expected_value(const reader *r, int64_t tag, uint64_t value,
     case DT_SONAME:
         return dynamic_string_at(r, value) != NULL;
     case DT_NEEDED:
-        return dynamic_string_at(r, value) != NULL && strcmp(dynamic_string_at(r, value), "libc.so.6") == 0;
+        return dynamic_string_at(r, value) != NULL &&
+               strcmp(dynamic_string_at(r, value), "libc.so.6") == 0;
     default:
         *is_known = false;
         return false;
@@ -175,15 +179,14 @@ static bool dynamic_is_loaded(const nova_elf *elf, uint64_t vaddr, uint64_t size
 {
     for (size_t i = 0; i < elf->segment_count; i++) {
         const nova_segment *segment = &elf->segments[i];
-        if (vaddr >= segment->vaddr &&
-            nova_fits(vaddr - segment->vaddr, size, segment->mem_size))
+        if (vaddr >= segment->vaddr && nova_fits(vaddr - segment->vaddr, size, segment->mem_size))
             return true;
     }
     return false;
 }
 
 static nova_status dynamic_check_symbol(reader *r, uint64_t index, const Elf64_Sym *row,
-                                const char **name)
+                                        const char **name)
 {
     unsigned kind = ELF64_ST_TYPE(row->st_info), bind = ELF64_ST_BIND(row->st_info);
     *name = dynamic_string_at(r, row->st_name);
@@ -253,12 +256,14 @@ static uint32_t dynamic_hash_word(const reader *r, uint64_t index)
 static nova_status dynamic_check_hash(const reader *r)
 {
     uint64_t words = r->hash->size / sizeof(uint32_t);
-    uint64_t buckets = words >= 2 ? dynamic_hash_word(r, 0) : 0, chains = words >= 2 ? dynamic_hash_word(r, 1) : 0;
+    uint64_t buckets = words >= 2 ? dynamic_hash_word(r, 0) : 0,
+             chains = words >= 2 ? dynamic_hash_word(r, 1) : 0;
     if (buckets == 0 || chains != r->symbol_count || words != 2 + buckets + chains)
         return REFUSE(r->error, "symbol-hash", "the hash table has another size");
     uint64_t steps = 0;
     for (uint64_t i = 0; i < buckets; i++) {
-        for (uint64_t at = dynamic_hash_word(r, 2 + i); at != 0; at = dynamic_hash_word(r, 2 + buckets + at))
+        for (uint64_t at = dynamic_hash_word(r, 2 + i); at != 0;
+             at = dynamic_hash_word(r, 2 + buckets + at))
             if (at >= chains || ++steps >= chains)
                 return REFUSE(r->error, "symbol-hash", "a chain of the hash table has no end");
     }
@@ -267,7 +272,8 @@ static nova_status dynamic_check_hash(const reader *r)
 
 /* --- relocations ------------------------------------------------------------------------------ */
 
-static nova_status dynamic_read_relocations(const reader *r, uint64_t relative, nova_dynamic *dynamic)
+static nova_status dynamic_read_relocations(const reader *r, uint64_t relative,
+                                            nova_dynamic *dynamic)
 {
     bool x86 = r->elf->machine == EM_X86_64;
     const uint32_t relative_kind = x86 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE;
@@ -288,8 +294,7 @@ static nova_status dynamic_read_relocations(const reader *r, uint64_t relative, 
                           kind);
         if (nova_elf_segment(r->elf, row.r_offset, sizeof(uint64_t), PF_W) == NULL)
             return REFUSE(r->error, "relocation-place",
-                          "relocation %" PRIu64 " writes at %#" PRIx64, i,
-                          (uint64_t)row.r_offset);
+                          "relocation %" PRIu64 " writes at %#" PRIx64, i, (uint64_t)row.r_offset);
         if (is_relative) {
             if (symbol != 0 || (uint64_t)row.r_addend > last->vaddr + last->mem_size)
                 return REFUSE(r->error, "relocation-target",

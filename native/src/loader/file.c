@@ -55,7 +55,8 @@ static nova_status file_read_manifest(nova_file *file, nova_error *error)
                               &file->arena, &file->manifest, error);
 }
 
-static nova_status file_check_code(const nova_file *file, const nova_tables *tables, nova_error *error)
+static nova_status file_check_code(const nova_file *file, const nova_tables *tables,
+                                   nova_error *error)
 {
     for (uint32_t i = 0; i < tables->header->kernel_count; i++)
         if (nova_kernel_is_linked(&tables->kernels[i]) &&
@@ -72,7 +73,8 @@ static int file_compare_names(const void *a, const void *b)
 }
 
 /* The symbol of a name, of symbols in the order of their names; NULL when there is none. */
-static const nova_symbol *file_find_symbol(const nova_symbol *symbols, size_t count, const char *name)
+static const nova_symbol *file_find_symbol(const nova_symbol *symbols, size_t count,
+                                           const char *name)
 {
     size_t low = 0, high = count;
     while (low < high) {
@@ -88,8 +90,8 @@ static const nova_symbol *file_find_symbol(const nova_symbol *symbols, size_t co
     return NULL;
 }
 
-/* The code of a kernel begins where the symbol of that name is: an address inside of a function would
- * run from its middle. Blocks of an older Nova are not held to it. */
+/* The code of a kernel begins where the symbol of that name is: an address inside of a function
+ * would run from its middle. Blocks of an older Nova are not held to it. */
 static nova_status file_check_entries(nova_file *file, const nova_tables *tables, nova_error *error)
 {
     size_t count = file->dynamic.symbol_count;
@@ -159,7 +161,8 @@ static nova_status file_check_variants(nova_file *file, nova_error *error)
             status = file_check_code(file, &variant->tables, error);
         if (status == NOVA_OK && manifest->version >= CHECKED_VERSION &&
             variant->tables.interfaces == NULL)
-            status = REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
+            status =
+                REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
         if (status == NOVA_OK)
             status = file_check_entries(file, &variant->tables, error);
         if (status != NOVA_OK)
@@ -177,8 +180,7 @@ static nova_status file_check(nova_file *file, nova_error *error)
     if (status == NOVA_OK)
         status = nova_seal_check(file->bytes, &file->elf, &file->seal, error);
     if (status == NOVA_OK)
-        status =
-            nova_dynamic_check(file->bytes, &file->elf, &file->arena, &file->dynamic, error);
+        status = nova_dynamic_check(file->bytes, &file->elf, &file->arena, &file->dynamic, error);
     if (status == NOVA_OK)
         status = file_check_variants(file, error);
     return status;
@@ -240,7 +242,8 @@ nova_status nova_file_view(const void *data, size_t size, nova_file **file, nova
     return file_finish(created, status, file);
 }
 
-/* Addresses equal file offsets: a mapped file is like its bytes, without those that are not loaded. */
+/* Addresses equal file offsets: a mapped file is like its bytes, without those that are not loaded.
+ */
 static void file_add_mapped(nova_file *file, const char *name, const void *data, size_t size)
 {
     uint64_t offset = (uintptr_t)data - (uintptr_t)file->bytes.data;
@@ -397,8 +400,8 @@ static const char *file_machine_name(uint16_t machine)
     return machine == EM_X86_64 ? "x86_64" : "aarch64";
 }
 
-static void file_name_missing(const nova_file *file, const nova_cpu *cpu, size_t variant, char *text,
-                         size_t size)
+static void file_name_missing(const nova_file *file, const nova_cpu *cpu, size_t variant,
+                              char *text, size_t size)
 {
     *text = '\0';
     if (nova_variant_is_device(&file->manifest.variants[variant])) {
@@ -439,8 +442,9 @@ nova_status nova_file_choose(const nova_file *file, size_t *variant, nova_error 
             return NOVA_OK;
         }
         if (used < sizeof reasons)
-            used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s needs %s", used > 0 ? "; " : "",
-                                     file->manifest.variants[i].target, missing);
+            used +=
+                (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s needs %s",
+                                 used > 0 ? "; " : "", file->manifest.variants[i].target, missing);
     }
     return nova_fail(error, NOVA_UNSUPPORTED, "cpu-features", "%s", reasons);
 }
@@ -470,10 +474,9 @@ nova_status nova_file_load(const nova_file *file, size_t variant, nova_image **i
         .relro_vaddr = elf->relro_vaddr,
         .relro_size = elf->relro_size,
     };
-    nova_status status = file->adopted
-                             ? nova_image_adopt(file->bytes.data, elf->segments,
-                                                elf->segment_count, image)
-                             : nova_image_create_from(&source, image);
+    nova_status status =
+        file->adopted ? nova_image_adopt(file->bytes.data, elf->segments, elf->segment_count, image)
+                      : nova_image_create_from(&source, image);
     if (status != NOVA_OK)
         return nova_fail(error, status, "", "the code cannot be mapped: %s",
                          nova_status_text(status));

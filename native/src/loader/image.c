@@ -61,7 +61,7 @@ static nova_status image_check_pair(const nova_segment *a, const nova_segment *b
 }
 
 static nova_status image_check_segments(const nova_segment *segments, size_t count, size_t size,
-                                  uint64_t page)
+                                        uint64_t page)
 {
     for (size_t i = 0; i < count; i++) {
         nova_status status = image_check_segment(&segments[i], size, page);
@@ -80,14 +80,15 @@ static nova_status image_from_errno(void)
 
 static nova_status image_protect(nova_image *image, uint64_t begin, uint64_t end, int protection)
 {
-    if (begin < end && mprotect(image->mapping + (begin - image->low), end - begin, protection) != 0)
+    if (begin < end &&
+        mprotect(image->mapping + (begin - image->low), end - begin, protection) != 0)
         return image_from_errno();
     return NOVA_OK;
 }
 
 /* How many bytes of a segment, from its start, can be pages of the file itself. */
 static uint64_t image_shared_size(const nova_image_source *source, const nova_segment *segment,
-                            uint64_t page)
+                                  uint64_t page)
 {
     if (source->fd < 0 || segment->flags != NOVA_READ || segment->vaddr % page != 0 ||
         segment->file_offset % page != 0)
@@ -102,15 +103,15 @@ static nova_status image_fill(nova_image *image, const nova_image_source *source
     for (size_t i = 0; i < image->segment_count; i++) {
         const nova_segment *segment = &image->segments[i];
         uint64_t shared = image_shared_size(source, segment, page);
-        if (shared > 0 && mmap(image->mapping + (segment->vaddr - image->low), shared, PROT_READ,
-                               MAP_PRIVATE | MAP_FIXED, source->fd,
-                               (off_t)segment->file_offset) == MAP_FAILED)
+        if (shared > 0 &&
+            mmap(image->mapping + (segment->vaddr - image->low), shared, PROT_READ,
+                 MAP_PRIVATE | MAP_FIXED, source->fd, (off_t)segment->file_offset) == MAP_FAILED)
             return image_from_errno();
         nova_status status = NOVA_OK;
         if (segment->mem_size > shared)
             status = image_protect(image, image_page_floor(segment->vaddr + shared, page),
-                             image_page_ceil(segment->vaddr + segment->mem_size, page),
-                             PROT_READ | PROT_WRITE);
+                                   image_page_ceil(segment->vaddr + segment->mem_size, page),
+                                   PROT_READ | PROT_WRITE);
         if (status != NOVA_OK)
             return status;
     }
@@ -161,7 +162,8 @@ static void image_publish_code(char *begin, char *end)
 }
 
 /* The last step. What no segment covers was never readable, so that a stray pointer faults. */
-static nova_status image_close_pages(nova_image *image, const nova_image_source *source, uint64_t page)
+static nova_status image_close_pages(nova_image *image, const nova_image_source *source,
+                                     uint64_t page)
 {
     for (size_t i = 0; i < image->segment_count; i++) {
         const nova_segment *segment = &image->segments[i];
@@ -176,7 +178,8 @@ static nova_status image_close_pages(nova_image *image, const nova_image_source 
         if (status != NOVA_OK)
             return status;
         if (segment->flags & NOVA_EXECUTE && segment->flags & NOVA_READ)
-            image_publish_code(image->mapping + (begin - image->low), image->mapping + (end - image->low));
+            image_publish_code(image->mapping + (begin - image->low),
+                               image->mapping + (end - image->low));
     }
     if (source->relro_size == 0)
         return NOVA_OK;
@@ -187,7 +190,8 @@ static nova_status image_close_pages(nova_image *image, const nova_image_source 
         return status;
     /* Like the dynamic linker: the last page only when all of it is meant. */
     return image_protect(image, image_page_floor(source->relro_vaddr, page),
-                   image_page_floor(source->relro_vaddr + source->relro_size, page), PROT_READ);
+                         image_page_floor(source->relro_vaddr + source->relro_size, page),
+                         PROT_READ);
 }
 
 static nova_status image_map(nova_image *image, const nova_image_source *source, uint64_t page)
@@ -260,11 +264,8 @@ nova_status nova_image_create_from(const nova_image_source *source, nova_image *
 nova_status nova_image_create(const void *data, size_t size, const nova_segment *segments,
                               size_t segment_count, nova_image **image)
 {
-    const nova_image_source source = {.data = data,
-                                      .size = size,
-                                      .fd = -1,
-                                      .segments = segments,
-                                      .segment_count = segment_count};
+    const nova_image_source source = {
+        .data = data, .size = size, .fd = -1, .segments = segments, .segment_count = segment_count};
     return nova_image_create_from(&source, image);
 }
 

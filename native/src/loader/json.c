@@ -55,7 +55,8 @@ static int32_t json_read_escape(const char **at, const char *end)
     }
     if (value >= 0xdc00 && value <= 0xdfff)
         return -1;
-    if (value < 0x7f && (value >= ' ' || memchr(JSON_SHORT_VALUES, value, sizeof JSON_SHORT_VALUES - 1)))
+    if (value < 0x7f &&
+        (value >= ' ' || memchr(JSON_SHORT_VALUES, value, sizeof JSON_SHORT_VALUES - 1)))
         return -1;
     return value;
 }
@@ -289,8 +290,7 @@ bool nova_json_key_is(nova_json *json, const char *name)
 {
     /* Names of fields need no escapes; strncmp stops at the closing quote at the latest. */
     size_t length = strlen(name);
-    if (*json->at != '"' || strncmp(json->at + 1, name, length) != 0 ||
-        json->at[1 + length] != '"')
+    if (*json->at != '"' || strncmp(json->at + 1, name, length) != 0 || json->at[1 + length] != '"')
         return false;
     json->at += length + 3;
     return true;

@@ -1,19 +1,20 @@
-/* The manifest against its schema (docs/nova-format.md): keys are sorted, so fields have an order. */
+/* The manifest against its schema (docs/nova-format.md): keys are sorted, so fields have an order.
+ */
 #include <elf.h>
 #include <inttypes.h>
 
 #include "loader/json.h"
 #include "loader/reader.h"
 
-/* Version 3 adds variants for devices, version 4 the interfaces of kernels: what version 2 has is as it
- * was. */
+/* Version 3 adds variants for devices, version 4 the interfaces of kernels: what version 2 has is
+ * as it was. */
 enum { OLDEST_VERSION = 2, FORMAT_VERSION = 4, MOST_VARIANTS = 64, ALIGNMENT = 64 };
 
 static const struct {
     const char *name;
     int64_t size;
 } MANIFEST_DTYPES[] = {{"f64", 8}, {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"i64", 8},
-              {"i32", 4}, {"i8", 1},  {"u8", 1},  {"bool", 1}};
+                       {"i32", 4}, {"i8", 1},  {"u8", 1},  {"bool", 1}};
 
 typedef struct {
     nova_json json;
@@ -26,7 +27,8 @@ typedef struct {
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-static nova_status manifest_refuse(const reader *r, const char *check, const char *field, const char *message)
+static nova_status manifest_refuse(const reader *r, const char *check, const char *field,
+                                   const char *message)
 {
     if (r->list == NULL)
         return REFUSE(r->error, check, "%s %s", field, message);
@@ -42,21 +44,23 @@ static nova_status manifest_out_of_memory(const reader *r)
 static nova_status manifest_read_field(reader *r, const char *name, char kind)
 {
     if (!nova_json_more(&r->json) || !nova_json_key_is(&r->json, name))
-        return manifest_refuse(r, "manifest-fields", name, "is missing, or an unknown field stands before it");
+        return manifest_refuse(r, "manifest-fields", name,
+                               "is missing, or an unknown field stands before it");
     if (nova_json_kind(r->json) != kind)
         return manifest_refuse(r, "manifest-type", name,
-                   kind == '{'   ? "is not an object"
-                   : kind == '[' ? "is not a list"
-                   : kind == '"' ? "is not a string"
-                   : kind == '0' ? "is not an integer"
-                                 : "is not true or false");
+                               kind == '{'   ? "is not an object"
+                               : kind == '[' ? "is not a list"
+                               : kind == '"' ? "is not a string"
+                               : kind == '0' ? "is not an integer"
+                                             : "is not true or false");
     return NOVA_OK;
 }
 
 static nova_status manifest_end_record(reader *r)
 {
     if (nova_json_more(&r->json))
-        return manifest_refuse(r, "manifest-fields", "the last field", "is followed by an unknown one");
+        return manifest_refuse(r, "manifest-fields", "the last field",
+                               "is followed by an unknown one");
     return NOVA_OK;
 }
 
@@ -74,7 +78,8 @@ static nova_status manifest_read_text(reader *r, const char *name, const char **
 }
 
 /* One of the words (NULL at the end); gives its index. */
-static nova_status manifest_read_word(reader *r, const char *name, const char *const *words, uint32_t *index)
+static nova_status manifest_read_word(reader *r, const char *name, const char *const *words,
+                                      uint32_t *index)
 {
     const char *text;
     nova_status status = manifest_read_text(r, name, &text);
@@ -109,7 +114,8 @@ static nova_status manifest_read_texts(reader *r, const char *name)
     return NOVA_OK;
 }
 
-static nova_status manifest_read_numbers(reader *r, const char *name, const int64_t **numbers, size_t *count)
+static nova_status manifest_read_numbers(reader *r, const char *name, const int64_t **numbers,
+                                         size_t *count)
 {
     nova_status status = manifest_read_field(r, name, '[');
     if (status != NOVA_OK)
@@ -130,7 +136,7 @@ static nova_status manifest_read_numbers(reader *r, const char *name, const int6
 }
 
 static nova_status manifest_check_range(reader *r, const char *name, uint64_t offset, uint64_t size,
-                               uint64_t limit)
+                                        uint64_t limit)
 {
     if (offset % ALIGNMENT != 0)
         return manifest_refuse(r, "manifest-alignment", name, "does not start at a multiple of 64");
@@ -139,7 +145,8 @@ static nova_status manifest_check_range(reader *r, const char *name, uint64_t of
     return NOVA_OK;
 }
 
-static nova_status manifest_read_range(reader *r, const char *name, uint64_t limit, nova_range *range)
+static nova_status manifest_read_range(reader *r, const char *name, uint64_t limit,
+                                       nova_range *range)
 {
     const int64_t *numbers;
     size_t count;
@@ -158,7 +165,7 @@ typedef nova_status read_record(reader *r, void *record, void *context);
 
 /* A list of objects; `records` (NULL: nobody keeps them) gets `size` zeroed bytes for each. */
 static nova_status manifest_read_list(reader *r, const char *name, size_t size, read_record *read,
-                             void *context, void **records, size_t *count)
+                                      void *context, void **records, size_t *count)
 {
     nova_status status = manifest_read_field(r, name, '[');
     if (status != NOVA_OK)
@@ -209,7 +216,8 @@ static nova_status manifest_read_tensor(reader *r, void *record, void *context)
         if (strcmp(MANIFEST_DTYPES[i].name, tensor->dtype) == 0)
             tensor->element_size = MANIFEST_DTYPES[i].size;
     if (tensor->element_size == 0)
-        return manifest_refuse(r, "manifest-word", "dtype", "is a type that this version does not know");
+        return manifest_refuse(r, "manifest-word", "dtype",
+                               "is a type that this version does not know");
     if (*is_output != (tensor->role == NOVA_RESULT))
         return manifest_refuse(r, "manifest-role", "role", "is not one that stands in this list");
     if (r->index > 0 && tensor->role < tensor[-1].role)
@@ -234,7 +242,8 @@ static nova_status manifest_read_features(reader *r, nova_variant *variant)
     nova_json_enter(&r->json);
     for (size_t i = 0; nova_json_more(&r->json); i++) {
         if (nova_json_kind(r->json) != '"')
-            return manifest_refuse(r, "manifest-type", "features", "holds something other than strings");
+            return manifest_refuse(r, "manifest-type", "features",
+                                   "holds something other than strings");
         char *text = nova_arena_take(r->arena, nova_json_capacity(r->json), 1);
         if (text == NULL)
             return manifest_out_of_memory(r);
@@ -302,7 +311,8 @@ static nova_status manifest_read_weight(reader *r, void *record, void *context)
     if (!state->embedded)
         return NOVA_OK;
     tensor->weight = (uint64_t)offset;
-    return manifest_check_range(r, "offset", (uint64_t)offset, (uint64_t)nbytes, r->limits->weights_size);
+    return manifest_check_range(r, "offset", (uint64_t)offset, (uint64_t)nbytes,
+                                r->limits->weights_size);
 }
 
 static nova_status manifest_read_weights(reader *r, nova_manifest *manifest)
@@ -332,7 +342,8 @@ static nova_status manifest_read_weights(reader *r, nova_manifest *manifest)
         return manifest_out_of_memory(r);
     status = manifest_read_list(r, "tensors", 0, manifest_read_weight, &state, &records, &count);
     if (status == NOVA_OK && kind == 0 && count > 0)
-        return manifest_refuse(r, "manifest-weights", "tensors", "are there, but the kind is \"none\"");
+        return manifest_refuse(r, "manifest-weights", "tensors",
+                               "are there, but the kind is \"none\"");
     return status == NOVA_OK ? manifest_end_record(r) : status;
 }
 
@@ -350,7 +361,8 @@ static nova_status manifest_read_device(reader *r, void *record, void *context)
     if (status == NOVA_OK)
         status = manifest_read_number(r, "size", 0, &size);
     if (status == NOVA_OK)
-        status = manifest_check_range(r, "offset", (uint64_t)offset, (uint64_t)size, r->limits->device_size);
+        status = manifest_check_range(r, "offset", (uint64_t)offset, (uint64_t)size,
+                                      r->limits->device_size);
     if (status != NOVA_OK)
         return status;
     code->data = (const char *)r->limits->device + offset;
@@ -367,8 +379,10 @@ static nova_status manifest_check_devices(const reader *r, const nova_manifest *
         for (size_t k = 0; !has_code && k < manifest->device_count; k++)
             has_code = strcmp(manifest->devices[k].arch, variant->cpu) == 0;
         if (!has_code)
-            return REFUSE(r->error, "manifest-devices", "variants[%zu] is for %.40s, and no device "
-                                                        "image is", i, variant->cpu);
+            return REFUSE(r->error, "manifest-devices",
+                          "variants[%zu] is for %.40s, and no device "
+                          "image is",
+                          i, variant->cpu);
     }
     return NOVA_OK;
 }
@@ -404,7 +418,8 @@ static nova_status manifest_check_version(reader r)
     if (version < OLDEST_VERSION || version > FORMAT_VERSION)
         return REFUSE(r.error, "format-version",
                       "the file has version %" PRId64 " (written by %.80s), this reader knows %d "
-                      "to %d", version, producer, OLDEST_VERSION, FORMAT_VERSION);
+                      "to %d",
+                      version, producer, OLDEST_VERSION, FORMAT_VERSION);
     return NOVA_OK;
 }
 
@@ -421,13 +436,13 @@ static nova_status manifest_read(reader *r, nova_manifest *manifest)
     if (status == NOVA_OK && machines[arch] != r->limits->machine)
         return manifest_refuse(r, "manifest-arch", "arch", "is not the machine of the ELF header");
     if (status == NOVA_OK)
-        status = manifest_read_list(r, "args", sizeof(nova_tensor_info), manifest_read_tensor, &is_output, &records,
-                           &manifest->argument_count);
+        status = manifest_read_list(r, "args", sizeof(nova_tensor_info), manifest_read_tensor,
+                                    &is_output, &records, &manifest->argument_count);
     if (status != NOVA_OK)
         return status;
     manifest->arguments = records;
-    status = manifest_read_list(r, "devices", sizeof(nova_device_code), manifest_read_device, NULL, &records,
-                       &manifest->device_count);
+    status = manifest_read_list(r, "devices", sizeof(nova_device_code), manifest_read_device, NULL,
+                                &records, &manifest->device_count);
     manifest->devices = records;
     if (status == NOVA_OK)
         status = manifest_read_number(r, "format_version", 0, &manifest->version);
@@ -435,8 +450,8 @@ static nova_status manifest_read(reader *r, nova_manifest *manifest)
         status = manifest_read_texts(r, "key");
     is_output = true;
     if (status == NOVA_OK)
-        status = manifest_read_list(r, "outputs", sizeof(nova_tensor_info), manifest_read_tensor, &is_output,
-                           &records, &manifest->output_count);
+        status = manifest_read_list(r, "outputs", sizeof(nova_tensor_info), manifest_read_tensor,
+                                    &is_output, &records, &manifest->output_count);
     if (status != NOVA_OK)
         return status;
     manifest->outputs = records;
@@ -455,8 +470,8 @@ static nova_status manifest_read(reader *r, nova_manifest *manifest)
     if (manifest->tables == NULL || manifest->constants == NULL)
         return manifest_out_of_memory(r);
     if (status == NOVA_OK)
-        status = manifest_read_list(r, "variants", sizeof(nova_variant), manifest_read_variant, manifest, &records,
-                           &manifest->variant_count);
+        status = manifest_read_list(r, "variants", sizeof(nova_variant), manifest_read_variant,
+                                    manifest, &records, &manifest->variant_count);
     if (status != NOVA_OK)
         return status;
     manifest->variants = records;

@@ -1,7 +1,7 @@
 /* What the files of the reader share; nobody else includes this.
  *
- * file.c calls the others in the order of docs/nova-format.md. Each gets all bytes of the file, never
- * reads outside of them, and takes time linear in their number. */
+ * file.c calls the others in the order of docs/nova-format.md. Each gets all bytes of the file,
+ * never reads outside of them, and takes time linear in their number. */
 #ifndef NOVA_LOADER_READER_H
 #define NOVA_LOADER_READER_H
 
@@ -75,7 +75,8 @@ nova_status nova_elf_read_segments(nova_bytes file, nova_elf *elf, nova_error *e
 /* NULL when there is none. */
 const nova_section *nova_elf_section(const nova_elf *elf, const char *name);
 
-/* The segment that holds [vaddr, vaddr + size) in bytes of the file, with all of `flags`; or NULL. */
+/* The segment that holds [vaddr, vaddr + size) in bytes of the file, with all of `flags`; or NULL.
+ */
 const nova_segment *nova_elf_segment(const nova_elf *elf, uint64_t vaddr, uint64_t size,
                                      uint32_t flags);
 
@@ -154,14 +155,14 @@ nova_status nova_manifest_read(const void *text, size_t size, const nova_manifes
 uint16_t nova_cpu_machine(void);
 
 typedef struct nova_cpu {
-    uint32_t words[8]; /* of cpuid, or of the auxiliary vector */
+    uint32_t words[8];                      /* of cpuid, or of the auxiliary vector */
     bool saves_ymm, saves_zmm, saves_tiles; /* what the system keeps across task switches */
     unsigned char level; /* features beyond it are not there: see nova_cpu_limit */
     bool asks_for_tiles; /* they need a permission of the process: asked for with the question */
 } nova_cpu;
 
-/* Holds this process to a level: 1 for the baseline of the architecture, 2 to 4 for x86-64-v2 to -v4,
- * 5 for all that the processor has, 0 for what NOVA_CPU_LEVEL says. */
+/* Holds this process to a level: 1 for the baseline of the architecture, 2 to 4 for x86-64-v2 to
+ * -v4, 5 for all that the processor has, 0 for what NOVA_CPU_LEVEL says. */
 void nova_cpu_limit(unsigned level);
 
 /* Asks the processor: costs microseconds in a virtual machine, so ask once for many questions. */

@@ -33,8 +33,8 @@ static bool seal_splits_section(const nova_elf *elf, uint64_t begin, uint64_t en
     return false;
 }
 
-static nova_status seal_check_regions(nova_bytes file, const nova_elf *elf, uint64_t end, uint64_t count,
-                                 nova_sha256_blocks *blocks, nova_error *error)
+static nova_status seal_check_regions(nova_bytes file, const nova_elf *elf, uint64_t end,
+                                      uint64_t count, nova_sha256_blocks *blocks, nova_error *error)
 {
     uint64_t position = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -84,7 +84,6 @@ nova_status nova_seal_check(nova_bytes file, const nova_elf *elf, nova_seal *sea
     if (memcmp(digest, end.digest, sizeof digest) != 0)
         return REFUSE(error, "seal-hash", "the table of hashes is damaged");
     seal->digest = file.data + file.size - sizeof end;
-    seal->signature =
-        end.signature_size != 0 ? file.data + start + end.records_size : NULL;
+    seal->signature = end.signature_size != 0 ? file.data + start + end.records_size : NULL;
     return seal_check_regions(file, elf, start, end.records_size / sizeof(record), blocks, error);
 }

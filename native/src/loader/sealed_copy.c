@@ -61,7 +61,8 @@ static int sealed_make_memfd(uint64_t size)
 
 /* Fills the memfd and seals it; a sealed one can only be mapped again after the writable mapping is
  * gone. The flag says whether a failure was the memfd's: then plain memory will do. */
-static nova_status sealed_copy_to_memfd(nova_copy *copy, int source, bool *unusable, nova_error *error)
+static nova_status sealed_copy_to_memfd(nova_copy *copy, int source, bool *unusable,
+                                        nova_error *error)
 {
     size_t size = (size_t)copy->size;
     *unusable = true;
@@ -85,7 +86,8 @@ static nova_status sealed_copy_to_memfd(nova_copy *copy, int source, bool *unusa
 }
 
 /* Memory of this process alone, read-only. */
-static nova_status sealed_copy_to_memory(nova_copy *copy, int source, const void *data, nova_error *error)
+static nova_status sealed_copy_to_memory(nova_copy *copy, int source, const void *data,
+                                         nova_error *error)
 {
     size_t size = (size_t)copy->size;
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

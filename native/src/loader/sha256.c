@@ -40,7 +40,8 @@ void nova_sha256_portable(uint32_t state[8], const unsigned char *data, size_t c
         memcpy(s, state, sizeof s);
         for (int i = 0; i < 64; i++) {
             uint32_t e = s[4], a = s[0];
-            uint32_t t1 = s[7] + (sha256_rotate(e, 6) ^ sha256_rotate(e, 11) ^ sha256_rotate(e, 25)) +
+            uint32_t t1 = s[7] +
+                          (sha256_rotate(e, 6) ^ sha256_rotate(e, 11) ^ sha256_rotate(e, 25)) +
                           ((e & s[5]) ^ (~e & s[6])) + SHA256_K[i] + w[i];
             uint32_t t2 = (sha256_rotate(a, 2) ^ sha256_rotate(a, 13) ^ sha256_rotate(a, 22)) +
                           ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
@@ -67,8 +68,8 @@ __attribute__((target("sha,sse4.1"))) static void sha256_ni(uint32_t state[8],
         const __m128i abef_before = abef, cdgh_before = cdgh;
         __m128i w[4];
         for (int i = 0; i < 4; i++)
-            w[i] = _mm_shuffle_epi8(
-                _mm_loadu_si128((const __m128i *)(const void *)(data + 16 * i)), order);
+            w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(data + 16 * i)),
+                                    order);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) {
             __m128i words = _mm_add_epi32(

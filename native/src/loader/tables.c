@@ -28,7 +28,7 @@ enum { ALIGNMENT = 64, MOST_STRING = 16 << 10 };
 
 /* The next array: `count` records of `size` bytes, then zeros up to a multiple of 8. */
 static bool tables_take(const char *block, uint64_t limit, uint64_t *position, uint64_t count,
-                 uint64_t size, const void **array)
+                        uint64_t size, const void **array)
 {
     *array = block + *position;
     uint64_t end = *position + count * size; /* below 2^32 * 48 each: cannot wrap */
@@ -43,10 +43,11 @@ static bool tables_take(const char *block, uint64_t limit, uint64_t *position, u
 }
 
 static nova_status tables_find_arrays(const char *block, size_t size, nova_tables *tables,
-                               nova_error *error)
+                                      nova_error *error)
 {
     if (size < sizeof *tables->header)
-        return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header", size);
+        return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header",
+                      size);
     const nova_tables_header *header = tables->header = (const void *)block;
     static const char MAGICS[][9] = {NOVA_TABLES_MAGIC, NOVA_TABLES_DEVICE_MAGIC,
                                      NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC};
@@ -74,8 +75,10 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
     };
     for (int i = 0; i < 7; i++)
         if (!tables_take(block, size, &position, layout[i].count, layout[i].size, &arrays[i]))
-            return REFUSE(error, "tables-size", "array %d ends behind the block, or is not padded "
-                                                "with zeros", i);
+            return REFUSE(error, "tables-size",
+                          "array %d ends behind the block, or is not padded "
+                          "with zeros",
+                          i);
     tables->interfaces = NULL;
     tables->interface_sizes = NULL;
     if (has_interfaces) {
@@ -141,7 +144,7 @@ static bool tables_is_string(const nova_tables *tables, uint32_t offset)
 /* --- buffers, kernels, launches --------------------------------------------------------------- */
 
 static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index,
-                                const nova_tables_limits *limits, nova_error *error)
+                                       const nova_tables_limits *limits, nova_error *error)
 {
     const nova_buffer *buffer = &tables->buffers[index];
     if (buffer->reserved != 0 || buffer->kind > NOVA_CONSTANT)
@@ -158,8 +161,8 @@ static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index
                           buffer->nbytes, sizes[buffer->value]);
         return NOVA_OK;
     }
-    uint64_t limit = buffer->kind == NOVA_WORKSPACE ? tables->header->workspace_size
-                                                    : limits->constants_size;
+    uint64_t limit =
+        buffer->kind == NOVA_WORKSPACE ? tables->header->workspace_size : limits->constants_size;
     if (buffer->value % ALIGNMENT != 0)
         return REFUSE(error, "tables-buffer-alignment", "buffer %u starts at %" PRIu64, index,
                       buffer->value);
@@ -171,26 +174,31 @@ static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index
 }
 
 /* What every device has; the driver knows whether this one has it as well. */
-static nova_status tables_check_device_launch(const nova_tables *tables, uint32_t index, nova_error *error)
+static nova_status tables_check_device_launch(const nova_tables *tables, uint32_t index,
+                                              nova_error *error)
 {
     enum { MOST_THREADS = 1024, MOST_DEPTH = 64, MOST_GRID_YZ = 65535, MOST_SHARED = 227 << 10 };
     const nova_kernel_record *kernel = &tables->kernels[index];
     bool is_device = (kernel->core & NOVA_CORE_MASK) == NOVA_DEVICE;
     bool is_linked = nova_kernel_is_linked(kernel);
     if (tables->devices == NULL)
-        return !is_linked ? REFUSE(error, "tables-device", "kernel %u is for a device, and the block "
-                                                           "does not say how to launch it", index)
+        return !is_linked ? REFUSE(error, "tables-device",
+                                   "kernel %u is for a device, and the block "
+                                   "does not say how to launch it",
+                                   index)
                           : NOVA_OK;
     if (!is_linked && !is_device && (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
-        return REFUSE(error, "tables-device", "kernel %u is a copy or a loop, and has code or flags",
-                      index);
+        return REFUSE(error, "tables-device",
+                      "kernel %u is a copy or a loop, and has code or flags", index);
     static const nova_device_launch NONE;
     const nova_device_launch *launch = &tables->devices[index];
     if (!is_device)
         return memcmp(launch, &NONE, sizeof NONE) == 0
                    ? NOVA_OK
-                   : REFUSE(error, "tables-device", "kernel %u is for no device, and is launched on "
-                                                    "one", index);
+                   : REFUSE(error, "tables-device",
+                            "kernel %u is for no device, and is launched on "
+                            "one",
+                            index);
     const uint32_t *grid = launch->grid, *block = launch->block;
     for (int axis = 0; axis < 3; axis++)
         if (block[axis] < 1 || block[axis] > MOST_THREADS)
@@ -202,8 +210,10 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
                       index, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
     if (launch->shared > MOST_SHARED || launch->reserved != 0 || kernel->code != 0 ||
         kernel->core != NOVA_DEVICE)
-        return REFUSE(error, "tables-device", "kernel %u has %u bytes of shared memory, code in the "
-                                              "file, or flags of a CPU", index, launch->shared);
+        return REFUSE(error, "tables-device",
+                      "kernel %u has %u bytes of shared memory, code in the "
+                      "file, or flags of a CPU",
+                      index, launch->shared);
     return NOVA_OK;
 }
 
@@ -222,8 +232,10 @@ static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index
                       kernel->grid);
     if (!tables_is_string(tables, kernel->name) || !tables_is_string(tables, kernel->symbol) ||
         !tables_is_string(tables, kernel->location))
-        return REFUSE(error, "tables-kernel-strings", "kernel %u has a name, symbol or location "
-                                                      "that is no string", index);
+        return REFUSE(error, "tables-kernel-strings",
+                      "kernel %u has a name, symbol or location "
+                      "that is no string",
+                      index);
     return tables_check_device_launch(tables, index, error);
 }
 
@@ -236,7 +248,8 @@ static nova_status tables_check_copies(const nova_tables *tables, nova_error *er
             continue;
         if (launch->operand_count != 1 ||
             tables->buffers[tables->operands[launch->first_operand]].kind == NOVA_CONSTANT)
-            return REFUSE(error, "tables-copy", "launch %u copies or tests %u buffers, or a constant", i,
+            return REFUSE(error, "tables-copy",
+                          "launch %u copies or tests %u buffers, or a constant", i,
                           launch->operand_count);
     }
     return NOVA_OK;
@@ -250,21 +263,24 @@ typedef struct {
 } open_loops;
 
 static nova_status tables_begin_loop(const nova_tables *tables, uint32_t index, open_loops *loops,
-                              nova_error *error)
+                                     nova_error *error)
 {
     const nova_launch_record *launch = &tables->launches[index];
     int64_t count = tables->kernels[launch->kernel].grid;
     uint64_t limit = loops->depth > 0 ? loops->end[loops->depth - 1] : tables->header->launch_count;
     if (loops->depth == NOVA_MOST_LOOPS || count < 1 || (uint64_t)count > limit - index - 1 ||
         tables->buffers[tables->operands[launch->first_operand]].nbytes != 1)
-        return REFUSE(error, "tables-loop", "launch %u is a loop of %" PRId64 " launches, or its "
-                                            "condition is not a byte", index, count);
+        return REFUSE(error, "tables-loop",
+                      "launch %u is a loop of %" PRId64 " launches, or its "
+                      "condition is not a byte",
+                      index, count);
     loops->begin[loops->depth] = index;
     loops->end[loops->depth++] = index + 1 + (uint64_t)count;
     return NOVA_OK;
 }
 
-/* Ends the loops whose bodies are over before launch `index`. Of nothing that a body does, none would end. */
+/* Ends the loops whose bodies are over before launch `index`. Of nothing that a body does, none
+ * would end. */
 static nova_status tables_end_loops(open_loops *loops, uint64_t index, nova_error *error)
 {
     while (loops->depth > 0 && index >= loops->end[loops->depth - 1])
@@ -274,8 +290,8 @@ static nova_status tables_end_loops(open_loops *loops, uint64_t index, nova_erro
     return NOVA_OK;
 }
 
-/* A loop has its condition in one byte, and its body inside of the loop around it. Between its launches there
- * is neither code of the host nor a copy, and there are no tasks, which run once. */
+/* A loop has its condition in one byte, and its body inside of the loop around it. Between its
+ * launches there is neither code of the host nor a copy, and there are no tasks, which run once. */
 static nova_status tables_check_loops(const nova_tables *tables, nova_error *error)
 {
     const nova_tables_header *header = tables->header;
@@ -323,8 +339,8 @@ static nova_status tables_check_launches(const nova_tables *tables, nova_error *
         operand += launch->operand_count;
     }
     if (operand != header->operand_count)
-        return REFUSE(error, "tables-launch-operands", "the launches take %" PRIu64
-                                                       " operands of %u", operand,
+        return REFUSE(error, "tables-launch-operands",
+                      "the launches take %" PRIu64 " operands of %u", operand,
                       header->operand_count);
     for (uint32_t i = 0; i < header->operand_count; i++)
         if (tables->operands[i] >= header->buffer_count)
@@ -336,8 +352,8 @@ static nova_status tables_check_launches(const nova_tables *tables, nova_error *
 
 /* --- tasks ------------------------------------------------------------------------------------ */
 
-/* The tasks of every launch, one launch after the other, cover its tiles in order. Those without tiles
- * only join edges. */
+/* The tasks of every launch, one launch after the other, cover its tiles in order. Those without
+ * tiles only join edges. */
 static nova_status tables_check_cover(const nova_tables *tables, nova_error *error)
 {
     const nova_tables_header *header = tables->header;
@@ -362,7 +378,8 @@ static nova_status tables_check_cover(const nova_tables *tables, nova_error *err
     return NOVA_OK;
 }
 
-static nova_status tables_check_successors(const nova_tables *tables, uint32_t *waits, nova_error *error)
+static nova_status tables_check_successors(const nova_tables *tables, uint32_t *waits,
+                                           nova_error *error)
 {
     const nova_tables_header *header = tables->header;
     uint64_t first = 0;
@@ -386,8 +403,8 @@ static nova_status tables_check_successors(const nova_tables *tables, uint32_t *
         first += task->successor_count;
     }
     if (first != header->successor_count)
-        return REFUSE(error, "tables-task-successors", "the tasks have %" PRIu64
-                                                       " successors of %u", first,
+        return REFUSE(error, "tables-task-successors",
+                      "the tasks have %" PRIu64 " successors of %u", first,
                       header->successor_count);
     for (uint32_t i = 0; i < header->task_count; i++)
         if (tables->tasks[i].waits != waits[i])

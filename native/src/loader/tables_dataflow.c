@@ -1,11 +1,11 @@
 /* Checks that the launches of a block fit what their kernels were compiled for, and each other.
  *
- * The code of a kernel accesses all bytes of its operands, for every tile of its grid, and nothing can
- * tell so from the code itself. So a block says for each kernel what it was compiled for (its
- * interface), and launches that give it other buffers are refused. Then the launches are followed in
- * order: what one reads, one before it has written, and nothing has written over it. The body of a loop
- * runs any number of times: what it reads must have a value in the first iteration and in later ones, and
- * after the loop only what has a value without it as well has one. */
+ * The code of a kernel accesses all bytes of its operands, for every tile of its grid, and nothing
+ * can tell so from the code itself. So a block says for each kernel what it was compiled for (its
+ * interface), and launches that give it other buffers are refused. Then the launches are followed
+ * in order: what one reads, one before it has written, and nothing has written over it. The body of
+ * a loop runs any number of times: what it reads must have a value in the first iteration and in
+ * later ones, and after the loop only what has a value without it as well has one. */
 #include "loader/tables_dataflow.h"
 
 #include <inttypes.h>
@@ -14,7 +14,8 @@
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
 
-/* Pairs of a write and a buffer that overlaps it: more than any program has, and a second of work. */
+/* Pairs of a write and a buffer that overlaps it: more than any program has, and a second of work.
+ */
 #define MOST_OVERLAPS (UINT64_C(1) << 28)
 
 static uint32_t dataflow_core_of(const nova_tables *tables, const nova_launch_record *launch)
@@ -42,7 +43,8 @@ nova_status nova_interfaces_find(nova_tables *tables, const char *block, uint64_
     uint32_t count = tables->header->kernel_count;
     const nova_interface *rows = (const void *)(block + *position);
     if (*position > limit || (limit - *position) / sizeof *rows < count)
-        return REFUSE(error, "tables-size", "the interfaces of %u kernels end after the block", count);
+        return REFUSE(error, "tables-size", "the interfaces of %u kernels end after the block",
+                      count);
     uint64_t end = *position + (uint64_t)count * sizeof *rows, sizes = 0;
     for (uint32_t i = 0; i < count; i++)
         sizes += rows[i].operand_count;
@@ -65,35 +67,39 @@ static uint64_t *dataflow_find_sizes(const nova_tables *tables)
     return first;
 }
 
-static nova_status dataflow_check_launch(const nova_tables *tables, uint32_t index, const uint64_t *sizes,
-                                const nova_tables_limits *limits, nova_error *error)
+static nova_status dataflow_check_launch(const nova_tables *tables, uint32_t index,
+                                         const uint64_t *sizes, const nova_tables_limits *limits,
+                                         nova_error *error)
 {
     const nova_launch_record *launch = &tables->launches[index];
     const nova_interface *interface = &tables->interfaces[launch->kernel];
     if (launch->operand_count != interface->operand_count || launch->reads != interface->reads)
-        return REFUSE(error, "tables-interface",
-                      "launch %u gives kernel %u %u operands, %u of them to read only; its code takes "
-                      "%u and %u", index, launch->kernel, launch->operand_count, launch->reads,
-                      interface->operand_count, interface->reads);
+        return REFUSE(
+            error, "tables-interface",
+            "launch %u gives kernel %u %u operands, %u of them to read only; its code takes "
+            "%u and %u",
+            index, launch->kernel, launch->operand_count, launch->reads, interface->operand_count,
+            interface->reads);
     for (uint32_t i = 0; i < launch->operand_count; i++) {
         const nova_buffer *buffer = &tables->buffers[tables->operands[launch->first_operand + i]];
         if (buffer->nbytes != sizes[i])
             return REFUSE(error, "tables-interface",
-                          "launch %u: operand %u has %" PRIu64 " bytes, the code of kernel %u takes %"
-                          PRIu64, index, i, buffer->nbytes, launch->kernel, sizes[i]);
+                          "launch %u: operand %u has %" PRIu64
+                          " bytes, the code of kernel %u takes %" PRIu64,
+                          index, i, buffer->nbytes, launch->kernel, sizes[i]);
         if (!dataflow_knows_reads(tables, launch) || i < launch->reads)
             continue;
         bool is_read_only = buffer->kind == NOVA_ARGUMENT && limits->argument_donated != NULL &&
-                       !limits->argument_donated[buffer->value];
+                            !limits->argument_donated[buffer->value];
         if (buffer->kind == NOVA_CONSTANT || is_read_only)
-            return REFUSE(error, "tables-write", "launch %u writes operand %u, which is %s", index, i,
-                          is_read_only ? "an argument that is not donated" : "a constant");
+            return REFUSE(error, "tables-write", "launch %u writes operand %u, which is %s", index,
+                          i, is_read_only ? "an argument that is not donated" : "a constant");
     }
     return NOVA_OK;
 }
 
-static nova_status dataflow_check_interfaces(const nova_tables *tables, const nova_tables_limits *limits,
-                                    nova_error *error)
+static nova_status dataflow_check_interfaces(const nova_tables *tables,
+                                             const nova_tables_limits *limits, nova_error *error)
 {
     for (uint32_t i = 0; i < tables->header->kernel_count; i++) {
         const nova_interface *interface = &tables->interfaces[i];
@@ -112,9 +118,9 @@ static nova_status dataflow_check_interfaces(const nova_tables *tables, const no
     nova_status status = NOVA_OK;
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++)
         if (dataflow_runs_code(tables, &tables->launches[i]))
-            status = dataflow_check_launch(tables, i,
-                                  tables->interface_sizes + first[tables->launches[i].kernel], limits,
-                                  error);
+            status = dataflow_check_launch(
+                tables, i, tables->interface_sizes + first[tables->launches[i].kernel], limits,
+                error);
     free(first);
     return status;
 }
@@ -221,19 +227,22 @@ static nova_status dataflow_check_operands(flow *f, uint32_t index, nova_error *
         for (uint32_t k = 0; k < i; k++, f->work++)
             if (dataflow_overlap(&tables->buffers[operands[i]], &tables->buffers[operands[k]]))
                 return REFUSE(error, "tables-flow",
-                              "launch %u writes operand %u, which overlaps operand %u", index, i, k);
+                              "launch %u writes operand %u, which overlaps operand %u", index, i,
+                              k);
             else if (f->work > MOST_OVERLAPS)
                 return REFUSE(error, "tables-flow", "too many operands to compare");
     return NOVA_OK;
 }
 
-static nova_status dataflow_check_reads(const flow *f, uint32_t index, uint32_t reads, nova_error *error)
+static nova_status dataflow_check_reads(const flow *f, uint32_t index, uint32_t reads,
+                                        nova_error *error)
 {
     const uint32_t *operands = f->tables->operands + f->tables->launches[index].first_operand;
     for (uint32_t i = 0; i < reads; i++)
         if (!dataflow_is_ready(f, operands[i]))
             return REFUSE(error, "tables-flow",
-                          "launch %u reads buffer %u, which has no value by then", index, operands[i]);
+                          "launch %u reads buffer %u, which has no value by then", index,
+                          operands[i]);
     return NOVA_OK;
 }
 
@@ -263,7 +272,8 @@ static nova_status dataflow_follow_launch(flow *f, uint32_t index, bool checks, 
 static nova_status dataflow_follow_loop(flow *f, uint32_t index, bool checks, nova_error *error);
 
 /* Launches `begin` to `end`. As deep as loops are inside of each other: check_loops has a limit. */
-static nova_status dataflow_follow(flow *f, uint64_t begin, uint64_t end, bool checks, nova_error *error)
+static nova_status dataflow_follow(flow *f, uint64_t begin, uint64_t end, bool checks,
+                                   nova_error *error)
 {
     const nova_tables *tables = f->tables;
     nova_status status = NOVA_OK;
@@ -279,11 +289,12 @@ static nova_status dataflow_follow(flow *f, uint64_t begin, uint64_t end, bool c
     return status;
 }
 
-/* What has a value whenever the condition is looked at: what has one before the loop and after its body.
- * Each launch gives a buffer a value, takes it away or neither, whatever the others have. So one walk over
- * the body finds it, and what has a value there still has one after the next iteration. */
+/* What has a value whenever the condition is looked at: what has one before the loop and after its
+ * body. Each launch gives a buffer a value, takes it away or neither, whatever the others have. So
+ * one walk over the body finds it, and what has a value there still has one after the next
+ * iteration. */
 static nova_status dataflow_find_head(flow *f, uint64_t begin, uint64_t end, unsigned char *head,
-                             nova_error *error)
+                                      nova_error *error)
 {
     memcpy(head, f->has, f->state);
     nova_status status = dataflow_follow(f, begin, end, false, error);
@@ -318,19 +329,21 @@ static nova_status dataflow_check_outputs(const flow *f, nova_error *error)
     for (uint32_t i = 0; i < tables->header->buffer_count; i++)
         if (tables->buffers[i].kind == NOVA_OUTPUT && tables->buffers[i].nbytes > 0 &&
             !f->outputs[tables->buffers[i].value])
-            return REFUSE(error, "tables-flow", "output %" PRIu64 " has no value after the last launch",
+            return REFUSE(error, "tables-flow",
+                          "output %" PRIu64 " has no value after the last launch",
                           tables->buffers[i].value);
     return NOVA_OK;
 }
 
 static nova_status dataflow_check_order(const nova_tables *tables, const nova_tables_limits *limits,
-                              nova_error *error)
+                                        nova_error *error)
 {
     flow f = {.tables = tables};
-    nova_status status = dataflow_sort_buffers(&f, limits->output_count)
-                             ? dataflow_follow(&f, 0, tables->header->launch_count, true, error)
-                             : nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check %u buffers",
-                                         tables->header->buffer_count);
+    nova_status status =
+        dataflow_sort_buffers(&f, limits->output_count)
+            ? dataflow_follow(&f, 0, tables->header->launch_count, true, error)
+            : nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check %u buffers",
+                        tables->header->buffer_count);
     if (status == NOVA_OK)
         status = dataflow_check_outputs(&f, error);
     free(f.order);

@@ -184,8 +184,9 @@ static PyObject *file_tables(FileObject *self, PyObject *number)
 {
     size_t index;
     const nova_variant *variant = file_variant_at(self, number, &index);
-    return variant == NULL ? NULL
-                           : file_view_of(self, variant->tables.header, variant->tables.header->size);
+    return variant == NULL
+               ? NULL
+               : file_view_of(self, variant->tables.header, variant->tables.header->size);
 }
 
 static PyObject *file_constants_vaddr(FileObject *self, PyObject *number)
@@ -256,9 +257,9 @@ static PyObject *file_sections(FileObject *self, void *closure)
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict != NULL && i < count; i++)
         if (!file_put(dict, sections[i].name,
-                 Py_BuildValue("(KKK)", (unsigned long long)sections[i].vaddr,
-                               (unsigned long long)sections[i].offset,
-                               (unsigned long long)sections[i].size)))
+                      Py_BuildValue("(KKK)", (unsigned long long)sections[i].vaddr,
+                                    (unsigned long long)sections[i].offset,
+                                    (unsigned long long)sections[i].size)))
             Py_CLEAR(dict);
     return dict;
 }

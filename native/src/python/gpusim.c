@@ -1,7 +1,7 @@
 /* sim_run() and sim_lanes(): the simulated GPU of native/src/gpusim.
  *
- * Called by nova/gpusim/ with the records that its decoder makes; their sizes are checked here, what is in
- * them is the decoder's to get right. */
+ * Called by nova/gpusim/ with the records that its decoder makes; their sizes are checked here,
+ * what is in them is the decoder's to get right. */
 #include "python/native.h"
 
 #include "gpusim/sim.h"
@@ -14,7 +14,8 @@ typedef struct {
 
 static void gpusim_release(Arguments *arguments)
 {
-    Py_buffer *all[] = {&arguments->code, &arguments->operands, &arguments->constants, &arguments->ranges, &arguments->params};
+    Py_buffer *all[] = {&arguments->code, &arguments->operands, &arguments->constants,
+                        &arguments->ranges, &arguments->params};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i]->obj != NULL)
             PyBuffer_Release(all[i]);
@@ -34,20 +35,24 @@ static bool gpusim_fits(const Arguments *arguments, const sim_launch *launch)
         threads *= launch->block[i] <= 1024 ? launch->block[i] : 0;
         blocks = blocks < MOST_BLOCKS ? blocks * launch->grid[i] : MOST_BLOCKS;
     }
-    return gpusim_is_array_of(&arguments->code, sizeof(sim_instruction)) && arguments->code.len > 0 &&
-           gpusim_is_array_of(&arguments->operands, sizeof(sim_operand)) && gpusim_is_array_of(&arguments->constants, sizeof(uint64_t)) &&
-           gpusim_is_array_of(&arguments->ranges, sizeof(sim_range)) && (size_t)arguments->params.len < UINT32_MAX && threads > 0 &&
-           threads <= 1024 && blocks > 0 && blocks < MOST_BLOCKS;
+    return gpusim_is_array_of(&arguments->code, sizeof(sim_instruction)) &&
+           arguments->code.len > 0 &&
+           gpusim_is_array_of(&arguments->operands, sizeof(sim_operand)) &&
+           gpusim_is_array_of(&arguments->constants, sizeof(uint64_t)) &&
+           gpusim_is_array_of(&arguments->ranges, sizeof(sim_range)) &&
+           (size_t)arguments->params.len < UINT32_MAX && threads > 0 && threads <= 1024 &&
+           blocks > 0 && blocks < MOST_BLOCKS;
 }
 
 PyObject *describe_fault(const sim_fault *fault)
 {
-    return Py_BuildValue("iI(III)(III)OO(III)(III)KIiO", (int)fault->kind, fault->line, fault->block[0],
-                         fault->block[1], fault->block[2], fault->thread[0], fault->thread[1], fault->thread[2],
-                         fault->has_other ? Py_True : Py_False, fault->other_writes ? Py_True : Py_False,
-                         fault->other_block[0], fault->other_block[1], fault->other_block[2], fault->other[0],
-                         fault->other[1], fault->other[2], (unsigned long long)fault->address, fault->bytes,
-                         (int)fault->space, fault->writes ? Py_True : Py_False);
+    return Py_BuildValue("iI(III)(III)OO(III)(III)KIiO", (int)fault->kind, fault->line,
+                         fault->block[0], fault->block[1], fault->block[2], fault->thread[0],
+                         fault->thread[1], fault->thread[2], fault->has_other ? Py_True : Py_False,
+                         fault->other_writes ? Py_True : Py_False, fault->other_block[0],
+                         fault->other_block[1], fault->other_block[2], fault->other[0],
+                         fault->other[1], fault->other[2], (unsigned long long)fault->address,
+                         fault->bytes, (int)fault->space, fault->writes ? Py_True : Py_False);
 }
 
 PyObject *module_sim_run(PyObject *module, PyObject *args)
@@ -58,11 +63,12 @@ PyObject *module_sim_run(PyObject *module, PyObject *args)
     sim_launch launch = {0};
     unsigned long long most_steps;
     int check_races;
-    if (!PyArg_ParseTuple(args, "y*y*y*(III)y*y*(III)(III)IKp:sim_run", &arguments.code, &arguments.operands,
-                          &arguments.constants, &kernel.register_words, &kernel.shared_bytes, &kernel.local_bytes,
-                          &arguments.ranges, &arguments.params, &launch.grid[0], &launch.grid[1], &launch.grid[2],
-                          &launch.block[0], &launch.block[1], &launch.block[2], &launch.dynamic_shared, &most_steps,
-                          &check_races))
+    if (!PyArg_ParseTuple(args, "y*y*y*(III)y*y*(III)(III)IKp:sim_run", &arguments.code,
+                          &arguments.operands, &arguments.constants, &kernel.register_words,
+                          &kernel.shared_bytes, &kernel.local_bytes, &arguments.ranges,
+                          &arguments.params, &launch.grid[0], &launch.grid[1], &launch.grid[2],
+                          &launch.block[0], &launch.block[1], &launch.block[2],
+                          &launch.dynamic_shared, &most_steps, &check_races))
         return NULL;
     PyObject *result = NULL;
     if (!gpusim_fits(&arguments, &launch)) {
@@ -100,8 +106,8 @@ PyObject *module_sim_lanes(PyObject *module, PyObject *unused)
     PyObject *rows = PyList_New(0);
     const sim_lane_facts *facts;
     for (uint32_t i = 0; rows != NULL && (facts = nova_sim_lane(i)) != NULL; i++) {
-        PyObject *row = Py_BuildValue("s(iiiii)", facts->name, facts->out, facts->in[0], facts->in[1], facts->in[2],
-                                      facts->in[3]);
+        PyObject *row = Py_BuildValue("s(iiiii)", facts->name, facts->out, facts->in[0],
+                                      facts->in[1], facts->in[2], facts->in[3]);
         if (row == NULL || PyList_Append(rows, row) < 0)
             Py_CLEAR(rows);
         Py_XDECREF(row);

@@ -54,8 +54,8 @@ static PyObject *image_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self = (ImageObject *)alloc(type, 0);
     if (self == NULL)
         goto cleanup;
-    nova_status status = nova_image_create(view.buf, (size_t)view.len, segments, (size_t)count,
-                                           &self->image);
+    nova_status status =
+        nova_image_create(view.buf, (size_t)view.len, segments, (size_t)count, &self->image);
     if (status != NOVA_OK) {
         raise_status(status, "cannot map the image");
         Py_DECREF((PyObject *)self);

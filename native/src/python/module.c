@@ -35,7 +35,8 @@ void raise_error(const nova_error *error)
     PyErr_SetString(module_exception_for(error->status), error->text);
 }
 
-static int module_add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **keep)
+static int module_add_type(PyObject *module, PyType_Spec *spec, const char *name,
+                           PyTypeObject **keep)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
     if (type == NULL)
@@ -50,17 +51,20 @@ static int module_add_type(PyObject *module, PyType_Spec *spec, const char *name
 
 static PyMethodDef module_functions[] = {
     {"limit_cpu", module_limit_cpu, METH_O,
-     "limit_cpu(level)\n--\n\nHolds the process to a level: 1 is the baseline, 2 to 4 are x86-64-v2 to "
+     "limit_cpu(level)\n--\n\nHolds the process to a level: 1 is the baseline, 2 to 4 are "
+     "x86-64-v2 to "
      "-v4, 5 is all, 0 what NOVA_CPU_LEVEL says."},
     {"cpu_features", module_cpu_features, METH_NOARGS,
      "cpu_features()\n--\n\nWhat this processor and system have, by LLVM's names."},
     {"allowed_imports", module_allowed_imports, METH_NOARGS,
      "allowed_imports()\n--\n\nFunctions of the C library that a file may import, sorted."},
     {"choose_image", module_choose_image, METH_VARARGS,
-     "choose_image(images, major, minor)\n--\n\nThe index of the (kind, arch) that a device of this "
+     "choose_image(images, major, minor)\n--\n\nThe index of the (kind, arch) that a device of "
+     "this "
      "compute capability takes, or None."},
     {"read_dlpack", module_read_dlpack, METH_O,
-     "read_dlpack(capsule, /)\n--\n\n(address, device number, shape, code, bits, is dense) of an array "
+     "read_dlpack(capsule, /)\n--\n\n(address, device number, shape, code, bits, is dense) of an "
+     "array "
      "that DLPack describes."},
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nPlays a task graph on "
@@ -77,7 +81,8 @@ static PyMethodDef module_functions[] = {
     {"measure_copy", module_measure_copy, METH_VARARGS,
      "measure_copy(nbytes, seconds)\n--\n\nBytes read and written a second by one core."},
     {"trace_into", module_trace_into, METH_O,
-     "trace_into(lists)\n--\n\nHas every run that starts from now on append (program, start, end, workers, policy, lost, "
+     "trace_into(lists)\n--\n\nHas every run that starts from now on append (program, start, end, "
+     "workers, policy, lost, "
      "records) to these lists, or (program, trace) when it is on a device."},
     {"read_device_trace", module_read_device_trace, METH_O,
      "read_device_trace(trace)\n--\n\nWaits for the run: (start, end, lost, spans, numbers of the "
@@ -100,7 +105,8 @@ static PyMethodDef module_functions[] = {
     {"reap", module_reap, METH_NOARGS,
      "reap()\n--\n\nLets go of the arrays of all submitted runs that ended."},
     {"await_traced", module_await_traced, METH_O,
-     "await_traced(list)\n--\n\nWaits for the submitted runs that append to this list of trace_into()."},
+     "await_traced(list)\n--\n\nWaits for the submitted runs that append to this list of "
+     "trace_into()."},
     {"drain", module_drain, METH_NOARGS,
      "drain()\n--\n\nWaits for all submitted runs; none can be submitted any more."},
     {0},
@@ -126,12 +132,19 @@ PyMODINIT_FUNC PyInit__native(void)
         const char *name;
         int value;
     } numbers[] = {
-        {"CANCELLED", NOVA_CANCELLED}, {"TIMEOUT", NOVA_TIMEOUT}, {"STALLED", NOVA_STALLED},
-        {"TASK_REPORTED", NOVA_TASK_REPORTED}, {"MAX_THREADS", NOVA_MAX_WORKERS},
-        {"UNSUPPORTED", NOVA_UNSUPPORTED}, {"NO_DRIVER", NOVA_NO_DRIVER},
-        {"WRONG_DEVICE", NOVA_WRONG_DEVICE}, {"DEVICE_MEMORY", NOVA_DEVICE_MEMORY},
-        {"DEVICE_CODE", NOVA_DEVICE_CODE}, {"DEVICE_FAULT", NOVA_DEVICE_FAULT},
-        {"DEVICE_CALL", NOVA_DEVICE_CALL}, {"SIMULATED_FAULT", NOVA_SIMULATED_FAULT},
+        {"CANCELLED", NOVA_CANCELLED},
+        {"TIMEOUT", NOVA_TIMEOUT},
+        {"STALLED", NOVA_STALLED},
+        {"TASK_REPORTED", NOVA_TASK_REPORTED},
+        {"MAX_THREADS", NOVA_MAX_WORKERS},
+        {"UNSUPPORTED", NOVA_UNSUPPORTED},
+        {"NO_DRIVER", NOVA_NO_DRIVER},
+        {"WRONG_DEVICE", NOVA_WRONG_DEVICE},
+        {"DEVICE_MEMORY", NOVA_DEVICE_MEMORY},
+        {"DEVICE_CODE", NOVA_DEVICE_CODE},
+        {"DEVICE_FAULT", NOVA_DEVICE_FAULT},
+        {"DEVICE_CALL", NOVA_DEVICE_CALL},
+        {"SIMULATED_FAULT", NOVA_SIMULATED_FAULT},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0) {

@@ -116,8 +116,8 @@ static double peaks_measure_flops(double seconds)
     return 16.0 * ROUNDS * CHAINS * 2.0 * lanes / best;
 }
 
-/* Bytes read and written a second by memcpy, in the fastest of the pieces: a piece is short, so that
- * other processes do not get in between, and was last used a whole round ago. */
+/* Bytes read and written a second by memcpy, in the fastest of the pieces: a piece is short, so
+ * that other processes do not get in between, and was last used a whole round ago. */
 static double peaks_measure_copy(char *to, const char *from, size_t nbytes, double seconds)
 {
     size_t piece = nbytes / PIECES > 0 ? nbytes / PIECES : nbytes;

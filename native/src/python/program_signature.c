@@ -12,7 +12,8 @@ void signature_free(Signature *signature)
 
 /* --- reading numbers and tuples --------------------------------------------------------------- */
 
-static bool signature_read_int64(PyObject *object, const char *label, Py_ssize_t index, int64_t *value)
+static bool signature_read_int64(PyObject *object, const char *label, Py_ssize_t index,
+                                 int64_t *value)
 {
     *value = PyLong_AsLongLong(object);
     if (*value != -1 || !PyErr_Occurred())
@@ -34,7 +35,7 @@ static PyObject *signature_read_table(PyObject *object, const char *label)
 }
 
 static bool signature_check_row(PyObject *row, Py_ssize_t size, const char *label, Py_ssize_t index,
-                      const char *fields)
+                                const char *fields)
 {
     if (PyTuple_Check(row) && PyTuple_Size(row) == size)
         return true;
@@ -52,7 +53,8 @@ static void *signature_allocate(Py_ssize_t count, size_t size)
 
 /* --- arguments and outputs -------------------------------------------------------------------- */
 
-static bool signature_count_extents(PyObject *rows, const char *label, const char *fields, Py_ssize_t *total)
+static bool signature_count_extents(PyObject *rows, const char *label, const char *fields,
+                                    Py_ssize_t *total)
 {
     for (Py_ssize_t i = 0; i < PyTuple_Size(rows); i++) {
         PyObject *row = PyTuple_GetItem(rows, i);
@@ -73,8 +75,8 @@ static bool signature_count_extents(PyObject *rows, const char *label, const cha
 }
 
 /* Fills `tensor` and the owned `spec->descr` from (shape, dtype, _). */
-static bool signature_read_tensor(PyObject *row, const char *label, Py_ssize_t index, int64_t **extents,
-                        nova_tensor_info *tensor, Spec *spec)
+static bool signature_read_tensor(PyObject *row, const char *label, Py_ssize_t index,
+                                  int64_t **extents, nova_tensor_info *tensor, Spec *spec)
 {
     PyObject *shape = PyTuple_GetItem(row, 0);
     if (!PyArray_DescrConverter(PyTuple_GetItem(row, 1), &spec->descr))
@@ -185,8 +187,8 @@ bool read_signature(ProgramObject *self, PyObject *args, PyObject *outputs, Sign
     self->arg_count = arg_count;
     self->output_count = output_count;
     int64_t *extents = self->extents;
-    return signature_read_arguments(self, signature, &extents) && signature_read_outputs(self, signature, &extents) &&
-           signature_check(self, signature);
+    return signature_read_arguments(self, signature, &extents) &&
+           signature_read_outputs(self, signature, &extents) && signature_check(self, signature);
 }
 
 bool check_tables(const ProgramObject *self, const Signature *signature, uint64_t constants_size,

@@ -66,8 +66,8 @@ ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject 
 
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"image",   "tables",  "constants_vaddr", "args",
-                            "outputs", "convert", "release_gil",     "report", NULL};
+    static char *names[] = {"image",   "tables",      "constants_vaddr", "args", "outputs",
+                            "convert", "release_gil", "report",          NULL};
     PyObject *image, *tables, *vaddr, *arg_rows, *output_rows, *convert, *report = Py_None;
     int release_gil;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!OOOp|O:Program", names, image_type, &image,
@@ -196,7 +196,8 @@ static PyObject *program_counts(PyObject *object, PyObject *unused)
 static PyMemberDef program_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(ProgramObject, vectorcall), READONLY, NULL},
     {"image", T_OBJECT_EX, offsetof(ProgramObject, image), READONLY, "The mapped code."},
-    {"device", T_OBJECT, offsetof(ProgramObject, device), READONLY, "The device it is for, or None."},
+    {"device", T_OBJECT, offsetof(ProgramObject, device), READONLY,
+     "The device it is for, or None."},
     {"names", T_OBJECT, offsetof(ProgramObject, names), 0,
      "What traces call its arguments and outputs."},
     {"label", T_OBJECT, offsetof(ProgramObject, label), 0, "What traces call it."},
@@ -214,7 +215,8 @@ static PyGetSetDef program_attributes[] = {
 
 static PyMethodDef program_methods[] = {
     {"run", (PyCFunction)(void (*)(void))program_run, METH_FASTCALL | METH_KEYWORDS,
-     "run(inputs, params=(), out=None, timeout=None, *, outputs=None)\n--\n\nCalls with the arrays of "
+     "run(inputs, params=(), out=None, timeout=None, *, outputs=None)\n--\n\nCalls with the arrays "
+     "of "
      "two lists."},
     {"on_device", (PyCFunction)(void (*)(void))program_on_device,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
@@ -225,7 +227,8 @@ static PyMethodDef program_methods[] = {
     {"set_order", program_set_order, METH_O,
      "set_order(order)\n--\n\nHas all runs take the tasks in this order, on the calling thread."},
     {"submit", (PyCFunction)(void (*)(void))program_submit, METH_VARARGS | METH_KEYWORDS,
-     "submit(arrays, out=None, stream=None, timeout=None, outputs=None)\n--\n\nStarts a run: a Run."},
+     "submit(arrays, out=None, stream=None, timeout=None, outputs=None)\n--\n\nStarts a run: a "
+     "Run."},
     {0},
 };
 

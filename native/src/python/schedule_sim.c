@@ -1,6 +1,7 @@
 /* simulate(): plays a task graph on virtual cores, without running anything.
  *
- * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked here. */
+ * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked here.
+ */
 #include "python/native.h"
 
 #include "nova/scheduler.h"
@@ -11,7 +12,8 @@ typedef struct {
 
 static void schedule_sim_release(Arguments *arguments)
 {
-    Py_buffer *all[] = {&arguments->tasks, &arguments->successors, &arguments->kinds, &arguments->costs};
+    Py_buffer *all[] = {&arguments->tasks, &arguments->successors, &arguments->kinds,
+                        &arguments->costs};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i]->obj != NULL)
             PyBuffer_Release(all[i]);
@@ -32,7 +34,7 @@ static bool schedule_sim_fits(const Arguments *arguments)
 }
 
 static PyObject *schedule_sim_play(const nova_graph *graph, unsigned cores, nova_policy policy,
-                      unsigned long long seed)
+                                   unsigned long long seed)
 {
     Py_ssize_t count = nova_graph_get_facts(graph).task_count;
     PyObject *timeline =

@@ -1,5 +1,5 @@
-/* How many threads runs use, and in which order tasks are picked: for the process, and for runs that
- * one thread starts. */
+/* How many threads runs use, and in which order tasks are picked: for the process, and for runs
+ * that one thread starts. */
 #include "python/native.h"
 
 /* Guarded by the GIL. */
@@ -17,7 +17,8 @@ static unsigned settings_threads(void)
 
 static nova_policy settings_policy(void)
 {
-    return settings_local_policy >= 0 ? (nova_policy)settings_local_policy : settings_process_policy;
+    return settings_local_policy >= 0 ? (nova_policy)settings_local_policy
+                                      : settings_process_policy;
 }
 
 void apply_settings(const nova_execution *execution, nova_run_options *options)

@@ -36,8 +36,8 @@ static PyObject *trace_read_records(const nova_execution *execution, unsigned sl
         recorded += count < capacity ? count : capacity;
         *lost += count < capacity ? 0 : count - capacity;
     }
-    PyObject *block = PyBytes_FromStringAndSize(
-        NULL, (Py_ssize_t)(recorded * sizeof(nova_trace_record)));
+    PyObject *block =
+        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(recorded * sizeof(nova_trace_record)));
     if (block == NULL)
         return NULL;
     nova_trace_record *to = (nova_trace_record *)(void *)PyBytes_AsString(block);

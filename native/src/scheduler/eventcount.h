@@ -25,8 +25,8 @@ typedef struct nova_eventcount {
     _Alignas(64) _Atomic uint32_t spinning;
     _Atomic uint32_t parked;
     _Atomic uint32_t epoch; /* changes when spinning threads should look again */
-    pthread_mutex_t *lock; /* guards the list */
-    nova_sleeper *list;    /* newest first: the warmest thread is called first */
+    pthread_mutex_t *lock;  /* guards the list */
+    nova_sleeper *list;     /* newest first: the warmest thread is called first */
 } nova_eventcount;
 
 /* Starts and ends spinning. Own thread only. */

@@ -52,7 +52,8 @@ static nova_status graph_check_tables(const nova_graph_tables *tables)
 
 /* Compares `waits` with the number of tasks that name a task, counted in `named` (zero on
  * entry). */
-static nova_status graph_check_waits(const nova_graph_tables *tables, uint32_t flags, uint32_t *named)
+static nova_status graph_check_waits(const nova_graph_tables *tables, uint32_t flags,
+                                     uint32_t *named)
 {
     for (uint32_t i = 0; i < tables->task_count; i++) {
         const nova_task *task = &tables->tasks[i];
@@ -87,7 +88,7 @@ static int graph_compare_events(const void *left, const void *right)
 
 /* Priorities, and the roots and each task's successors in the order of theirs. */
 static nova_status graph_rank(nova_graph *graph, uint32_t successor_count, uint64_t *priority,
-                        uint32_t *by_priority, uint32_t *ranked_roots)
+                              uint32_t *by_priority, uint32_t *ranked_roots)
 {
     ranked *list = malloc(((size_t)graph->facts.root_count + successor_count) * sizeof *list + 1);
     if (list == NULL)
@@ -103,7 +104,8 @@ static nova_status graph_rank(nova_graph *graph, uint32_t successor_count, uint6
             qsort(list, count, sizeof *list, graph_compare_ranked);
         } else {
             for (uint32_t k = 1; k < count; k++)
-                for (uint32_t m = k; m > 0 && graph_compare_ranked(&list[m], &list[m - 1]) < 0; m--) {
+                for (uint32_t m = k; m > 0 && graph_compare_ranked(&list[m], &list[m - 1]) < 0;
+                     m--) {
                     ranked swapped = list[m];
                     list[m] = list[m - 1];
                     list[m - 1] = swapped;
@@ -178,7 +180,8 @@ static nova_status graph_add_up(nova_graph *graph)
     return NOVA_OK;
 }
 
-static nova_status graph_prepare(const nova_graph_tables *tables, uint32_t flags, nova_graph **graph)
+static nova_status graph_prepare(const nova_graph_tables *tables, uint32_t flags,
+                                 nova_graph **graph)
 {
     size_t count = tables->task_count, edges = tables->successor_count;
     nova_graph *created =
@@ -244,8 +247,7 @@ nova_status nova_graph_from_tables(const nova_tables *tables, const nova_speeds 
     uint8_t *core = (uint8_t *)(cost + count);
     for (uint32_t i = 0; i < count; i++) {
         const nova_task *task = &tables->tasks[i];
-        const nova_kernel_record *kernel =
-            &tables->kernels[tables->launches[task->launch].kernel];
+        const nova_kernel_record *kernel = &tables->kernels[tables->launches[task->launch].kernel];
         double tiles = (double)(task->end - task->begin);
         double part = kernel->grid > 0 ? tiles / (double)kernel->grid : 0;
         double compute = part * (double)kernel->flops / speeds->flops_per_ns;

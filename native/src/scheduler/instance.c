@@ -20,8 +20,8 @@ static void *instance_carve(arena *arena, size_t count, size_t size)
 }
 
 /* Places every array; the same calls measure and lay out. */
-static void instance_lay_out(nova_instance *run, arena *arena, const nova_graph *graph, unsigned slots,
-                    uint32_t trace_capacity)
+static void instance_lay_out(nova_instance *run, arena *arena, const nova_graph *graph,
+                             unsigned slots, uint32_t trace_capacity)
 {
     size_t tasks = graph->facts.task_count;
     _Atomic uint32_t *remaining = instance_carve(arena, tasks, sizeof(uint32_t));
@@ -53,8 +53,8 @@ static void instance_lay_out(nova_instance *run, arena *arena, const nova_graph 
     }
 }
 
-nova_status nova_instance_create(const nova_graph *graph, unsigned workers,
-                                 uint32_t trace_capacity, nova_instance **instance)
+nova_status nova_instance_create(const nova_graph *graph, unsigned workers, uint32_t trace_capacity,
+                                 nova_instance **instance)
 {
     if (graph == NULL || instance == NULL)
         return NOVA_INVALID_ARGUMENT;
@@ -95,8 +95,8 @@ void nova_instance_destroy(nova_instance *instance)
 
 /* Writes every `stride`-th of `count` roots into a place's queues, so that the first one is taken
  * first: the owner takes the newest, under NOVA_FIFO the oldest. */
-static void instance_distribute(nova_instance *run, nova_worker_slot *slot, const uint32_t *roots, uint32_t count,
-                 uint32_t stride)
+static void instance_distribute(nova_instance *run, nova_worker_slot *slot, const uint32_t *roots,
+                                uint32_t count, uint32_t stride)
 {
     int64_t bottom[2] = {0, 0};
     for (uint32_t k = 0; k < count; k++) {
@@ -120,7 +120,7 @@ static void instance_distribute_roots(nova_instance *run)
     if (run->policy == NOVA_CRITICAL_PATH) {
         for (uint32_t i = 0; i < run->workers && i < count; i++)
             instance_distribute(run, &run->slots[i], graph->ranked_roots + i,
-                 (count - i + run->workers - 1) / run->workers, run->workers);
+                                (count - i + run->workers - 1) / run->workers, run->workers);
         return;
     }
     uint64_t total = 0, assigned = 0;
@@ -199,8 +199,7 @@ uint32_t nova_instance_running(const nova_instance *instance, uint32_t *tasks, u
 {
     uint32_t running_count = 0;
     for (unsigned i = 0; i < instance->slot_count; i++) {
-        uint32_t task =
-            atomic_load_explicit(&instance->slots[i].current, memory_order_relaxed);
+        uint32_t task = atomic_load_explicit(&instance->slots[i].current, memory_order_relaxed);
         if (task == NOVA_NO_TASK)
             continue;
         if (running_count < count)

@@ -1,4 +1,5 @@
-/* One run of a graph: what instance.c lays out, run.c and submit.c change and worker_pool.c looks at. */
+/* One run of a graph: what instance.c lays out, run.c and submit.c change and worker_pool.c looks
+ * at. */
 #ifndef NOVA_SCHEDULER_INSTANCE_H
 #define NOVA_SCHEDULER_INSTANCE_H
 
@@ -29,10 +30,10 @@ typedef struct nova_worker_slot {
     /* the task in hand when the run was stopped, or NOVA_NO_TASK */
     uint32_t interrupted_task;
     uint32_t index;
-    uint32_t done;            /* tasks that succeeded and are not yet taken off `left` */
+    uint32_t done; /* tasks that succeeded and are not yet taken off `left` */
     uint32_t stolen;
-    uint32_t random;          /* picks the first victim of a steal */
-    uint64_t traced;          /* records written, also those that were overwritten */
+    uint32_t random; /* picks the first victim of a steal */
+    uint64_t traced; /* records written, also those that were overwritten */
     nova_trace_record *ring;
     uint16_t origin; /* of the task in hand: the place it was stolen from, or NOVA_NOT_STOLEN */
 } nova_worker_slot;
@@ -48,25 +49,25 @@ struct nova_instance {
     const nova_graph *graph;
     _Atomic uint32_t *remaining; /* a task: how many it still waits for */
     nova_worker_slot *slots;
-    uint64_t *ready_ns;          /* a task; NULL without trace rings */
-    uint32_t *running;           /* a place: the result's list */
+    uint64_t *ready_ns; /* a task; NULL without trace rings */
+    uint32_t *running;  /* a place: the result's list */
     unsigned slot_count;
-    unsigned planned;            /* threads that the plan would use if there were enough */
+    unsigned planned; /* threads that the plan would use if there were enough */
     uint32_t trace_capacity;
 
     /* Set at the start of a run, then only read. */
     nova_execute execute;
     void *context;
     nova_done done;
-    const uint32_t *successors;  /* in the order of the policy */
+    const uint32_t *successors; /* in the order of the policy */
     struct nova_workers *pool;
-    uint64_t deadline_ns;        /* 0: none */
+    uint64_t deadline_ns; /* 0: none */
     nova_policy policy;
-    unsigned workers;            /* places in use */
+    unsigned workers; /* places in use */
     bool trace;
-    nova_poll poll;              /* NULL: none; called by the thread that has `ending` */
-    uint64_t next_poll_ns;       /* of that thread only */
-    nova_ending *ending;         /* of the thread that called nova_instance_run, or NULL */
+    nova_poll poll;        /* NULL: none; called by the thread that has `ending` */
+    uint64_t next_poll_ns; /* of that thread only */
+    nova_ending *ending;   /* of the thread that called nova_instance_run, or NULL */
 
     /* Rarely written: read by everybody between two tasks. The status and task that stopped the
      * run, as status << 32 | task; 0 while it goes on. */

@@ -149,7 +149,7 @@ static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t
 
 /* Runs one task; its status. */
 static inline nova_status run_execute(nova_instance *run, nova_worker_slot *slot, uint32_t task,
-                                  uint64_t *now)
+                                      uint64_t *now)
 {
     atomic_store_explicit(&slot->current, task, memory_order_relaxed);
     if (!run->trace)
@@ -285,7 +285,8 @@ static outcome run_sleep_inside(nova_instance *run, uint64_t deadline_ns)
 }
 
 /* There was no task: spins, then sleeps or leaves. `busy` is one less after LEAVE and OVER. */
-static outcome run_idle(nova_instance *run, nova_worker_slot *slot, bool caller, uint64_t deadline_ns)
+static outcome run_idle(nova_instance *run, nova_worker_slot *slot, bool caller,
+                        uint64_t deadline_ns)
 {
     atomic_store_explicit(&slot->current, NOVA_NO_TASK, memory_order_relaxed);
     bool over = run_report(run, slot);
@@ -318,7 +319,8 @@ static bool run_leave(nova_instance *run, nova_worker_slot *slot, outcome how)
         nova_latch_close(&run->latch);
         nova_futex_event_signal(&run->caller_event);
     } else {
-        work_left = nova_instance_tasks(run, 0, 1) > 0 && !nova_futex_event_signal(&run->caller_event);
+        work_left =
+            nova_instance_tasks(run, 0, 1) > 0 && !nova_futex_event_signal(&run->caller_event);
     }
     atomic_store_explicit(&slot->held, 0, memory_order_seq_cst);
     bool last = nova_latch_leave(&run->latch);

@@ -49,8 +49,7 @@ static entry sim_heap_take(heap *heap)
         uint64_t child = 2 * (uint64_t)at + 1;
         if (child >= heap->count)
             break;
-        if (child + 1 < heap->count &&
-            sim_precedes(heap->entries[child + 1], heap->entries[child]))
+        if (child + 1 < heap->count && sim_precedes(heap->entries[child + 1], heap->entries[child]))
             child++;
         if (!sim_precedes(heap->entries[child], last))
             break;
@@ -84,8 +83,8 @@ static void sim_make_ready(simulation *sim, uint32_t task)
     sim_heap_add(sim->graph->core[task] == NOVA_HOST ? &sim->host : &sim->ready, key, task);
 }
 
-static nova_status sim_start_task(simulation *sim, uint32_t task, uint32_t core, nova_execute execute,
-                              void *context)
+static nova_status sim_start_task(simulation *sim, uint32_t task, uint32_t core,
+                                  nova_execute execute, void *context)
 {
     uint64_t end = sim->now + sim->graph->cost[task]; /* at most the total cost, which fits */
     sim->task_on[core] = task;

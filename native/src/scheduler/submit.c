@@ -38,7 +38,8 @@ static nova_status submit_acquire(nova_instance *run)
 
 /* Fills in what the run is; NOVA_OK leaves it acquired, with the gate closed. */
 static nova_status submit_start(nova_instance *run, nova_execute execute, void *context,
-                         const nova_run_options *options, nova_done done, nova_ending *ending)
+                                const nova_run_options *options, nova_done done,
+                                nova_ending *ending)
 {
     bool submitted = ending == NULL;
     if (run == NULL || execute == NULL)
@@ -70,8 +71,8 @@ static nova_status submit_start(nova_instance *run, nova_execute execute, void *
     run->context = context;
     run->done = done;
     run->policy = options->policy;
-    run->successors = options->policy == NOVA_CRITICAL_PATH ? run->graph->by_priority
-                                                            : run->graph->successors;
+    run->successors =
+        options->policy == NOVA_CRITICAL_PATH ? run->graph->by_priority : run->graph->successors;
     run->pool = pool;
     run->workers = workers;
     run->trace = options->trace;

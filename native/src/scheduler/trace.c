@@ -6,8 +6,8 @@ uint64_t nova_instance_trace(const nova_instance *instance, unsigned worker,
     if (instance == NULL || worker >= instance->slot_count || instance->trace_capacity == 0)
         return 0;
     const nova_worker_slot *slot = &instance->slots[worker];
-    uint64_t recorded = slot->traced < instance->trace_capacity ? slot->traced
-                                                             : instance->trace_capacity;
+    uint64_t recorded =
+        slot->traced < instance->trace_capacity ? slot->traced : instance->trace_capacity;
     if (recorded > count)
         recorded = count;
     for (uint64_t i = 0; i < recorded; i++)

@@ -109,8 +109,7 @@ static inline void nova_host_queue_reset(nova_host_queue *queue)
 /* Any thread. */
 static inline void nova_host_queue_push(nova_host_queue *queue, uint32_t task)
 {
-    uint32_t at =
-        (uint32_t)atomic_fetch_add_explicit(&queue->reserved, 1, memory_order_relaxed);
+    uint32_t at = (uint32_t)atomic_fetch_add_explicit(&queue->reserved, 1, memory_order_relaxed);
     atomic_store_explicit(&queue->entries[at], task + 1, memory_order_seq_cst);
 }
 

@@ -11,7 +11,8 @@ unsigned nova_plan_workers(const nova_graph_facts *facts, uint64_t cost_per_work
     if (facts->critical_cost > 0) {
         uint64_t parallelism = facts->total_cost / facts->critical_cost +
                                (facts->total_cost % facts->critical_cost != 0);
-        workers = worker_count_min(workers, parallelism > UINT32_MAX ? UINT32_MAX : 2 * parallelism);
+        workers =
+            worker_count_min(workers, parallelism > UINT32_MAX ? UINT32_MAX : 2 * parallelism);
     }
     if (cost_per_worker > 0)
         workers = worker_count_min(workers, facts->total_cost / cost_per_worker);

@@ -8,8 +8,8 @@
 #include "scheduler/cpu_affinity.h"
 #include "base/futex.h"
 
-/* 150 to 500 us on current CPUs: longer than what a program does between two runs, such as loading a
- * batch, and than a kernel that others wait for; to wake a thread takes 50 us and more. */
+/* 150 to 500 us on current CPUs: longer than what a program does between two runs, such as loading
+ * a batch, and than a kernel that others wait for; to wake a thread takes 50 us and more. */
 enum { DEFAULT_SPIN = 10000 };
 
 static _Atomic(nova_workers *) pool_process;
@@ -50,8 +50,8 @@ static nova_workers *pool_make(const nova_workers *parents, pid_t pid)
     unsigned available = nova_workers_available();
     atomic_store(&created->limit, parents != NULL ? atomic_load(&parents->limit) : available);
     atomic_store(&created->spin, parents != NULL ? atomic_load(&parents->spin)
-                              : available > 1 ? DEFAULT_SPIN
-                                              : 1);
+                                 : available > 1 ? DEFAULT_SPIN
+                                                 : 1);
     created->pin = parents != NULL && parents->pin;
     return created;
 }
@@ -62,7 +62,8 @@ nova_workers *nova_workers_get(void)
     nova_workers *pool = atomic_load_explicit(&pool_process, memory_order_acquire);
     if (pool != NULL && pool->pid == pid)
         return pool;
-    if (pthread_once(&pool_active_key_once, pool_make_active_key) != 0 || atomic_load(&pool_active_key_error) != 0)
+    if (pthread_once(&pool_active_key_once, pool_make_active_key) != 0 ||
+        atomic_load(&pool_active_key_error) != 0)
         return NULL;
     /* The parent's pool is left alone: its lock may be held by a thread that is not here. */
     nova_workers *created = pool_make(pool, pid);

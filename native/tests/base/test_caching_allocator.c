@@ -131,8 +131,8 @@ static void test_threads(void)
     CHECK(nova_blocks_get_info().live_count == 0 && nova_blocks_get_info().live_bytes == 0);
 }
 
-/* The child has the blocks, and no thread that trims: it makes one. Not for TSan, which has no threads in
- * the child of a process with some. */
+/* The child has the blocks, and no thread that trims: it makes one. Not for TSan, which has no
+ * threads in the child of a process with some. */
 static void test_fork(void)
 {
 #ifdef __SANITIZE_THREAD__

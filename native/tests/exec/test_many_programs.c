@@ -1,5 +1,5 @@
-/* Several programs at once, from several threads, called and submitted, and programs whose kernels run
- * other programs: all on the threads of one pool. */
+/* Several programs at once, from several threads, called and submitted, and programs whose kernels
+ * run other programs: all on the threads of one pool. */
 #include <pthread.h>
 
 #include "../support/check.h"
@@ -100,7 +100,8 @@ static void *call_nested(void *number)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------- */
+/* -------------------------------------------------------------------------------------------------
+ */
 
 static void in_threads(void *(*work)(void *))
 {

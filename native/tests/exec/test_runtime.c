@@ -112,8 +112,7 @@ static nova_status make(const parts *parts, const nova_image *image, nova_progra
     nova_tables tables;
     nova_error error = {0};
     *program = NULL;
-    CHECK(nova_tables_check(block, write_block(parts, block), &limits, &tables, &error) ==
-          NOVA_OK);
+    CHECK(nova_tables_check(block, write_block(parts, block), &limits, &tables, &error) == NOVA_OK);
     nova_status status = nova_program_create(&tables, image, CONSTANTS, program, &error);
     CHECK((status == NOVA_OK) == (*program != NULL));
     CHECK(error.status == status && (status == NOVA_OK || error.text[0] != '\0'));
@@ -275,7 +274,9 @@ static void test_tensors(void)
 
 static void test_pool(void)
 {
-    const struct { uint64_t size, alignment; } cases[] = {{1, 64}, {100, 64}, {5 << 20, 2 << 20}};
+    const struct {
+        uint64_t size, alignment;
+    } cases[] = {{1, 64}, {100, 64}, {5 << 20, 2 << 20}};
     for (int i = 0; i < 3; i++) {
         nova_pool *pool;
         void *blocks[40], *again;

@@ -1,8 +1,9 @@
 /* The simulated GPU behind the table of driver calls: memory of the host, streams that are queues.
  *
- * Nothing runs when it is enqueued. A stream runs when somebody waits for it, and only as far as that needs: work
- * of another stream runs when an event orders it before. So a program that relies on an order which nothing
- * guarantees reads what is not there yet. One lock guards all of a GPU: the launches themselves take the time. */
+ * Nothing runs when it is enqueued. A stream runs when somebody waits for it, and only as far as
+ * that needs: work of another stream runs when an event orders it before. So a program that relies
+ * on an order which nothing guarantees reads what is not there yet. One lock guards all of a GPU:
+ * the launches themselves take the time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,8 @@ static void driver_explain(nova_driver *driver, int result, char *text, size_t s
     if (result == SIM_BAD_LAUNCH)
         (void)snprintf(text, size, "%s", s->why);
     else if (result == SIM_FAULT)
-        (void)snprintf(text, size, "kernel %s, line %u of the PTX", s->report.kernel, s->report.fault.line);
+        (void)snprintf(text, size, "kernel %s, line %u of the PTX", s->report.kernel,
+                       s->report.fault.line);
     else
         (void)snprintf(text, size, "%s", words[result]);
     pthread_mutex_unlock(&s->mutex);

@@ -24,7 +24,8 @@ static bool code_read_row(const char *image, uint64_t size, const image_row *row
 {
     if (!code_fits(size, row->code, row->length, sizeof(sim_instruction)) || row->length == 0 ||
         !code_fits(size, row->operands, row->operand_count, sizeof(sim_operand)) ||
-        !code_fits(size, row->constants, row->constant_count, sizeof(uint64_t)) || row->name >= size)
+        !code_fits(size, row->constants, row->constant_count, sizeof(uint64_t)) ||
+        row->name >= size)
         return false;
     created->name = image + row->name;
     created->kernel = (sim_kernel){
@@ -54,14 +55,15 @@ void nova_sim_module_unload(nova_driver *driver, void *handle)
     free(created);
 }
 
-int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind, char *log, size_t log_size,
-                       void **loaded)
+int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
+                         char *log, size_t log_size, void **loaded)
 {
     (void)kind, (void)log_size;
     *log = '\0';
     const image_header *header = image;
     if (size < sizeof *header || memcmp(header->magic, "NOVASIM1", 8) != 0 ||
-        !code_fits(size, sizeof *header, header->count, sizeof(image_row)) || !code_fits(size, header->text, header->text_size, 1))
+        !code_fits(size, sizeof *header, header->count, sizeof(image_row)) ||
+        !code_fits(size, header->text, header->text_size, 1))
         return SIM_BAD_CODE;
     module *created = calloc(1, sizeof *created + header->count * sizeof(function));
     char *copy = malloc(size + 1);

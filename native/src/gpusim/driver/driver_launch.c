@@ -18,7 +18,8 @@ static void launch_copy_line(const module *in, uint32_t number, char *text, size
 }
 
 /* Remembers a fault, its line, and the operand that is nearest to where it happened. */
-static void launch_remember(simulator *s, const function *f, const sim_fault *fault, const sim_range *ranges, uint32_t number)
+static void launch_remember(simulator *s, const function *f, const sim_fault *fault,
+                            const sim_range *ranges, uint32_t number)
 {
     nova_sim_report *report = &s->report;
     uint64_t best = UINT64_MAX;
@@ -37,8 +38,8 @@ static void launch_remember(simulator *s, const function *f, const sim_fault *fa
     s->has_report = true;
 }
 
-/* A launch sees its buffers far apart, wherever they are: behind the end of one nothing begins that an access could take
- * for it. Addresses keep their place in a page, and so their alignment. */
+/* A launch sees its buffers far apart, wherever they are: behind the end of one nothing begins that
+ * an access could take for it. Addresses keep their place in a page, and so their alignment. */
 enum { PAGE = 4096 };
 #define APART (UINT64_C(1) << 36)
 
@@ -70,7 +71,8 @@ static uint64_t launch_fault_location(const sim_range *ranges, uint32_t count, u
     return address;
 }
 
-static int launch_run(simulator *s, const work *w, const sim_range *ranges, const uint64_t *arguments)
+static int launch_run(simulator *s, const work *w, const sim_range *ranges,
+                      const uint64_t *arguments)
 {
     const sim_launch launch = {
         .ranges = ranges,
@@ -94,7 +96,8 @@ int sim_launch_now(simulator *s, const work *w)
 {
     sim_range *ranges = calloc(w->range_count + 1, sizeof *ranges);
     uint64_t *arguments = calloc(w->argument_count + 1, sizeof *arguments);
-    int result = ranges == NULL || arguments == NULL ? SIM_NO_MEMORY : launch_find_ranges(s, w, ranges);
+    int result =
+        ranges == NULL || arguments == NULL ? SIM_NO_MEMORY : launch_find_ranges(s, w, ranges);
     for (uint32_t i = 0; result == SIM_OK && i < w->argument_count; i++)
         arguments[i] = launch_fault_location(ranges, w->range_count, w->data[i]);
     if (result == SIM_OK)

@@ -19,7 +19,8 @@ static int queue_copy(simulator *s, const work *w)
     const void *source = w->operation == COPY_IN ? w->host : (const void *)(uintptr_t)w->from;
     memmove(target, source, w->size);
     if (to != NULL && from != NULL)
-        memmove(to->state + (w->to - to->address), from->state + (w->from - from->address), w->size);
+        memmove(to->state + (w->to - to->address), from->state + (w->from - from->address),
+                w->size);
     else if (to != NULL)
         memset(to->state + (w->to - to->address), 1, w->size);
     return SIM_OK;
@@ -27,8 +28,8 @@ static int queue_copy(simulator *s, const work *w)
 
 static int queue_drain(simulator *s, stream *in, const event *until, uint64_t ticket);
 
-/* Whether a stream has come to where `of` was recorded with `ticket`. An event may be recorded anew, also in another
- * stream, before that. */
+/* Whether a stream has come to where `of` was recorded with `ticket`. An event may be recorded
+ * anew, also in another stream, before that. */
 static bool queue_is_recorded(const stream *in, const event *of, uint64_t ticket)
 {
     for (const work *w = in != NULL ? in->first : NULL; w != NULL; w = w->next)
@@ -44,8 +45,9 @@ static int queue_do_work(simulator *s, const work *w)
     case LAUNCH:
         return sim_launch_now(s, w);
     case WAIT:
-        return queue_is_recorded(w->recorded, w->event, w->ticket) ? SIM_OK
-                                                             : queue_drain(s, w->recorded, w->event, w->ticket);
+        return queue_is_recorded(w->recorded, w->event, w->ticket)
+                   ? SIM_OK
+                   : queue_drain(s, w->recorded, w->event, w->ticket);
     case RECORD:
         w->event->at_ns = nova_clock_ns();
         return SIM_OK; /* it is no more in its stream */
@@ -59,12 +61,14 @@ static int queue_do_work(simulator *s, const work *w)
     }
 }
 
-/* Runs a stream, up to where `until` was recorded with `ticket` (NULL: to its end). After a failure the rest is
- * dropped; what was recorded in it counts as done, so that others do not wait for ever. */
+/* Runs a stream, up to where `until` was recorded with `ticket` (NULL: to its end). After a failure
+ * the rest is dropped; what was recorded in it counts as done, so that others do not wait for ever.
+ */
 static int queue_drain(simulator *s, stream *in, const event *until, uint64_t ticket)
 {
     int result = SIM_OK;
-    while (in->first != NULL && (result != SIM_OK || until == NULL || !queue_is_recorded(in, until, ticket))) {
+    while (in->first != NULL &&
+           (result != SIM_OK || until == NULL || !queue_is_recorded(in, until, ticket))) {
         work *w = in->first;
         in->first = w->next;
         if (in->first == NULL)
@@ -100,7 +104,8 @@ static int queue_push(simulator *s, void *handle, work *w)
     if (w == NULL)
         return SIM_NO_MEMORY;
     stream *in = queue_stream_of(s, handle);
-    bool is_same_context = in->on == s && (w->event == NULL || w->event->on == s) && (w->function == NULL || w->function->of->on == s);
+    bool is_same_context = in->on == s && (w->event == NULL || w->event->on == s) &&
+                           (w->function == NULL || w->function->of->on == s);
     if (!is_same_context) {
         free(w);
         return SIM_OTHER_DEVICE;
@@ -131,7 +136,8 @@ static work *queue_make_work(work handle, size_t words)
     return object;
 }
 
-int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size, void *stream)
+int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
+                     void *stream)
 {
     work w = {.operation = COPY_IN, .to = to, .host = (void *)(uintptr_t)from, .size = size};
     return queue_push(sim_of(driver), stream, queue_make_work(w, 0));
@@ -139,17 +145,23 @@ int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_
 
 int nova_sim_copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream)
 {
-    return queue_push(sim_of(driver), stream, queue_make_work((work){.operation = COPY_OUT, .host = to, .from = from, .size = size}, 0));
+    return queue_push(
+        sim_of(driver), stream,
+        queue_make_work((work){.operation = COPY_OUT, .host = to, .from = from, .size = size}, 0));
 }
 
-int nova_sim_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size, void *stream)
+int nova_sim_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size,
+                         void *stream)
 {
-    return queue_push(sim_of(driver), stream, queue_make_work((work){.operation = COPY_WITHIN, .to = to, .from = from, .size = size}, 0));
+    return queue_push(
+        sim_of(driver), stream,
+        queue_make_work((work){.operation = COPY_WITHIN, .to = to, .from = from, .size = size}, 0));
 }
 
 int nova_sim_memory_forget(nova_driver *driver, uint64_t address, uint64_t size, void *stream)
 {
-    return queue_push(sim_of(driver), stream, queue_make_work((work){.operation = FORGET, .to = address, .size = size}, 0));
+    return queue_push(sim_of(driver), stream,
+                      queue_make_work((work){.operation = FORGET, .to = address, .size = size}, 0));
 }
 
 /* What the driver of a GPU would refuse. */
@@ -157,7 +169,8 @@ static int queue_check_launch(simulator *s, const nova_kernel_call *call)
 {
     const function *f = call->function;
     const uint32_t *grid = call->shape->grid, *size = call->shape->block;
-    uint64_t threads = (uint64_t)size[0] * size[1] * size[2], blocks = (uint64_t)grid[0] * grid[1] * grid[2];
+    uint64_t threads = (uint64_t)size[0] * size[1] * size[2],
+             blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     const char *wrong = NULL;
     if (threads == 0 || threads > 1024 || (f->most_threads != 0 && threads > f->most_threads))
         wrong = "has more threads than it was compiled for";
@@ -181,15 +194,16 @@ static work *queue_make_launch(const nova_kernel_call *call)
 {
     size_t words = sizeof(nova_device_range) / sizeof(uint64_t);
     work *object = queue_make_work((work){.operation = LAUNCH,
-                                  .function = call->function,
-                                  .shape = *call->shape,
-                                  .argument_count = call->argument_count,
-                                  .range_count = call->range_count},
-                           call->argument_count + call->range_count * words);
+                                          .function = call->function,
+                                          .shape = *call->shape,
+                                          .argument_count = call->argument_count,
+                                          .range_count = call->range_count},
+                                   call->argument_count + call->range_count * words);
     if (object == NULL)
         return NULL;
     memcpy(object->data, call->arguments, call->argument_count * sizeof *call->arguments);
-    memcpy(object->data + call->argument_count, call->ranges, call->range_count * sizeof *call->ranges);
+    memcpy(object->data + call->argument_count, call->ranges,
+           call->range_count * sizeof *call->ranges);
     return object;
 }
 
@@ -208,7 +222,8 @@ void nova_sim_graph_destroy(nova_driver *driver, void *handle)
     free(object);
 }
 
-int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number, void **created)
+int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
+                          void **created)
 {
     graph *object = calloc(1, sizeof *object + number * sizeof object->calls[0]);
     int result = object == NULL ? SIM_NO_MEMORY : SIM_OK;
@@ -226,7 +241,8 @@ int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, ui
     return result;
 }
 
-int nova_sim_graph_update(nova_driver *driver, void *handle, uint32_t index, const nova_kernel_call *call)
+int nova_sim_graph_update(nova_driver *driver, void *handle, uint32_t index,
+                          const nova_kernel_call *call)
 {
     (void)driver;
     graph *in = handle;
@@ -244,7 +260,8 @@ int nova_sim_graph_launch(nova_driver *driver, void *handle, void *stream)
     int result = SIM_OK;
     for (uint32_t i = 0; result == SIM_OK && i < in->count; i++) {
         const work *w = in->calls[i];
-        size_t words = w->argument_count + w->range_count * (sizeof(nova_device_range) / sizeof(uint64_t));
+        size_t words =
+            w->argument_count + w->range_count * (sizeof(nova_device_range) / sizeof(uint64_t));
         work *object = queue_make_work(*w, words);
         if (object != NULL)
             memcpy(object->data, w->data, words * sizeof w->data[0]);
@@ -270,7 +287,8 @@ int nova_sim_stream_create(nova_driver *driver, void **created)
     return SIM_OK;
 }
 
-/* Its handle stays valid, as blocks and events may name it: all streams are freed with the driver. */
+/* Its handle stays valid, as blocks and events may name it: all streams are freed with the driver.
+ */
 void nova_sim_stream_destroy(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);
@@ -292,7 +310,8 @@ int nova_sim_stream_synchronize(nova_driver *driver, void *handle)
 
 int nova_sim_stream_wait(nova_driver *driver, void *handle, void *event_handle)
 {
-    return queue_push(sim_of(driver), handle, queue_make_work((work){.operation = WAIT, .event = event_handle}, 0));
+    return queue_push(sim_of(driver), handle,
+                      queue_make_work((work){.operation = WAIT, .event = event_handle}, 0));
 }
 
 int nova_sim_event_create(nova_driver *driver, bool timed, void **created)
@@ -317,7 +336,8 @@ void nova_sim_event_destroy(nova_driver *driver, void *handle)
 
 int nova_sim_event_record(nova_driver *driver, void *event_handle, void *handle)
 {
-    return queue_push(sim_of(driver), handle, queue_make_work((work){.operation = RECORD, .event = event_handle}, 0));
+    return queue_push(sim_of(driver), handle,
+                      queue_make_work((work){.operation = RECORD, .event = event_handle}, 0));
 }
 
 int nova_sim_event_synchronize(nova_driver *driver, void *handle)
@@ -327,7 +347,8 @@ int nova_sim_event_synchronize(nova_driver *driver, void *handle)
     if (e->on != s)
         return SIM_OTHER_DEVICE;
     pthread_mutex_lock(&s->mutex);
-    int result = queue_is_recorded(e->in, e, e->ticket) ? SIM_OK : queue_drain(s, e->in, e, e->ticket);
+    int result =
+        queue_is_recorded(e->in, e, e->ticket) ? SIM_OK : queue_drain(s, e->in, e, e->ticket);
     pthread_mutex_unlock(&s->mutex);
     return result;
 }

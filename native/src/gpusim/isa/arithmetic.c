@@ -1,20 +1,35 @@
-/* Lane functions with their modes: rounding, flushing of subnormal numbers, clamping to [0, 1] or to what is not negative. */
+/* Lane functions with their modes: rounding, flushing of subnormal numbers, clamping to [0, 1] or
+ * to what is not negative. */
 #include <fenv.h>
 
 #include "gpusim/state.h"
 
-static inline uint32_t arithmetic_flush_f32(uint32_t bits) { return bits & 0x7f800000u ? bits : bits & 0x80000000u; }
-static inline uint32_t arithmetic_flush_half(uint32_t bits, uint32_t exponent) { return bits & exponent ? bits : bits & 0x8000u; }
+static inline uint32_t arithmetic_flush_f32(uint32_t bits)
+{
+    return bits & 0x7f800000u ? bits : bits & 0x80000000u;
+}
+static inline uint32_t arithmetic_flush_half(uint32_t bits, uint32_t exponent)
+{
+    return bits & exponent ? bits : bits & 0x8000u;
+}
 
 static uint32_t arithmetic_flush(sim_type type, uint32_t word)
 {
     switch (type) {
-    case T_F32: return arithmetic_flush_f32(word);
-    case T_F16: return arithmetic_flush_half(word, 0x7c00u);
-    case T_F16X2: return arithmetic_flush_half(word & 0xffff, 0x7c00u) | arithmetic_flush_half(word >> 16, 0x7c00u) << 16;
-    case T_BF16: return arithmetic_flush_half(word, 0x7f80u);
-    case T_BF16X2: return arithmetic_flush_half(word & 0xffff, 0x7f80u) | arithmetic_flush_half(word >> 16, 0x7f80u) << 16;
-    default: return word;
+    case T_F32:
+        return arithmetic_flush_f32(word);
+    case T_F16:
+        return arithmetic_flush_half(word, 0x7c00u);
+    case T_F16X2:
+        return arithmetic_flush_half(word & 0xffff, 0x7c00u) |
+               arithmetic_flush_half(word >> 16, 0x7c00u) << 16;
+    case T_BF16:
+        return arithmetic_flush_half(word, 0x7f80u);
+    case T_BF16X2:
+        return arithmetic_flush_half(word & 0xffff, 0x7f80u) |
+               arithmetic_flush_half(word >> 16, 0x7f80u) << 16;
+    default:
+        return word;
     }
 }
 
@@ -37,20 +52,25 @@ static uint32_t arithmetic_clamp(sim_type type, uint32_t word, uint32_t flags)
 {
     uint32_t low = word & 0xffff, high = word >> 16;
     switch (type) {
-    case T_F32: return arithmetic_clamp_f32(word, flags);
-    case T_F16: return arithmetic_clamp_half(low, flags, f16_value(low), 0x3c00u);
-    case T_BF16: return arithmetic_clamp_half(low, flags, bf16_value(low), 0x3f80u);
+    case T_F32:
+        return arithmetic_clamp_f32(word, flags);
+    case T_F16:
+        return arithmetic_clamp_half(low, flags, f16_value(low), 0x3c00u);
+    case T_BF16:
+        return arithmetic_clamp_half(low, flags, bf16_value(low), 0x3f80u);
     case T_F16X2:
-        return arithmetic_clamp_half(low, flags, f16_value(low), 0x3c00u) | arithmetic_clamp_half(high, flags, f16_value(high), 0x3c00u) << 16;
+        return arithmetic_clamp_half(low, flags, f16_value(low), 0x3c00u) |
+               arithmetic_clamp_half(high, flags, f16_value(high), 0x3c00u) << 16;
     default:
         return arithmetic_clamp_half(low, flags, bf16_value(low), 0x3f80u) |
                arithmetic_clamp_half(high, flags, bf16_value(high), 0x3f80u) << 16;
     }
 }
 
-/* Rounding is the mode of this thread while the function runs; the other modes are only for words of 32 bits. */
-static void arithmetic_run_with_modes(const sim_instruction *at, lane_function function, uint32_t inputs, uint64_t *out,
-                           const void **in)
+/* Rounding is the mode of this thread while the function runs; the other modes are only for words
+ * of 32 bits. */
+static void arithmetic_run_with_modes(const sim_instruction *at, lane_function function,
+                                      uint32_t inputs, uint64_t *out, const void **in)
 {
     static const int modes[4] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
     uint32_t flushed[4][LANES], *words = (uint32_t *)out;
@@ -82,7 +102,8 @@ void sim_run_lanes(const sim_block *block, sim_warp *warp, const sim_instruction
     uint32_t inputs = at->operands - 1;
     for (uint32_t i = 0; i < inputs; i++) {
         const sim_operand *o = operand(block, at, i + 1);
-        in[i] = o->width == 64 ? (const void *)wide(block, warp, o) : (const void *)narrow(block, warp, o);
+        in[i] = o->width == 64 ? (const void *)wide(block, warp, o)
+                               : (const void *)narrow(block, warp, o);
     }
     if (mask == ~0u && at->flags == 0 && to->kind == OPERAND_REGISTER) {
         function(warp->registers + (size_t)to->at * LANES, in);

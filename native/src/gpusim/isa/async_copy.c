@@ -1,5 +1,5 @@
-/* cp.async: the bytes are read when the copy starts and written when the thread has waited for its group.
- * Until then nobody may touch the place they go to. */
+/* cp.async: the bytes are read when the copy starts and written when the thread has waited for its
+ * group. Until then nobody may touch the place they go to. */
 #include <stdlib.h>
 
 #include "gpusim/state.h"
@@ -18,8 +18,10 @@ static sim_copy *async_add_copy(sim_warp *warp)
     return copy;
 }
 
-/* Bytes that come from global memory, the rest being zero: all, `size`, or none if a predicate says so. */
-static uint32_t async_copy_size(const sim_block *block, const sim_warp *warp, const sim_instruction *at, int lane)
+/* Bytes that come from global memory, the rest being zero: all, `size`, or none if a predicate says
+ * so. */
+static uint32_t async_copy_size(const sim_block *block, const sim_warp *warp,
+                                const sim_instruction *at, int lane)
 {
     if (at->operands < 3)
         return at->count;
@@ -31,18 +33,20 @@ static uint32_t async_copy_size(const sim_block *block, const sim_warp *warp, co
 }
 
 /* A source that is used in part may end before the whole would. */
-static int async_read_source(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, uint64_t from,
-                       uint32_t source_size, uint8_t *data)
+static int async_read_source(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane,
+                             uint64_t from, uint32_t source_size, uint8_t *data)
 {
     if ((from & (at->count - 1u)) != 0)
-        return sim_bad_access(block, FAULT_ALIGNMENT, at, thread_of(warp, lane), SPACE_GLOBAL, from, at->count,
-                              ACCESS_READ);
+        return sim_bad_access(block, FAULT_ALIGNMENT, at, thread_of(warp, lane), SPACE_GLOBAL, from,
+                              at->count, ACCESS_READ);
     if (source_size == at->count) {
-        const uint8_t *source = sim_reach(block, warp, at, lane, SPACE_GLOBAL, from, source_size, ACCESS_READ, NULL);
+        const uint8_t *source =
+            sim_reach(block, warp, at, lane, SPACE_GLOBAL, from, source_size, ACCESS_READ, NULL);
         return source == NULL || (memcpy(data, source, source_size), 0);
     }
     for (uint32_t i = 0; i < source_size; i++) {
-        const uint8_t *source = sim_reach(block, warp, at, lane, SPACE_GLOBAL, from + i, 1, ACCESS_READ, NULL);
+        const uint8_t *source =
+            sim_reach(block, warp, at, lane, SPACE_GLOBAL, from + i, 1, ACCESS_READ, NULL);
         if (source == NULL)
             return 1;
         data[i] = *source;
@@ -63,7 +67,8 @@ int sim_copy_start(sim_block *block, sim_warp *warp, const sim_instruction *at, 
         if (copy == NULL)
             return sim_report(block, FAULT_MEMORY, at, thread_of(warp, lane));
         copy->lane = (uint8_t)lane, copy->group = warp->groups[lane], copy->at = (uint32_t)to;
-        if (sim_reach(block, warp, at, lane, SPACE_SHARED, to, at->count, ACCESS_WRITE, NULL) == NULL ||
+        if (sim_reach(block, warp, at, lane, SPACE_SHARED, to, at->count, ACCESS_WRITE, NULL) ==
+                NULL ||
             async_read_source(block, warp, at, lane, from, source_size, copy->data))
             return 1;
         copy->bytes = at->count;
@@ -78,21 +83,23 @@ void sim_copy_commit(sim_warp *warp, uint32_t mask)
         warp->groups[lane] += mask >> lane & 1;
 }
 
-/* target: groups that may still be on their way; UINT32_MAX waits for all copies, committed or not. */
+/* target: groups that may still be on their way; UINT32_MAX waits for all copies, committed or not.
+ */
 int sim_copy_wait(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
     uint32_t pending = 0;
     for (uint32_t i = 0; i < warp->copy_count; i++) {
         sim_copy copy = warp->copies[i];
         int waits = mask >> copy.lane & 1;
-        int ended = at->target == UINT32_MAX || (uint64_t)copy.group + at->target < warp->groups[copy.lane];
+        int ended =
+            at->target == UINT32_MAX || (uint64_t)copy.group + at->target < warp->groups[copy.lane];
         if (!waits || !ended) {
             warp->copies[pending++] = copy;
             continue;
         }
         memset(block->shared_state + copy.at, STATE_WRITTEN, copy.bytes);
-        uint8_t *target =
-            sim_reach(block, warp, at, copy.lane, SPACE_SHARED, copy.at, copy.bytes, ACCESS_WRITE, NULL);
+        uint8_t *target = sim_reach(block, warp, at, copy.lane, SPACE_SHARED, copy.at, copy.bytes,
+                                    ACCESS_WRITE, NULL);
         if (target == NULL)
             return 1;
         memcpy(target, copy.data, copy.bytes);

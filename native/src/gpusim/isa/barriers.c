@@ -1,7 +1,11 @@
-/* Barriers of a block: warps arrive, and go on together. What they had done until then is known to all of them. */
+/* Barriers of a block: warps arrive, and go on together. What they had done until then is known to
+ * all of them. */
 #include "gpusim/state.h"
 
-static uint32_t barrier_most(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static uint32_t barrier_most(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
 
 static void barrier_learn(uint32_t *clock, const uint32_t *from)
 {
@@ -45,14 +49,16 @@ int sim_park_warp(sim_block *block, sim_warp *warp)
             continue;
         const sim_instruction *other = code + warp->at_barrier[lane];
         int aligned = (at->flags | other->flags) & BARRIER_ALIGNED;
-        if ((aligned && other != at) || lane_value(block, warp, operand(block, other, 0), lane) != number)
+        if ((aligned && other != at) ||
+            lane_value(block, warp, operand(block, other, 0), lane) != number)
             return sim_report(block, FAULT_DIVERGED, other, thread_of(warp, lane));
     }
     return sim_arrive(block, warp, at, first, 1);
 }
 
-/* Lanes end while others of the warp wait at a barrier that all of it has to reach: these have gone around it. Those
- * that had ended before the first one came are not waited for, as with a `ret` in front of it. */
+/* Lanes end while others of the warp wait at a barrier that all of it has to reach: these have gone
+ * around it. Those that had ended before the first one came are not waited for, as with a `ret` in
+ * front of it. */
 int sim_check_exit(sim_block *block, const sim_warp *warp, uint32_t ending)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -88,7 +94,8 @@ int sim_release(sim_block *block)
             continue;
         for (uint32_t w = 0; !barrier->threads && w < block->warp_count; w++)
             if (!block->warps[w].live)
-                barrier->vector_clock[w] = barrier_most(barrier->vector_clock[w], block->warps[w].clock);
+                barrier->vector_clock[w] =
+                    barrier_most(barrier->vector_clock[w], block->warps[w].clock);
         for (uint32_t w = 0; w < block->warp_count; w++) {
             sim_warp *warp = block->warps + w;
             if (!(barrier->waiting >> w & 1))

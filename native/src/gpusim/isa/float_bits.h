@@ -1,4 +1,5 @@
-/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a mode. */
+/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a mode.
+ */
 #ifndef NOVA_GPUSIM_ISA_FLOAT_BITS_H
 #define NOVA_GPUSIM_ISA_FLOAT_BITS_H
 
@@ -40,7 +41,10 @@ static inline uint64_t bits_of_f64(double value)
     return bits;
 }
 
-static inline float bf16_value(uint32_t bits) { return f32_of(bits << 16); }
+static inline float bf16_value(uint32_t bits)
+{
+    return f32_of(bits << 16);
+}
 
 static inline float f16_value(uint32_t bits)
 {
@@ -58,7 +62,8 @@ static const float_format F16_FORMAT = {10, 15}, BF16_FORMAT = {7, 127}, TF32_FO
                           F32_FORMAT = {23, 127}, F64_FORMAT = {52, 1023};
 
 /* The bits of `magnitude` * 2^exponent, rounded by the mode; its sign only steers the rounding. */
-static inline uint64_t round_magnitude(float_format to, int negative, uint64_t magnitude, int exponent, int mode)
+static inline uint64_t round_magnitude(float_format to, int negative, uint64_t magnitude,
+                                       int exponent, int mode)
 {
     if (magnitude == 0)
         return 0;
@@ -79,7 +84,8 @@ static inline uint64_t round_magnitude(float_format to, int negative, uint64_t m
         bits += (uint64_t)(most + to.bias - 1) << to.fraction;
     if (bits < infinite)
         return bits;
-    int stays = mode == ROUND_ZERO || (mode == ROUND_DOWN && !negative) || (mode == ROUND_UP && negative);
+    int stays =
+        mode == ROUND_ZERO || (mode == ROUND_DOWN && !negative) || (mode == ROUND_UP && negative);
     return stays ? infinite - 1 : infinite;
 }
 
@@ -109,7 +115,8 @@ static inline uint32_t bf16_bits(double value)
     return (signbit(value) ? 0x8000u : 0) | (uint32_t)round_f64(BF16_FORMAT, value, ROUND_NEAREST);
 }
 
-/* x + y in f64, rounded to odd: rounding that to a narrower format is as good as rounding the exact sum. */
+/* x + y in f64, rounded to odd: rounding that to a narrower format is as good as rounding the exact
+ * sum. */
 static inline double odd_sum(double x, double y)
 {
     double sum = x + y;

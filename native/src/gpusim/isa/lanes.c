@@ -3,9 +3,11 @@
 
 enum { TABLES = 3 };
 
-static const lane_row *const LANES_PLAIN[TABLES] = {NOVA_SIM_INTEGERS, NOVA_SIM_FLOATS, NOVA_SIM_HALVES};
+static const lane_row *const LANES_PLAIN[TABLES] = {NOVA_SIM_INTEGERS, NOVA_SIM_FLOATS,
+                                                    NOVA_SIM_HALVES};
 #if defined __x86_64__
-static const lane_row *const LANES_V3[TABLES] = {NOVA_SIM_INTEGERS_V3, NOVA_SIM_FLOATS_V3, NOVA_SIM_HALVES_V3};
+static const lane_row *const LANES_V3[TABLES] = {NOVA_SIM_INTEGERS_V3, NOVA_SIM_FLOATS_V3,
+                                                 NOVA_SIM_HALVES_V3};
 #endif
 
 static const lane_row *const *lanes_tables_of_cpu(void)

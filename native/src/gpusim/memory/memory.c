@@ -1,4 +1,5 @@
-/* Loads and stores: every access is checked for bounds, alignment, bytes that nobody has written, and races. */
+/* Loads and stores: every access is checked for bounds, alignment, bytes that nobody has written,
+ * and races. */
 #include "gpusim/memory/races.h"
 
 uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane)
@@ -9,8 +10,9 @@ uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_ope
     return base + (uint64_t)o->offset;
 }
 
-int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread, sim_space space,
-                   uint64_t address, uint32_t bytes, sim_access access)
+int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at,
+                   uint32_t thread, sim_space space, uint64_t address, uint32_t bytes,
+                   sim_access access)
 {
     block->fault->address = address;
     block->fault->bytes = bytes;
@@ -27,7 +29,8 @@ static inline int memory_is_inside(const sim_range *range, uint64_t address, uin
 static const sim_range *memory_find_range(sim_block *block, uint64_t address, uint32_t bytes)
 {
     const sim_launch *launch = block->launch;
-    if (block->last_range < launch->range_count && memory_is_inside(launch->ranges + block->last_range, address, bytes))
+    if (block->last_range < launch->range_count &&
+        memory_is_inside(launch->ranges + block->last_range, address, bytes))
         return launch->ranges + block->last_range;
     uint32_t low = 0, high = launch->range_count;
     while (low < high) {
@@ -46,14 +49,21 @@ static const sim_range *memory_find_range(sim_block *block, uint64_t address, ui
 /* Whether all bytes have been written, and none is the goal of a copy that is on its way. */
 static inline int memory_all_written(const uint8_t *state, uint32_t bytes)
 {
-    uint64_t words[4] = {0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u};
+    uint64_t words[4] = {0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u,
+                         0x0101010101010101u};
     switch (bytes) { /* of a known size, so that it is one comparison */
-    case 1: return state[0] == STATE_WRITTEN;
-    case 2: return memcmp(state, words, 2) == 0;
-    case 4: return memcmp(state, words, 4) == 0;
-    case 8: return memcmp(state, words, 8) == 0;
-    case 16: return memcmp(state, words, 16) == 0;
-    default: return memcmp(state, words, bytes) == 0;
+    case 1:
+        return state[0] == STATE_WRITTEN;
+    case 2:
+        return memcmp(state, words, 2) == 0;
+    case 4:
+        return memcmp(state, words, 4) == 0;
+    case 8:
+        return memcmp(state, words, 8) == 0;
+    case 16:
+        return memcmp(state, words, 16) == 0;
+    default:
+        return memcmp(state, words, bytes) == 0;
     }
 }
 
@@ -68,8 +78,8 @@ static inline sim_fault_kind memory_check_state(uint8_t *state, uint32_t bytes, 
         memset(state, STATE_WRITTEN, bytes);
         return FAULT_NONE;
     }
-    /* LLVM joins loads of bytes to those of words, with bytes beside that nobody looks at: a word with some that were
-     * written is no mistake. */
+    /* LLVM joins loads of bytes to those of words, with bytes beside that nobody looks at: a word
+     * with some that were written is no mistake. */
     uint32_t part = bytes < 4 ? bytes : 4;
     for (uint32_t first = 0; first < bytes; first += part) {
         int written = 0;
@@ -97,18 +107,23 @@ static void memory_name_copier(sim_block *block, uint64_t address, uint32_t byte
 }
 
 /* Notes an access, and reports the race that it is part of. */
-static inline int memory_check_order(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
-                              sim_space space, sim_shadow *word, uint64_t address, uint32_t bytes, sim_access access,
-                              const uint8_t *old, const uint8_t *value)
+static inline int memory_check_order(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                                     uint32_t thread, sim_space space, sim_shadow *word,
+                                     uint64_t address, uint32_t bytes, sim_access access,
+                                     const uint8_t *old, const uint8_t *value)
 {
     sim_stamp with = 0;
     int strong = access == ACCESS_ATOMIC || (at->flags & ACCESS_STRONG);
-    word = find_race(block, warp, thread, space, word, address, bytes, access, strong, old, value, &with);
-    return word != NULL && sim_report_race(block, at, thread, space, address, bytes, access, word, with);
+    word = find_race(block, warp, thread, space, word, address, bytes, access, strong, old, value,
+                     &with);
+    return word != NULL &&
+           sim_report_race(block, at, thread, space, address, bytes, access, word, with);
 }
 
-static inline uint8_t *memory_reach_shared(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
-                                    uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+static inline uint8_t *memory_reach_shared(sim_block *block, sim_warp *warp,
+                                           const sim_instruction *at, uint32_t thread,
+                                           uint64_t address, uint32_t bytes, sim_access access,
+                                           const uint8_t *value)
 {
     sim_fault_kind kind = memory_check_state(block->shared_state + address, bytes, access);
     if (kind != FAULT_NONE) {
@@ -119,14 +134,16 @@ static inline uint8_t *memory_reach_shared(sim_block *block, sim_warp *warp, con
     }
     uint8_t *host = block->shared + address;
     if (block->launch->check_races &&
-        memory_check_order(block, warp, at, thread, SPACE_SHARED, block->shared_shadow + address / 4, address, bytes, access,
-                    host, value))
+        memory_check_order(block, warp, at, thread, SPACE_SHARED,
+                           block->shared_shadow + address / 4, address, bytes, access, host, value))
         return NULL;
     return host;
 }
 
-static inline uint8_t *memory_reach_global(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
-                                    uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+static inline uint8_t *memory_reach_global(sim_block *block, sim_warp *warp,
+                                           const sim_instruction *at, uint32_t thread,
+                                           uint64_t address, uint32_t bytes, sim_access access,
+                                           const uint8_t *value)
 {
     const sim_range *range = memory_find_range(block, address, bytes);
     sim_fault_kind kind = FAULT_NONE;
@@ -142,9 +159,10 @@ static inline uint8_t *memory_reach_global(sim_block *block, sim_warp *warp, con
     }
     uint8_t *host = (uint8_t *)(uintptr_t)(address + range->moved);
     if (block->global_shadow != NULL && !range->read_only) {
-        uint64_t word = address / 4 - range->start / 4 + block->range_words[range - block->launch->ranges];
-        if (memory_check_order(block, warp, at, thread, SPACE_GLOBAL, block->global_shadow + word, address, bytes, access,
-                        host, value))
+        uint64_t word =
+            address / 4 - range->start / 4 + block->range_words[range - block->launch->ranges];
+        if (memory_check_order(block, warp, at, thread, SPACE_GLOBAL, block->global_shadow + word,
+                               address, bytes, access, host, value))
             return NULL;
     }
     return host;
@@ -160,8 +178,9 @@ static inline sim_space memory_space_of(uint64_t *address)
     return windows[window];
 }
 
-static inline uint8_t *memory_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
-                             uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+static inline uint8_t *memory_reach(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                                    int lane, sim_space space, uint64_t address, uint32_t bytes,
+                                    sim_access access, const uint8_t *value)
 {
     uint32_t thread = thread_of(warp, lane);
     if (space == SPACE_GENERIC)
@@ -173,8 +192,8 @@ static inline uint8_t *memory_reach(sim_block *block, sim_warp *warp, const sim_
     if (space == SPACE_GLOBAL)
         return memory_reach_global(block, warp, at, thread, address, bytes, access, value);
     uint64_t limit = space == SPACE_SHARED  ? block->shared_bytes
-                    : space == SPACE_LOCAL ? block->kernel->local_bytes
-                                           : block->launch->param_bytes;
+                     : space == SPACE_LOCAL ? block->kernel->local_bytes
+                                            : block->launch->param_bytes;
     if (address >= limit || limit - address < bytes) {
         sim_bad_access(block, FAULT_BOUNDS, at, thread, space, address, bytes, access);
         return NULL;
@@ -190,8 +209,9 @@ static inline uint8_t *memory_reach(sim_block *block, sim_warp *warp, const sim_
     return (uint8_t *)(uintptr_t)block->launch->params + address;
 }
 
-uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
-                   uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane,
+                   sim_space space, uint64_t address, uint32_t bytes, sim_access access,
+                   const uint8_t *value)
 {
     return memory_reach(block, warp, at, lane, space, address, bytes, access, value);
 }
@@ -201,16 +221,20 @@ static inline uint64_t memory_read_element(const uint8_t *from, sim_type type, u
     uint64_t value = 0;
     memcpy(&value, from, size);
     switch (type) {
-    case T_S8: return (uint64_t)(int64_t)(int8_t)value;
-    case T_S16: return (uint64_t)(int64_t)(int16_t)value;
-    case T_S32: return (uint64_t)(int64_t)(int32_t)value;
-    default: return value;
+    case T_S8:
+        return (uint64_t)(int64_t)(int8_t)value;
+    case T_S16:
+        return (uint64_t)(int64_t)(int16_t)value;
+    case T_S32:
+        return (uint64_t)(int64_t)(int32_t)value;
+    default:
+        return value;
     }
 }
 
 /* Element `number` of what each lane reads, into its register. */
-static void memory_take_element(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask,
-                         uint32_t number, const uint8_t *const *from)
+static void memory_take_element(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                                uint32_t mask, uint32_t number, const uint8_t *const *from)
 {
     const sim_operand *to = operand(block, at, number);
     uint32_t size = bytes_of(at->type), skipped = number * size;
@@ -227,30 +251,35 @@ static void memory_take_element(const sim_block *block, sim_warp *warp, const si
 }
 
 /* Addresses of all lanes, as sim_address. */
-static void memory_find_addresses(const sim_block *block, const sim_warp *warp, const sim_operand *o, uint64_t *out)
+static void memory_find_addresses(const sim_block *block, const sim_warp *warp,
+                                  const sim_operand *o, uint64_t *out)
 {
     const uint64_t *wide_base = wide(block, warp, o);
     const uint32_t *narrow_base = narrow(block, warp, o);
     for (int lane = 0; lane < LANES; lane++) {
-        uint64_t base = o->kind == OPERAND_NONE ? 0 : o->width == 64 ? wide_base[lane] : narrow_base[lane];
+        uint64_t base = o->kind == OPERAND_NONE ? 0
+                        : o->width == 64        ? wide_base[lane]
+                                                : narrow_base[lane];
         out[lane] = base + (uint64_t)o->offset;
     }
 }
 
 /* A vector of which some elements are ignored: those need not be there. */
-static const uint8_t *memory_reach_local(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, uint64_t address)
+static const uint8_t *memory_reach_local(sim_block *block, sim_warp *warp,
+                                         const sim_instruction *at, int lane, uint64_t address)
 {
     uint32_t size = bytes_of(at->type);
     if ((address & (size * at->count - 1)) != 0) {
-        sim_bad_access(block, FAULT_ALIGNMENT, at, thread_of(warp, lane), at->space, address, size * at->count,
-                       ACCESS_READ);
+        sim_bad_access(block, FAULT_ALIGNMENT, at, thread_of(warp, lane), at->space, address,
+                       size * at->count, ACCESS_READ);
         return NULL;
     }
     const uint8_t *start = NULL;
     for (uint32_t i = 0; i < at->count; i++) {
         if (at->ignored >> i & 1)
             continue;
-        const uint8_t *host = memory_reach(block, warp, at, lane, at->space, address + i * size, size, ACCESS_READ, NULL);
+        const uint8_t *host = memory_reach(block, warp, at, lane, at->space, address + i * size,
+                                           size, ACCESS_READ, NULL);
         if (host == NULL)
             return NULL;
         start = host - i * size;
@@ -269,14 +298,16 @@ int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32
         if (!(mask >> lane & 1))
             continue;
         /* A value that many lanes read: two readers of a warp say as much as all of them. */
-        int is_local = at->space == SPACE_LOCAL || addresses[lane] >> WINDOW_SHIFT == LOCAL_WINDOW >> WINDOW_SHIFT;
+        int is_local = at->space == SPACE_LOCAL ||
+                       addresses[lane] >> WINDOW_SHIFT == LOCAL_WINDOW >> WINDOW_SHIFT;
         repeats = last >= 0 && addresses[lane] == addresses[last] && !is_local ? repeats + 1 : 0;
         if (repeats > 1)
             from[lane] = from[last];
         else if (at->ignored != 0 && at->ignored != (1u << at->count) - 1)
             from[lane] = memory_reach_local(block, warp, at, lane, addresses[lane]);
         else
-            from[lane] = memory_reach(block, warp, at, lane, at->space, addresses[lane], size, ACCESS_READ, NULL);
+            from[lane] = memory_reach(block, warp, at, lane, at->space, addresses[lane], size,
+                                      ACCESS_READ, NULL);
         if (from[lane] == NULL)
             return 1;
         last = lane;
@@ -305,7 +336,8 @@ int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint3
     for (int lane = 0; lane < LANES; lane++) {
         if (!(mask >> lane & 1))
             continue;
-        uint8_t *to = memory_reach(block, warp, at, lane, at->space, addresses[lane], bytes, ACCESS_WRITE, values[lane]);
+        uint8_t *to = memory_reach(block, warp, at, lane, at->space, addresses[lane], bytes,
+                                   ACCESS_WRITE, values[lane]);
         if (to == NULL)
             return 1;
         memcpy(to, values[lane], bytes);

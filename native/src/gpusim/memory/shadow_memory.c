@@ -1,6 +1,6 @@
-/* The shadow of global memory: a stamp record for each word. One map is kept between launches, as making it anew would
- * take most of the time of a small one. Its old stamps say nothing: blocks have numbers that never come again, until they
- * run out and the map is thrown away. */
+/* The shadow of global memory: a stamp record for each word. One map is kept between launches, as
+ * making it anew would take most of the time of a small one. Its old stamps say nothing: blocks
+ * have numbers that never come again, until they run out and the map is thrown away. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS and MAP_NORESERVE */
 #include "gpusim/memory/shadow_memory.h"
 

@@ -67,8 +67,10 @@ static bool arguments_convert(ProgramObject *self, Call *call, Py_ssize_t index)
     call->arrays[index] = array;
     if (conforms(self, &self->args[index], array))
         return true;
-    PyErr_Format(PyExc_ValueError, "argument %zd: the converted object is no array of the "
-                                   "compiled shape, type and layout", index);
+    PyErr_Format(PyExc_ValueError,
+                 "argument %zd: the converted object is no array of the "
+                 "compiled shape, type and layout",
+                 index);
     return false;
 }
 
@@ -108,8 +110,8 @@ static bool arguments_check_donated(ProgramObject *self, Call *call)
         if (!(self->args[i].flags & NPY_ARRAY_WRITEABLE))
             continue;
         for (Py_ssize_t k = 0; k < self->arg_count; k++) {
-            if (k != i && overlap(call->data[i], self->args[i].nbytes, call->data[k],
-                                  self->args[k].nbytes)) {
+            if (k != i &&
+                overlap(call->data[i], self->args[i].nbytes, call->data[k], self->args[k].nbytes)) {
                 ask_to_raise(self, -2, i, false, "a donated argument overlaps another argument");
                 return false;
             }
@@ -124,7 +126,8 @@ static bool arguments_check_donated(ProgramObject *self, Call *call)
 bool call_complete(ProgramObject *self, Call *call, PyObject *out)
 {
     return (self->donated_count == 0 || arguments_check_donated(self, call)) &&
-           (self->device == NULL || device_choose_stream(self, call)) && add_outputs(self, call, out);
+           (self->device == NULL || device_choose_stream(self, call)) &&
+           add_outputs(self, call, out);
 }
 
 bool call_output_location(ProgramObject *self, PyObject *outputs, OutputLocation *location)
@@ -136,7 +139,8 @@ bool call_output_location(ProgramObject *self, PyObject *outputs, OutputLocation
     return false;
 }
 
-bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out, OutputLocation location)
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out,
+                  OutputLocation location)
 {
     Py_ssize_t count = PyTuple_Check(arrays) ? PyTuple_Size(arrays) : PyList_Size(arrays);
     if (count != self->arg_count) {

@@ -14,7 +14,8 @@ static bool outputs_is_shared(ProgramObject *self, Call *call, Py_ssize_t index,
     return false;
 }
 
-static bool outputs_use_caller_output(ProgramObject *self, Call *call, Py_ssize_t index, PyObject *object)
+static bool outputs_use_caller_output(ProgramObject *self, Call *call, Py_ssize_t index,
+                                      PyObject *object)
 {
     const Spec *spec = &self->outputs[index];
     Py_ssize_t slot = call->filled++;
@@ -30,8 +31,10 @@ static bool outputs_use_caller_output(ProgramObject *self, Call *call, Py_ssize_
         return false;
     call->arrays[slot] = array;
     if (!conforms(self, spec, array)) {
-        PyErr_Format(PyExc_ValueError, "output %zd: the object given as out is no writable array "
-                                       "of the compiled shape, type and layout", index);
+        PyErr_Format(PyExc_ValueError,
+                     "output %zd: the object given as out is no writable array "
+                     "of the compiled shape, type and layout",
+                     index);
         return false;
     }
     call->data[slot] = data_of(array);
@@ -40,8 +43,10 @@ static bool outputs_use_caller_output(ProgramObject *self, Call *call, Py_ssize_
         if (again == NULL)
             return false;
         Py_DECREF(again);
-        PyErr_Format(PyExc_ValueError, "output %zd: the array given as out shares memory with an "
-                                       "argument or another output", index);
+        PyErr_Format(PyExc_ValueError,
+                     "output %zd: the array given as out shares memory with an "
+                     "argument or another output",
+                     index);
         return false;
     }
     return true;
@@ -56,8 +61,10 @@ static bool outputs_use_donated(ProgramObject *self, Call *call, Py_ssize_t inde
         if (array == NULL)
             return false;
         Py_DECREF(array);
-        PyErr_Format(PyExc_ValueError, "output %zd is the donated argument %d: out must be that "
-                                       "object or None", index, alias);
+        PyErr_Format(PyExc_ValueError,
+                     "output %zd is the donated argument %d: out must be that "
+                     "object or None",
+                     index, alias);
         return false;
     }
     Py_ssize_t slot = call->filled++;

@@ -13,8 +13,8 @@ typedef struct {
     PyThreadState *thread;
 } Caller;
 
-/* Lets Python look at signals, Ctrl-C among them; the exception stays set and stops the run. A nova_poll, whose
- * `owner` is the caller; without the GIL. host_call.c */
+/* Lets Python look at signals, Ctrl-C among them; the exception stays set and stops the run. A
+ * nova_poll, whose `owner` is the caller; without the GIL. host_call.c */
 nova_status caller_poll(void *owner);
 
 static inline bool conforms(const ProgramObject *self, const Spec *spec, PyObject *object)

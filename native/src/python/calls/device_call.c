@@ -104,9 +104,10 @@ bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, 
     return true;
 }
 
-/* Raises for a run that did not succeed; `cause` is what a signal handler raised, or NULL. Takes it. */
-static void device_call_raise_failure(ProgramObject *self, nova_status status, const nova_error *error,
-                          PyObject *cause)
+/* Raises for a run that did not succeed; `cause` is what a signal handler raised, or NULL. Takes
+ * it. */
+static void device_call_raise_failure(ProgramObject *self, nova_status status,
+                                      const nova_error *error, PyObject *cause)
 {
     if (cause == NULL && status != NOVA_CANCELLED) {
         raise_device_error((DeviceObject *)self->device, error);
@@ -148,8 +149,8 @@ bool device_execute(ProgramObject *self, Call *call)
         options.host.poll = caller_poll;
         options.host.owner = &caller;
         caller.thread = PyEval_SaveThread();
-        status = nova_device_program_run(self->on_device, values, values + self->arg_count, &options,
-                                         &error);
+        status = nova_device_program_run(self->on_device, values, values + self->arg_count,
+                                         &options, &error);
         PyEval_RestoreThread(caller.thread);
         device_trace_add(self, sinks, options.trace);
         Py_XDECREF(sinks);

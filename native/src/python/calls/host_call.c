@@ -16,7 +16,8 @@ static nova_status host_call_poll_signals(void *context)
 }
 
 /* Runs as tasks, which can be stopped between them. */
-static bool host_call_execute_tasks(ProgramObject *self, Call *call, void *workspace, uint64_t timeout_ns)
+static bool host_call_execute_tasks(ProgramObject *self, Call *call, void *workspace,
+                                    uint64_t timeout_ns)
 {
     nova_execution *execution;
     PyObject *sinks = trace_sinks_now();

@@ -34,8 +34,8 @@ static void call_raise_unknown_keyword(const char *function, PyObject *name)
 }
 
 /* A keyword of a call: where results go, or, on a device, where they are made. */
-static bool call_read_keyword(const ProgramObject *self, PyObject *name, PyObject *value, PyObject **out,
-                         OutputLocation *location)
+static bool call_read_keyword(const ProgramObject *self, PyObject *name, PyObject *value,
+                              PyObject **out, OutputLocation *location)
 {
     if (PyUnicode_CompareWithASCIIString(name, "out") == 0) {
         *out = value;

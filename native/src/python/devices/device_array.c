@@ -1,4 +1,5 @@
-/* DeviceArray: memory of a device with a shape and a type, for other libraries to look at without a copy. */
+/* DeviceArray: memory of a device with a shape and a type, for other libraries to look at without a
+ * copy. */
 #include "python/devices/devices.h"
 
 #include <stddef.h>
@@ -14,7 +15,7 @@ static int array_rank_of(const DeviceArrayObject *self)
 
 /* An array without memory yet; takes no reference to anything but the device and the type. */
 static DeviceArrayObject *array_allocate(DeviceObject *device, PyArray_Descr *descr, int rank,
-                                   const npy_intp *dims)
+                                         const npy_intp *dims)
 {
     DeviceArrayObject *self =
         (DeviceArrayObject *)PyType_GenericAlloc(device_array_type, (Py_ssize_t)rank);
@@ -82,7 +83,7 @@ static PyObject *array_of(PyObject *type, PyObject *args)
         return NULL;
     }
     DeviceArrayObject *self = array_allocate((DeviceObject *)device, PyArray_DESCR(array),
-                                       PyArray_NDIM(array), PyArray_DIMS(array));
+                                             PyArray_NDIM(array), PyArray_DIMS(array));
     if (self == NULL)
         return NULL;
     nova_device *target = self->device->device;
@@ -103,7 +104,8 @@ static PyObject *array_of(PyObject *type, PyObject *args)
     return NULL;
 }
 
-/* DeviceArray.view(device, address, shape, dtype, stream, owner, is_shared): memory of somebody else. */
+/* DeviceArray.view(device, address, shape, dtype, stream, owner, is_shared): memory of somebody
+ * else. */
 static PyObject *array_view(PyObject *type, PyObject *args)
 {
     (void)type;
@@ -241,8 +243,8 @@ static PyObject *array_numpy(DeviceArrayObject *self, PyObject *unused)
 {
     (void)unused;
     Py_INCREF((PyObject *)self->descr); /* stolen by the next call */
-    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, self->descr, array_rank_of(self), self->dims,
-                                           NULL, NULL, 0, NULL);
+    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, self->descr, array_rank_of(self),
+                                           self->dims, NULL, NULL, 0, NULL);
     if (array == NULL)
         return NULL;
     nova_error error;
@@ -308,7 +310,8 @@ static PyGetSetDef array_attributes[] = {
     {"address", (getter)array_address, NULL, "Where it is on the device.", NULL},
     {"device", (getter)array_device_name, NULL, "Such as \"cuda:0\".", NULL},
     {"native_device", (getter)array_device, NULL, "The device that it is on.", NULL},
-    {"__cuda_array_interface__", (getter)device_array_interface, NULL, "For other libraries.", NULL},
+    {"__cuda_array_interface__", (getter)device_array_interface, NULL, "For other libraries.",
+     NULL},
     {"stream", (getter)array_stream, NULL, "The stream whose work makes its contents.", NULL},
     {0},
 };

@@ -222,8 +222,8 @@ PyObject *device_array_interface(PyObject *object, void *closure)
     PyObject *created = NULL;
     if (shape != NULL && type != NULL)
         created = Py_BuildValue("{sOsOs(KO)sisK}", "shape", shape, "typestr", type, "data",
-                             (unsigned long long)self->address, Py_False, "version", 3, "stream",
-                             stream);
+                                (unsigned long long)self->address, Py_False, "version", 3, "stream",
+                                stream);
     Py_XDECREF(shape);
     Py_XDECREF(type);
     return created;

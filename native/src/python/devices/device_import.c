@@ -1,4 +1,5 @@
-/* Arrays of other libraries on a device: what DLPack says about them, and DeviceArrays over their memory. */
+/* Arrays of other libraries on a device: what DLPack says about them, and DeviceArrays over their
+ * memory. */
 #include "python/devices/devices.h"
 
 #include "python/devices/dlpack.h"
@@ -14,8 +15,8 @@ static bool import_is_dense(const dl_tensor *tensor)
     return true;
 }
 
-/* read_dlpack(capsule): (address, device number, shape, code, bits, is dense) of an array on a GPU; the
- * capsule keeps the array. */
+/* read_dlpack(capsule): (address, device number, shape, code, bits, is dense) of an array on a GPU;
+ * the capsule keeps the array. */
 PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
 {
     (void)module;
@@ -43,8 +44,8 @@ PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
 
 /* --- arrays without a call of Python ---------------------------------------------------------- */
 
-/* The functions of the type that was asked last, which stays alive for it; NULL when it has none. Guarded by
- * the GIL. */
+/* The functions of the type that was asked last, which stays alive for it; NULL when it has none.
+ * Guarded by the GIL. */
 static PyTypeObject *import_cached_type;
 static const dl_exchange *import_cached;
 
@@ -58,7 +59,8 @@ static const dl_exchange *import_find_exchange(PyTypeObject *type)
         PyErr_Clear();
     else if (PyCapsule_IsValid(capsule, "dlpack_exchange_api"))
         exchange = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    if (exchange != NULL && (exchange->major != DL_MAJOR || exchange->view == NULL || exchange->current_stream == NULL))
+    if (exchange != NULL &&
+        (exchange->major != DL_MAJOR || exchange->view == NULL || exchange->current_stream == NULL))
         exchange = NULL;
     Py_XDECREF(capsule); /* the type has it */
     PyTypeObject *before = import_cached_type;
@@ -69,11 +71,13 @@ static const dl_exchange *import_find_exchange(PyTypeObject *type)
     return exchange;
 }
 
-static bool import_is_expected(const DeviceObject *device, const Spec *spec, const dl_tensor *tensor)
+static bool import_is_expected(const DeviceObject *device, const Spec *spec,
+                               const dl_tensor *tensor)
 {
     dl_tensor expected;
-    if (tensor->device_type != DL_CUDA || tensor->device_id != nova_device_ordinal(device->device) ||
-        tensor->rank != spec->rank || !read_dl_type(spec->descr, &expected) || tensor->code != expected.code ||
+    if (tensor->device_type != DL_CUDA ||
+        tensor->device_id != nova_device_ordinal(device->device) || tensor->rank != spec->rank ||
+        !read_dl_type(spec->descr, &expected) || tensor->code != expected.code ||
         tensor->bits != expected.bits || tensor->lanes != 1 || !import_is_dense(tensor))
         return false;
     for (int i = 0; i < spec->rank; i++)

@@ -1,8 +1,8 @@
 /* Program.on_device: a program for a device, made of its code, tables and constants. */
 #include "python/devices/devices.h"
 
-static bool device_program_load(ProgramObject *self, const Signature *signature, nova_device_code code,
-                 const Py_buffer *constants)
+static bool device_program_load(ProgramObject *self, const Signature *signature,
+                                nova_device_code code, const Py_buffer *constants)
 {
     nova_error error;
     nova_tables tables;
@@ -31,8 +31,9 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
 
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"device", "tables",  "kind",    "arch",        "code", "constants",
-                            "args",   "outputs", "convert", "input_count", "image", "report", NULL};
+    static char *names[] = {"device",    "tables", "kind",    "arch",    "code",
+                            "constants", "args",   "outputs", "convert", "input_count",
+                            "image",     "report", NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
@@ -65,7 +66,8 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         };
         Signature signature = {0};
         created = read_signature(self, arg_rows, output_rows, &signature) &&
-               hold_tables(self, tables) && device_program_load(self, &signature, image, &constants);
+                  hold_tables(self, tables) &&
+                  device_program_load(self, &signature, image, &constants);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);

@@ -1,7 +1,9 @@
-/* Traces of runs on devices, as items of the open traces: a capsule each, which is read when somebody looks.
+/* Traces of runs on devices, as items of the open traces: a capsule each, which is read when
+ * somebody looks.
  *
- * A run that does not wait for its device leaves events that have not been passed yet. Only so many runs may be
- * like that: before one more is added, the oldest is waited for and its events are used again. */
+ * A run that does not wait for its device leaves events that have not been passed yet. Only so many
+ * runs may be like that: before one more is added, the oldest is waited for and its events are used
+ * again. */
 #include "python/native.h"
 
 static const char DEVICE_TRACE_NAME[] = "nova.device_trace";
@@ -23,8 +25,8 @@ nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks
     nova_device *device = program_device(self);
     nova_device_trace *trace = NULL;
     nova_error ignored; /* a device that is lost says so in the run itself */
-    Py_BEGIN_ALLOW_THREADS
-    (void)nova_device_trace_create(device, &trace, &ignored);
+    Py_BEGIN_ALLOW_THREADS(void)
+    nova_device_trace_create(device, &trace, &ignored);
     Py_END_ALLOW_THREADS
     return trace;
 }

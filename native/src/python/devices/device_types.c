@@ -57,7 +57,8 @@ static PyObject *driver_sim(PyObject *type, PyObject *unused)
     return driver_make((PyTypeObject *)type, driver, nova_sim_close);
 }
 
-/* (kernel, text of the line, (address, size) of the nearest operand, record) of the last launch that failed. */
+/* (kernel, text of the line, (address, size) of the nearest operand, record) of the last launch
+ * that failed. */
 static PyObject *driver_last_fault(DriverObject *self, PyObject *args)
 {
     int ordinal = 0;
@@ -105,7 +106,8 @@ static PyObject *driver_name(DriverObject *self, void *closure)
 
 static PyMethodDef driver_methods[] = {
     {"cuda", driver_cuda, METH_VARARGS | METH_CLASS,
-     "cuda(path=None, /)\n--\n\nThe CUDA driver of this machine; OSError(status, text) without one."},
+     "cuda(path=None, /)\n--\n\nThe CUDA driver of this machine; OSError(status, text) without "
+     "one."},
     {"sim", driver_sim, METH_NOARGS | METH_CLASS,
      "sim()\n--\n\nSimulated GPUs, which take what nova.gpusim.image makes of PTX."},
     {"last_fault", (PyCFunction)driver_last_fault, METH_VARARGS,
@@ -139,7 +141,8 @@ PyType_Spec driver_spec = {
 
 void raise_device_error(const DeviceObject *device, const nova_error *error)
 {
-    PyObject *created = PyObject_CallFunction(device->report, "is", (int)error->status, error->text);
+    PyObject *created =
+        PyObject_CallFunction(device->report, "is", (int)error->status, error->text);
     if (created == NULL)
         return;
     PyErr_SetObject((PyObject *)Py_TYPE(created), created);
@@ -251,8 +254,7 @@ static PyObject *device_synchronize(DeviceObject *self, PyObject *args)
     PyObject *handle = Py_None;
     if (!PyArg_ParseTuple(args, "|O:synchronize", &handle))
         return NULL;
-    void *stream = handle == Py_None ? nova_device_stream(self->device)
-                                     : PyLong_AsVoidPtr(handle);
+    void *stream = handle == Py_None ? nova_device_stream(self->device) : PyLong_AsVoidPtr(handle);
     if (PyErr_Occurred())
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -284,8 +286,9 @@ static PyMethodDef device_methods[] = {
 };
 
 static PyType_Slot device_slots[] = {
-    {Py_tp_doc, "Device(driver, ordinal, report)\n--\n\nA device, opened; report(status, text) gives "
-                "the exception for what goes wrong."},
+    {Py_tp_doc,
+     "Device(driver, ordinal, report)\n--\n\nA device, opened; report(status, text) gives "
+     "the exception for what goes wrong."},
     {Py_tp_new, device_new},
     {Py_tp_dealloc, device_dealloc},
     {Py_tp_methods, device_methods},

@@ -34,8 +34,8 @@ typedef struct dl_versioned {
     dl_tensor tensor;
 } dl_versioned;
 
-/* What the capsule `__dlpack_c_exchange_api__` of a type holds: its arrays without a call of Python. The
- * first functions are not used here. */
+/* What the capsule `__dlpack_c_exchange_api__` of a type holds: its arrays without a call of
+ * Python. The first functions are not used here. */
 typedef struct {
     uint32_t major, minor;
     void *previous;

@@ -1,8 +1,9 @@
 /* Submitted runs on devices: threads that wait for the device, so that nobody else has to.
  *
- * A run whose arrays are all on the device is enqueued by who submits it, and a thread waits for the event behind
- * it. All others are run by such a thread: it copies from and to the host, and runs kernels of the host. What the
- * device has been given cannot be taken back: a run whose time is over lingers, with its arrays, until it ends. */
+ * A run whose arrays are all on the device is enqueued by who submits it, and a thread waits for
+ * the event behind it. All others are run by such a thread: it copies from and to the host, and
+ * runs kernels of the host. What the device has been given cannot be taken back: a run whose time
+ * is over lingers, with its arrays, until it ends. */
 #include "python/runs/runs.h"
 
 #include <signal.h>
@@ -19,15 +20,14 @@ static Run *device_runs_timed; /* those that have a time limit */
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is over. */
+/* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is over.
+ */
 static nova_status device_runs_scan(void *owner)
 {
     const Run *run = owner;
     pthread_mutex_lock(&runs_lock);
     (void)device_runs_expire();
-    nova_status status = run->lingers     ? NOVA_TIMEOUT
-                         : run->cancelled ? NOVA_CANCELLED
-                                          : NOVA_OK;
+    nova_status status = run->lingers ? NOVA_TIMEOUT : run->cancelled ? NOVA_CANCELLED : NOVA_OK;
     pthread_mutex_unlock(&runs_lock);
     return status;
 }
@@ -79,11 +79,12 @@ static void *device_runs_serve(void *unused)
     return NULL;
 }
 
-/* Whether there is a thread that can take a run, at once or later. One that is idle takes one run: those
- * that have been handed over and not yet taken need theirs. */
+/* Whether there is a thread that can take a run, at once or later. One that is idle takes one run:
+ * those that have been handed over and not yet taken need theirs. */
 static bool device_runs_ensure_thread(void)
 {
-    if (device_runs_idle_count > device_runs_waiting_count || device_runs_thread_count == MOST_THREADS)
+    if (device_runs_idle_count > device_runs_waiting_count ||
+        device_runs_thread_count == MOST_THREADS)
         return true;
     pthread_t thread;
     sigset_t all, before; /* signals are for the program's own threads */
@@ -210,9 +211,8 @@ void device_run_enqueue(Run *run)
     if (run->options.trace)
         (void)nova_device_trace_create(device, &run->trace, &ignored);
     const nova_device_run_options options = {.stream = run->call.stream, .trace = run->trace};
-    nova_status status =
-        nova_device_program_run(program->on_device, run->values, run->values + program->arg_count,
-                                &options, &run->failure);
+    nova_status status = nova_device_program_run(
+        program->on_device, run->values, run->values + program->arg_count, &options, &run->failure);
     if (status == NOVA_OK)
         status = nova_device_mark(device, run->call.stream, &run->event, &run->failure);
     pthread_mutex_lock(&runs_lock);
@@ -238,8 +238,7 @@ static PyObject *device_runs_make_error(Run *run)
     }
     PyObject *cause = run->dropped && run->stream->error != NULL ? run->stream->error : Py_None;
     return PyObject_CallFunction(run->program->report, "iiOOiO", (int)run->status,
-                                 run->dropped ? -2 : -1, Py_None, Py_None, (int)run->begun,
-                                 cause);
+                                 run->dropped ? -2 : -1, Py_None, Py_None, (int)run->begun, cause);
 }
 
 void device_run_conclude(Run *run)

@@ -43,9 +43,10 @@ static size_t conflict_slot_size(const ProgramObject *self, Py_ssize_t i)
 }
 
 static bool conflict_slots_overlap(const ProgramObject *self, const Call *call, Py_ssize_t i,
-                          const ProgramObject *other, const Call *other_call, Py_ssize_t k)
+                                   const ProgramObject *other, const Call *other_call, Py_ssize_t k)
 {
-    return overlap(call->data[i], conflict_slot_size(self, i), other_call->data[k], conflict_slot_size(other, k));
+    return overlap(call->data[i], conflict_slot_size(self, i), other_call->data[k],
+                   conflict_slot_size(other, k));
 }
 
 /* Only what is written is held against all of the other side: programs of many params that are read
@@ -85,7 +86,8 @@ bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream)
         }
     }
     for (Run *run = runs_in_flight; run != NULL; run = run->after) {
-        bool is_ordered_after = stream != NULL && (PyObject *)run->stream == stream && !run_lingers(run);
+        bool is_ordered_after =
+            stream != NULL && (PyObject *)run->stream == stream && !run_lingers(run);
         if (is_ordered_after || run_is_over(run))
             continue;
         Py_ssize_t index = call_conflict(self, call, run->program, &run->call);

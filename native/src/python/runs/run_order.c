@@ -31,8 +31,8 @@ static nova_status order_start(Run *run)
                                      run->call.data + program->arg_count, run->workspace);
     if (status == NOVA_OK) {
         run->state = RUNNING;
-        status = nova_instance_submit(run->execution->instance, nova_execution_task,
-                                      run->execution, &run->options, order_on_finished);
+        status = nova_instance_submit(run->execution->instance, nova_execution_task, run->execution,
+                                      &run->options, order_on_finished);
         run->started = status == NOVA_OK;
     }
     return status;
@@ -121,8 +121,8 @@ static bool order_init_conditions(void)
     if (pthread_condattr_init(&monotonic) != 0)
         return false;
     bool created = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
-                pthread_cond_init(&run_changed, &monotonic) == 0 &&
-                pthread_cond_init(&run_noticed, &monotonic) == 0;
+                   pthread_cond_init(&run_changed, &monotonic) == 0 &&
+                   pthread_cond_init(&run_noticed, &monotonic) == 0;
     pthread_condattr_destroy(&monotonic);
     return created;
 }
@@ -164,7 +164,8 @@ static void order_in_child(void)
 
 bool init_runs(void)
 {
-    if (!order_init_conditions() || pthread_atfork(order_before_fork, order_after_fork, order_in_child) != 0) {
+    if (!order_init_conditions() ||
+        pthread_atfork(order_before_fork, order_after_fork, order_in_child) != 0) {
         PyErr_SetString(PyExc_OSError, "the system has no room for a condition variable");
         return false;
     }

@@ -43,8 +43,7 @@ PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
             dropped                        ? -2LL
             : result->task == NOVA_NO_TASK ? -1LL
                                            : (long long)result->task,
-            running,
-            states != NULL ? states : Py_None,
+            running, states != NULL ? states : Py_None,
             (int)atomic_load_explicit(&((nova_execution *)(uintptr_t)execution)->reported,
                                       memory_order_relaxed),
             cause != NULL ? cause : Py_None);
@@ -53,7 +52,8 @@ PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
     return error;
 }
 
-/* Takes a run that has ended to be reaped by this thread; else *ended says whether it was before. */
+/* Takes a run that has ended to be reaped by this thread; else *ended says whether it was before.
+ */
 static bool reap_take_finished(Run *run, bool *ended)
 {
     pthread_mutex_lock(&runs_lock);
@@ -131,7 +131,8 @@ static void reap_release(Run *run)
     call_end(&run->call); /* not before it is out of the list: what it frees may look there */
 }
 
-/* Whether it has ended. Makes the result of one that has, and lets go of its arrays, unless it lingers. */
+/* Whether it has ended. Makes the result of one that has, and lets go of its arrays, unless it
+ * lingers. */
 static bool reap_run(Run *run)
 {
     bool ended;
@@ -182,8 +183,8 @@ void runs_release_spent(void)
     }
 }
 
-/* Whether a run before it in its stream is not reaped yet, maybe by another thread right now. One whose time on a
- * device is over does not wait for those that the device has before it. */
+/* Whether a run before it in its stream is not reaped yet, maybe by another thread right now. One
+ * whose time on a device is over does not wait for those that the device has before it. */
 static bool reap_is_after(Run *run)
 {
     if (run->stream != NULL && !run_lingers(run))
@@ -196,8 +197,9 @@ static bool reap_is_after(Run *run)
 void runs_reap(void)
 {
     runs_release_spent();
-    /* A report is Python: other threads may reap while it runs. So look from the start after each, and
-     * leave what comes behind a run that is being reaped to who reaps that: its error comes first. */
+    /* A report is Python: other threads may reap while it runs. So look from the start after each,
+     * and leave what comes behind a run that is being reaped to who reaps that: its error comes
+     * first. */
     for (Run *run = runs_in_flight; run != NULL;) {
         if (run_state(run) == FINISHED && !reap_is_after(run)) {
             reap_run(run);

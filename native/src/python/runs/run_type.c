@@ -34,7 +34,8 @@ static bool run_prepare(Run *run)
     return true;
 }
 
-/* Puts a run among those in flight, with a reference until it is reaped, and starts it if it can be. */
+/* Puts a run among those in flight, with a reference until it is reaped, and starts it if it can
+ * be. */
 static void run_start(Run *run)
 {
     Py_INCREF((PyObject *)run);
@@ -131,8 +132,8 @@ static PyObject *run_cancel(Run *self, PyObject *unused)
     pthread_mutex_lock(&runs_lock);
     bool on_device = self->program->device != NULL;
     /* A device cannot be stopped; kernels of the host between its own can. */
-    bool is_late = on_device && self->begun &&
-                   !nova_device_program_is_mixed(self->program->on_device);
+    bool is_late =
+        on_device && self->begun && !nova_device_program_is_mixed(self->program->on_device);
     bool going = self->state < FINISHED && !is_late;
     if (going)
         self->cancelled = true;
@@ -205,7 +206,8 @@ static PyMethodDef run_methods[] = {
      "wait(timeout)\n--\n\nWaits up to so many seconds (None: without limit); whether it ended."},
     {"done", (PyCFunction)run_finished, METH_NOARGS, "done()\n--\n\nWhether it ended."},
     {"cancel", (PyCFunction)run_cancel, METH_NOARGS,
-     "cancel()\n--\n\nAsks it to stop between two tasks; False when it has ended, or only a device has it."},
+     "cancel()\n--\n\nAsks it to stop between two tasks; False when it has ended, or only a device "
+     "has it."},
     {"watch", (PyCFunction)run_watch, METH_NOARGS,
      "watch()\n--\n\nHas await_finished() return it when it ends; False when it has ended."},
     {"outcome", (PyCFunction)run_outcome, METH_NOARGS,

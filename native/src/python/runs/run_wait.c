@@ -72,7 +72,8 @@ int run_wait_for(Run *run, uint64_t timeout_ns)
         if (deadline > now && deadline - now < ns)
             ns = deadline - now;
         Py_BEGIN_ALLOW_THREADS
-        if (run_state(run) >= FINISHED) /* another thread reaps it, or one before it: that is quick */
+        if (run_state(run) >=
+            FINISHED) /* another thread reaps it, or one before it: that is quick */
             (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
         else
             wait_briefly(run, ns);
