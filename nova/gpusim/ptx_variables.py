@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nova.core.rounding import round_up
 from nova.errors import PtxError
 
 _VARIABLE = re.compile(
@@ -37,10 +38,6 @@ class Variable:
     initial: bytes | None = None
 
 
-def round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
-
-
 def check_align(text: str | None, usual: int) -> int:
     """The declared or default alignment; PtxError unless it is a power of two."""
     align = int(text or usual)
@@ -59,10 +56,10 @@ def place_variable(text: str, known: Mapping[str, Variable]) -> Variable | None:
     for extent in re.findall(r"\[(\d*)\]", found["array"]):
         size *= int(extent or 0)
     align = check_align(found["align"], one)
-    if size > _MOST_BYTES:
-        raise PtxError(f"{found['name']} takes {size} bytes", hint="no device has that")
-    own = (v for v in known.values() if v.space == found["space"])
-    offset = round_up(max((v.offset + v.size for v in own), default=0), align)
+    same_space = (v for v in known.values() if v.space == found["space"])
+    offset = round_up(max((v.offset + v.size for v in same_space), default=0), align)
+    if offset + size > _MOST_BYTES:
+        raise PtxError(f"{found['name']} ends at byte {offset + size}", hint="no device has that")
     initial = None
     if found["initial"]:
         initial = _initial(found["name"], found["initial"], one).ljust(size, b"\0")

@@ -21,6 +21,7 @@ from nova.codegen.cpu.gemm.packed_layout import (
     choose_packed_layout,
 )
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.errors import ScheduleError
 
@@ -115,10 +116,6 @@ class Tiling:
     def b_size(self) -> int:
         past = 0 if self.form is ELEMENTS else TILE * self.nr
         return (self.nr if self.copying else self.nc) * self.kc + past
-
-
-def round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
 
 
 def with_unit_columns(spec: Contraction) -> Contraction:

@@ -1,0 +1,30 @@
+"""Folders stay small enough to read their listing, files small enough to hold one concept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePosixPath
+
+from budgets import FOLDER_SIZES
+from sources import ROOT, SOURCES, files_under, tracked_files
+
+MOST_FILES = 20
+MOST_LINES = 600
+FOLDERS = ("nova/", "native/", "tests/", "docs/")
+
+
+def test_no_folder_has_too_many_files() -> None:
+    sizes = Counter(
+        str(PurePosixPath(path).parent) for path in tracked_files() if path.startswith(FOLDERS)
+    )
+    large = {f: n for f, n in sizes.items() if n > FOLDER_SIZES.get(f, MOST_FILES)}
+    assert not large, f"more than {MOST_FILES} files in a folder: {large}"
+
+
+def test_no_source_file_is_too_long() -> None:
+    sizes = {
+        path: len((ROOT / path).read_text().splitlines())
+        for path in files_under((*FOLDERS, "examples/", "benchmarks/", ".ci/"), SOURCES)
+    }
+    long = {path: lines for path, lines in sizes.items() if lines > MOST_LINES}
+    assert not long, f"more than {MOST_LINES} lines in a file: {long}"
