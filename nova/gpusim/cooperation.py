@@ -74,8 +74,8 @@ def decode_shfl(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def decode_vote(s: Statement, words: list[str], operands: Operands) -> Parts:
-    known = (["sync", mode, "b32" if mode == "ballot" else "pred"] for mode in VOTE)
-    if words not in known:
+    accepted = (["sync", mode, "b32" if mode == "ballot" else "pred"] for mode in VOTE)
+    if words not in accepted:
         raise operands.unknown()
     operands.expect(3)
     result = operands.result(s.operands[0], 32 if words[1] == "ballot" else 1)

@@ -42,9 +42,9 @@ class SimMemory:
 
     def alloc(self, nbytes: int) -> int:
         """The address of `nbytes` of uninitialized memory."""
-        whole = np.full(nbytes + 3 * ALIGNMENT, 0xA5, np.uint8)
-        start = ALIGNMENT + -whole.ctypes.data % ALIGNMENT
-        return self._add(_Block(whole[start : start + nbytes], np.zeros(nbytes, np.uint8), False))
+        padded = np.full(nbytes + 3 * ALIGNMENT, 0xA5, np.uint8)
+        start = ALIGNMENT + -padded.ctypes.data % ALIGNMENT
+        return self._add(_Block(padded[start : start + nbytes], np.zeros(nbytes, np.uint8), False))
 
     def put(self, array: np.ndarray[Any, Any]) -> int:
         """The address of a copy of an array."""

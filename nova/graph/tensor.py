@@ -134,9 +134,9 @@ class Tensor(TensorMethods):
         return self.transpose()
 
     def __repr__(self) -> str:
-        what = self.op.name if self.op else "placeholder" if self.data is None else "leaf"
+        role = self.op.name if self.op else "placeholder" if self.data is None else "leaf"
         name = f" {self.name!r}" if self.name else ""
-        return f"<Tensor{name} {self.type} {what}>"
+        return f"<Tensor{name} {self.type} {role}>"
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -231,15 +231,15 @@ def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
 
 def as_array(data: Any, dtype_: Any = None) -> np.ndarray:
     """`data` as a numpy array, without a copy if possible."""
-    wanted = None if dtype_ is None else dtype(dtype_)
+    target = None if dtype_ is None else dtype(dtype_)
     if isinstance(data, Tensor):
         array = data.numpy()
     elif is_array(data):
         array = as_numpy(data, "the data of a tensor")
     else:
         array = _from_python(data)
-    _dtype_of(array if wanted is None else np.empty(0, wanted.numpy))
-    return array if wanted is None else converted(array, wanted)
+    _dtype_of(array if target is None else np.empty(0, target.numpy))
+    return array if target is None else converted(array, target)
 
 
 def _from_python(data: Any) -> np.ndarray:
