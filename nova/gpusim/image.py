@@ -85,7 +85,7 @@ class _Operand(SimMemory):
         if offset < 0:
             return f"{-offset} bytes in front of {buffer}"
         if offset >= self._size:
-            return f"{offset - self._size} bytes behind the end of {buffer}"
+            return f"{offset - self._size} bytes after the end of {buffer}"
         return f"byte {offset} of {buffer}"
 
 

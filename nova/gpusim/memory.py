@@ -105,7 +105,7 @@ class SimMemory:
         if offset < 0:
             return f"{-offset} bytes in front of {size}"
         if offset >= nearest.data.size:
-            return f"{offset - nearest.data.size} bytes behind the end of {size}"
+            return f"{offset - nearest.data.size} bytes after the end of {size}"
         return f"byte {offset} of {size}"
 
     def _add(self, block: _Block) -> int:

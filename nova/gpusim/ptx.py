@@ -52,7 +52,7 @@ WIDTHS = {"pred": 1, **{name: max(16, 8 * count) for name, count in BYTES.items(
 
 @dataclass(frozen=True)
 class Statement:
-    """One instruction: `opcode` with its dots, operands as written."""
+    """One instruction: `opcode` with its modifiers, operands as written."""
 
     opcode: str
     operands: tuple[str, ...]
@@ -102,7 +102,7 @@ def parse_ptx(text: str) -> PtxModule:
     text = _COMMENTS.sub(_blank, text)
     target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
     if target is None:
-        raise PtxError("this is no PTX: it has no .target", hint="give the text that LLVM writes")
+        raise PtxError("this is not PTX: it has no .target", hint="give the text that LLVM writes")
     if match := _STRANGE.search(re.sub(r"\.file\b[^\n]*", _blank, text)):
         line = text.count("\n", 0, match.start()) + 1
         raise PtxError(f"not understood: {match[0][:40]!r}", line=line)

@@ -172,7 +172,7 @@ class Tensor(TensorMethods):
     def __index__(self) -> int:
         if not self.dtype.is_integer:
             raise ConcreteValueError(
-                f"a {self.dtype} tensor is no index", where=str(user_location())
+                f"a {self.dtype} tensor is not an index", where=str(user_location())
             )
         return int(self.item())
 
@@ -246,10 +246,10 @@ def _from_python(data: Any) -> np.ndarray:
     try:
         array = np.asarray(data)
     except ValueError as error:
-        raise ArgumentTypeError(f"{data!r} is no array: {error}") from error
+        raise ArgumentTypeError(f"{data!r} is not an array: {error}") from error
     if array.dtype == object or array.dtype.kind in "USV":
         raise ArgumentTypeError(
-            f"a {type(data).__name__} is no array of numbers", hint="pass a numpy array"
+            f"a {type(data).__name__} is not an array of numbers", hint="pass a numpy array"
         )
     # Python numbers have no width: floats are f32, like most model parameters.
     return array.astype(np.float32) if array.dtype == np.float64 else array

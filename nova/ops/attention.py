@@ -91,7 +91,7 @@ def _gradient_type(ins: Types, attrs: Attrs) -> TensorType:
     g, q, k, v, logsumexp, delta = ins[:6]
     out = _attention_type((q, k, v, *ins[6:]), attrs)
     if g.shape != out.shape:
-        raise ShapeError(f"g {g.shape} is no gradient of a result {out.shape}")
+        raise ShapeError(f"g {g.shape} is not a gradient of a result {out.shape}")
     if logsumexp.shape != _scores_shape(q, k, ())[:-1] or delta.shape != g.shape[:-1]:
         raise ShapeError(
             f"logsumexp {logsumexp.shape}, delta {delta.shape}",

@@ -123,7 +123,7 @@ def _outer(F: Any, x: Any, y: Any) -> Any:
 ROWS: tuple[Op, ...] = (
     Op(
         "matmul",
-        "Matrix product by numpy's rules: batch axes broadcast, a 1-D operand is a vector; "
+        "Matmul by numpy's rules: batch axes broadcast, a 1-D operand is a vector; "
         "f16 and bf16 accumulate in f32.",
         operands=("x", "y"),
         cast="same",

@@ -70,7 +70,7 @@ def _gather_type(ins: Types, attrs: Attrs) -> TensorType:
     ):
         raise ShapeError(
             f"index {index.shape} for x {x.shape} along axis {axis}",
-            hint="the index has x's rank, and is no larger beside the axis",
+            hint="the index has x's rank, and is not larger along the other axes",
         )
     _require_elements(x, index, axis)
     return x.with_shape(index.shape)

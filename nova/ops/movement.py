@@ -258,7 +258,7 @@ def number_of(value: Any, dtype: DType) -> bool | int | float:
     if isinstance(value, np.generic):
         value = float(value) if value.dtype == bf16.numpy else value.item()
     if not dtype.is_float and not isinstance(value, int) and not float(value).is_integer():
-        raise DTypeError(f"{value!r} is no {dtype}", hint="give a whole number")
+        raise DTypeError(f"{value!r} does not fit {dtype}", hint="give a whole number")
     if dtype.kind == "b":
         return bool(value)
     number = value if dtype.is_float else int(value)
@@ -299,7 +299,7 @@ def _join_type(ins: Types, attrs: Attrs) -> TensorType:
         if t.rank != len(first) or any(
             n != m and i != axis for i, (n, m) in enumerate(zip(t.shape, first, strict=True))
         ):
-            raise ShapeError(f"shapes {first} and {t.shape} differ beside axis {axis}")
+            raise ShapeError(f"shapes {first} and {t.shape} differ in axes other than {axis}")
     total = sum(t.shape[axis] for t in ins)
     return ins[0].with_shape((*first[:axis], total, *first[axis + 1 :]))
 

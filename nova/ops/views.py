@@ -108,7 +108,8 @@ def _tensor_list(name: str, values: tuple[Any, ...], axis: int) -> tuple[list[An
     for t in tensors:
         if not hasattr(t, "dtype"):
             raise ArgumentTypeError(
-                f"{name}: a {type(t).__name__} is no tensor", hint="wrap data with nova.tensor(...)"
+                f"{name}: a {type(t).__name__} is not a tensor",
+                hint="wrap data with nova.tensor(...)",
             )
     return list(tensors), axis
 
@@ -221,10 +222,10 @@ def _check_advanced(items: list[Any]) -> None:
     for i in tensors:
         element_type = getattr(items[i], "dtype", None)
         if element_type is None and not isinstance(items[i], list):
-            raise DTypeError(f"index: {items[i]!r} is no index")
+            raise DTypeError(f"index: {items[i]!r} is not an index")
         if element_type is not None and not dtype(element_type).is_integer:
             raise DTypeError(
-                f"index: a {dtype(element_type)} tensor is no index",
+                f"index: a {dtype(element_type)} tensor is not an index",
                 hint="shapes are static, so a mask cannot select: use where(mask, x, y)",
             )
     # A 0-d index known only at run time selects from its axis, at any position.
@@ -236,7 +237,7 @@ def _check_advanced(items: list[Any]) -> None:
     ]
     if len(tensors) > 1 or (tensors and positions != list(range(positions[0], positions[-1] + 1))):
         raise AttributeValueError(
-            "index: one integer tensor beside slices is what Nova takes",
+            "index: Nova takes one integer tensor among slices",
             hint="use take or gather along one axis after the other",
         )
 

@@ -262,7 +262,7 @@ class _Parser:
             else:
                 number = ast.literal_eval(value.removeprefix("*"))
                 if type(number) not in (bool, int, float):
-                    raise ValueError(f"{number!r} is no number")
+                    raise ValueError(f"{number!r} is not a number")
                 array = np.full(type_.shape, constant(number, type_.dtype))
         except NovaError as error:
             raise self.error(f"bad literal {type_text}: {error.what}", error.hint) from None

@@ -84,7 +84,7 @@ def _count_error(specs: Sequence[TensorSpec], count: int, is_output: bool) -> Ar
     inputs = sum(s.role == "input" for s in specs)
     return ArgumentCountError(
         f"{count} {noun} given, {len(specs)} wanted: {names or 'none'}{more}",
-        hint="the program carries no values of its params: give them behind the inputs, or "
+        hint="the program carries no values of its params: pass them after the inputs, or "
         "nova.load(path, weights=...), or save it with weights='embed'"
         if not is_output and count == inputs
         else None,
@@ -138,7 +138,7 @@ def _number(value: bool | int | float, expected: DType, title: str) -> np.ndarra
         fits = limits.min <= value <= limits.max
     if not fits:
         raise ArgumentDTypeError(
-            f"{title} is {value!r}, which is no {expected}",
+            f"{title} is {value!r}, which does not fit {expected}",
             hint="pass a number of that type, or compile for another",
         )
     return converted(np.asarray(value), expected)

@@ -189,7 +189,7 @@ def _read_external(manifest: Manifest, path: Path | None) -> ParamValues:
         raise WeightsError(
             f"the values of the params are in a file that cannot be read: {error.strerror}",
             where=str(path),
-            hint="put it beside the program, or pass its path: nova.load(path, weights=...)",
+            hint="put it next to the program, or pass its path: nova.load(path, weights=...)",
         ) from error
     view = data.data
     if sha256(view).hexdigest() != manifest.weights.sha256:
