@@ -14,7 +14,7 @@ _THREADS = {1: "one thread", 2: "two threads"}
 
 
 def _beside_best(
-    text: str, workload: str, contender: str, kind: str, limits: dict[int, float], **which: Any
+    text: str, workload: str, contender: str, measure: str, limits: dict[int, float], **options: Any
 ) -> list[Bar]:
     """The same figure for each number of threads that has a limit."""
     return [
@@ -23,10 +23,10 @@ def _beside_best(
             workload,
             contender,
             limit,
-            kind,
+            measure,
             BEST_PEER,
             threads=n,
-            **which,
+            **options,
         )
         for n, limit in limits.items()
     ]
@@ -126,7 +126,7 @@ BARS = (
         threads=2,
     ),
     Bar(
-        "two chains of matrix products on two cores, to one core",
+        "two chains of matmuls on two cores, relative to one core",
         "two_chains",
         "Nova",
         0.55,

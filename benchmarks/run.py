@@ -1,4 +1,4 @@
-"""`make bench`: Nova beside its peers, in one run, every number with its result checked.
+"""`make bench`: Nova and its peers in one run; every timed result is checked.
 
     python benchmarks/run.py                         all workloads; rewrites RESULTS.md
     python benchmarks/run.py call_overhead matmul    some of them; prints, writes nothing
@@ -58,7 +58,7 @@ def main() -> int:
         "machine": machine,
         "seconds": time.perf_counter() - started,
         "peaks": peaks,
-        "bars": [v for v in judge(BARS, tables) if options.whole or v["met"] is not None],
+        "bars": [v for v in judge(BARS, tables) if options.full_run or v["met"] is not None],
         "workloads": tables,
     }
     _write(options, results)
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _peaks(pool: Pool, options: argparse.Namespace) -> dict[str, Any]:
-    """What the machine does at its best; nothing where contenders may not use all of it."""
+    """The peak rates of the machine; None where contenders may not use all of it."""
     if options.avx2:
         return {}
     peaks = pool.ask("nova", len(os.sched_getaffinity(0)), do="peaks")
@@ -80,7 +80,7 @@ def _peaks(pool: Pool, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Nova beside its peers.")
+    parser = argparse.ArgumentParser(description="Compare Nova with its peers.")
     parser.add_argument(
         "workloads", nargs="*", help=f"of {', '.join(workloads.ORDER)}; all by default"
     )
@@ -113,7 +113,7 @@ def _parse() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := set(options.workloads) - set(workloads.ORDER):
         parser.error(f"no workload {', '.join(sorted(unknown))}: {', '.join(workloads.ORDER)}")
-    options.whole = not (
+    options.full_run = not (
         options.workloads or options.only or options.without or options.quick or options.avx2
     )
     options.workloads = options.workloads or workloads.ORDER
@@ -133,7 +133,7 @@ def _tables(name: str, options: argparse.Namespace) -> list[tuple[str, int]]:
     empty and 0."""
     module = importlib.import_module(f"workloads.{name}")
     every = [("", 0)]
-    if module.KIND == "loop":
+    if module.MODE == "loop":
         threads = options.threads or module.THREADS
         every = [(size, n) for size in module.SIZES for n in threads]
     if not options.only:
@@ -155,12 +155,12 @@ def _run(
     peaks: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """The tables of a workload."""
-    head = {"workload": name, "title": module.TITLE, "kind": module.KIND, "unit": module.UNIT}
+    head = {"workload": name, "title": module.TITLE, "kind": module.MODE, "unit": module.UNIT}
     tables = []
     for size, threads in _tables(name, options):
         started = time.perf_counter()
         table = {**head, "size": size}
-        if module.KIND == "fresh":
+        if module.MODE == "fresh":
             table["rows"] = run_fresh(scratch, name, module, options.plan)
             add_fresh_summaries(table["rows"])
             if hasattr(module, "breakdown"):
@@ -173,24 +173,24 @@ def _run(
                 work = module.work(**module.SIZES[size])
                 table["work"] = asdict(work)
                 table["floor"] = work.floor_seconds(peaks, threads) if peaks else None
-        taken = time.perf_counter() - started
-        print(f"{name} {size} ({threads}): {taken:.0f} s", file=sys.stderr)
+        elapsed = time.perf_counter() - started
+        print(f"{name} {size} ({threads}): {elapsed:.0f} s", file=sys.stderr)
         tables.append(table)
     return tables
 
 
 def _write(options: argparse.Namespace, results: dict[str, Any]) -> None:
     """The page, the numbers and the picture: into this folder after a whole run, or as asked."""
-    picture = ROOT / "results.png" if options.whole else options.plot and Path(options.plot)
+    picture = ROOT / "results.png" if options.full_run else options.plot and Path(options.plot)
     results["plot"] = ""
     if picture:
         try:
             draw(results, picture)
-            results["plot"] = picture.name if options.whole else str(picture)
+            results["plot"] = picture.name if options.full_run else str(picture)
         except ImportError as error:
             print(f"no picture: {error}", file=sys.stderr)
     page, numbers = markdown(results), json.dumps(results, indent=1) + "\n"
-    if options.whole:
+    if options.full_run:
         (ROOT / "RESULTS.md").write_text(page)
         (ROOT / "results.json").write_text(numbers)
     if options.json and options.json != "-":

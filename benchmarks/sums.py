@@ -1,4 +1,4 @@
-"""Large f32 sums: errors against f64 and times, beside numpy and torch.
+"""Large f32 sums: errors against f64 and times, compared with numpy and torch.
 
 `taskset -c 1 env NOVA_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/sums.py` prints the table of
 SUMS.md. An error is relative, divided by 2**-24; a time is the least CPU time of a few calls, in
@@ -81,12 +81,15 @@ def main() -> None:
     except ImportError:
         torch = None
     print("| case | Nova | numpy | torch |", "|---|---|---|---|", sep="\n")
-    for name, (arrays, ours, numpys, torchs) in CASES.items():
-        calls = {"Nova": compile_case(ours, arrays), "numpy": lambda f=numpys, a=arrays: f(*a)}
+    for name, (arrays, nova_function, numpy_function, torch_function) in CASES.items():
+        calls = {
+            "Nova": compile_case(nova_function, arrays),
+            "numpy": lambda f=numpy_function, a=arrays: f(*a),
+        }
         if torch is not None:
-            given = [torch.from_numpy(a) for a in arrays]
-            calls["torch"] = lambda f=torchs, a=given: f(*a).numpy()
-        exact = numpys(*[a.astype(np.float64) for a in arrays])
+            data = [torch.from_numpy(a) for a in arrays]
+            calls["torch"] = lambda f=torch_function, a=data: f(*a).numpy()
+        exact = numpy_function(*[a.astype(np.float64) for a in arrays])
         times = measure(calls)
         cells = []
         for contender in ("Nova", "numpy", "torch"):

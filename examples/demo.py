@@ -24,7 +24,7 @@ import digits
 
 def show_stages(step: nova.Compiled) -> None:
     """Size, time and the first telling lines of every stage."""
-    about = {
+    details = {
         "plan": ("the frozen linear program", "slot["),
         "nova": ("the nova dialect of MLIR", '"nova.'),
         "linalg": ("loops over tensors, fused", "linalg.generic"),
@@ -36,11 +36,11 @@ def show_stages(step: nova.Compiled) -> None:
         "object": ("machine code", ""),
         "artifact": ("one file: code, tables, texts", ""),
     }
-    for stage, (what, telling) in about.items():
+    for stage, (description, telling) in details.items():
         metrics = step.metrics.get(stage)
         took = f"{metrics['seconds'] * 1e3:7.1f} ms" if metrics else "  from cache"
         size = metrics["bytes"] if metrics else len(step.stages.get(stage, ""))
-        print(f"  {stage:<9} {what:<34} {size:>8,} bytes {took}")
+        print(f"  {stage:<9} {description:<34} {size:>8,} bytes {took}")
         lines = [line for line in step.stages.get(stage, "").splitlines() if telling in line]
         for line in lines[:2] if telling else []:
             line = line.partition("    #")[0].strip()

@@ -67,8 +67,8 @@ class Batches:
 
     def __len__(self) -> int:
         """The number of batches per epoch."""
-        full, rest = divmod(self.rows, self.batch_size)
-        return full + (rest > 0 and not self.drop_last)
+        full, remainder = divmod(self.rows, self.batch_size)
+        return full + (remainder > 0 and not self.drop_last)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -96,14 +96,14 @@ class Batches:
         `position` advances with each batch. Starting another loop, or setting `position`,
         ends this one.
         """
-        own = self._newest = object()
+        loop = self._newest = object()
         epoch, batch = self._position
-        batches = self._made(epoch, batch, epochs)
+        batches = self._generate(epoch, batch, epochs)
         if self.shuffle and self.prefetch and self._batch_bytes() >= _WORTH_A_THREAD:
             batches = run_ahead(batches, self.prefetch)
         with closing(batches):
             for arrays in batches:
-                if self._newest is not own:
+                if self._newest is not loop:
                     raise DataError(
                         "another loop over these batches was started, or their position set",
                         where=str(user_location()),
@@ -124,7 +124,7 @@ class Batches:
         bits = np.random.PCG64(np.random.SeedSequence((self.seed, epoch)))
         return np.argsort(bits.random_raw(self.rows))
 
-    def _made(self, epoch: int, first: int, epochs: int) -> Generator[Batch, None, None]:
+    def _generate(self, epoch: int, first: int, epochs: int) -> Generator[Batch, None, None]:
         """The batches from a position on; runs on the thread if there is one."""
         size = self.batch_size
         pools = [_Pool(a, min(size, self.rows), self.prefetch) for a in self.arrays]

@@ -1,10 +1,10 @@
-"""What a call of a short program costs on this machine's GPU: microseconds, many calls in a row.
+"""The time of a call of a short program on this machine's GPU: microseconds, many calls in a row.
 
     python benchmarks/gpu/calls.py [--calls N] [--device NAME]
 
 Programs of hand-written PTX, so that neither a compiler nor a peer is needed. A row is the best of
 five rounds, from the first call to the end of the work of the last. The bar of a step of two
-launches is 12 us (`train step` of run.py, where torch and jax stand beside it). The last rows are
+launches is 12 us (`train step` of run.py, which compares with torch and jax). The last rows are
 what a future and an open trace add.
 """
 
@@ -49,20 +49,22 @@ def measure(number: int, device: str) -> dict[str, float]:
     """All rows."""
     x = np.arange(SIZE, dtype="f4")
     step, long, single = (
-        load(made, device) for made in (training(SIZE), chain(SIZE), one("scale", SIZE))
+        load(model, device) for model in (training(SIZE), chain(SIZE), one("scale", SIZE))
     )
-    there, w = nova.to_device(x, device), nova.to_device(np.zeros(SIZE, "f4"), device)
+    on_device, w = nova.to_device(x, device), nova.to_device(np.zeros(SIZE, "f4"), device)
     few = max(1, number // 7)
     rows = {
-        "one launch": microseconds(lambda: single(there), number, device),
-        "step of two launches": microseconds(lambda: step(there, w), number, device),
-        "three launches": microseconds(lambda: long(there), number, device),
+        "one launch": microseconds(lambda: single(on_device), number, device),
+        "step of two launches": microseconds(lambda: step(on_device, w), number, device),
+        "three launches": microseconds(lambda: long(on_device), number, device),
         "three launches, host arrays": microseconds(lambda: long(x), few, device),
-        "three launches, submitted": microseconds(lambda: long.submit(there).result(), few, device),
+        "three launches, submitted": microseconds(
+            lambda: long.submit(on_device).result(), few, device
+        ),
         "the same, host arrays": microseconds(lambda: long.submit(x).result(), few, device),
     }
     with nova.trace():
-        rows["three launches, traced"] = microseconds(lambda: long(there), few, device)
+        rows["three launches, traced"] = microseconds(lambda: long(on_device), few, device)
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What is measured on a GPU: a contender is one library's way to run a workload.
+"""Contenders on a GPU: a contender is a workload as one library runs it.
 
 `call` puts one run into the device's queue and does not wait; `read` waits and gives the results of
 the last run as numpy arrays. Data is on the device before anything is timed.
@@ -47,12 +47,12 @@ def last(
     wait: Callable[[Any], Any] = lambda result: None,
 ) -> Contender:
     """A contender whose call returns its results."""
-    kept: list[Any] = [None]
+    latest: list[Any] = [None]
 
     def call() -> None:
-        kept[0] = function()
+        latest[0] = function()
 
-    return Contender(name, call, lambda: to_numpy(kept[0]), lambda: wait(kept[0]))
+    return Contender(name, call, lambda: to_numpy(latest[0]), lambda: wait(latest[0]))
 
 
 def _many(results: Any) -> list[Any]:
@@ -77,8 +77,8 @@ def from_nova(results: Any) -> list[np.ndarray]:
 def torch_arrays(arrays: Sequence[np.ndarray], half: bool = False) -> list[Any]:
     import torch
 
-    made = [torch.from_numpy(np.ascontiguousarray(a)).cuda() for a in arrays]
-    return [m.bfloat16() if half and m.is_floating_point() else m for m in made]
+    tensors = [torch.from_numpy(np.ascontiguousarray(a)).cuda() for a in arrays]
+    return [m.bfloat16() if half and m.is_floating_point() else m for m in tensors]
 
 
 def nova_forward(
@@ -91,10 +91,10 @@ def nova_forward(
 
         import nova
 
-        kind = ml_dtypes.bfloat16 if half else np.float32
-        given = [nova.tensor(a.astype(kind), name=f"a{i}") for i, a in enumerate(arrays)]
-        program = nova.compile(function(*given), inputs=given, target="cuda")
-        placed = [nova.to_device(a.astype(kind)) for a in arrays]
+        element = ml_dtypes.bfloat16 if half else np.float32
+        data = [nova.tensor(a.astype(element), name=f"a{i}") for i, a in enumerate(arrays)]
+        program = nova.compile(function(*data), inputs=data, target="cuda")
+        placed = [nova.to_device(a.astype(element)) for a in arrays]
         return last(lambda: program(*placed), from_nova, "Nova")
 
     return make
@@ -127,9 +127,9 @@ def jax_forward(
         import jax
         import jax.numpy as jnp
 
-        kind = jnp.bfloat16 if half else None
-        given = [jax.device_put(jnp.asarray(a, kind)) for a in arrays]
+        element = jnp.bfloat16 if half else None
+        data = [jax.device_put(jnp.asarray(a, element)) for a in arrays]
         compiled = jax.jit(function)
-        return last(lambda: compiled(*given), from_jax, "jax.jit", jax.block_until_ready)
+        return last(lambda: compiled(*data), from_jax, "jax.jit", jax.block_until_ready)
 
     return make

@@ -20,12 +20,12 @@ from nova.core.targets import parse_target
 from nova.ir.bindings import arith, func, ir
 from nova.ir.context import load_device_dialects, make_context
 from nova.ir.gpu_bindings import gpu
+from nova.ir.kernel import Kernel
 from nova.passes.base import run_pipeline
-from nova.passes.gpu.set_launch_bounds import RESIDENT
 from nova.passes.pipelines import device_to_outlined, outlined_to_nvvm
 
 KERNEL = "kernel_0_kernel"
-"""What the kernel is called in the PTX."""
+"""The name of the kernel in the PTX."""
 
 Body = Callable[[Sequence[ir.Value], ir.Value, ir.Value], None]
 """Emits the code of a thread, given buffers, the number of its block, and its own in the block."""
@@ -44,7 +44,7 @@ def launch_ptx(
     threads: int,
     shared: int,
     *,
-    resident: int = 1,
+    min_blocks_per_sm: int = 1,
     arch: str = "sm_90a",
 ) -> tuple[str, list[int]]:
     """The PTX of a launch, and for each parameter of its kernel the number of a buffer."""
@@ -53,12 +53,10 @@ def launch_ptx(
         module = ir.Module.create()
         module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
         word = ir.IntegerType.get_signless(32)
-        kinds = [ir.MemRefType.get([b.size], element_type(b.type)) for b in buffers]
+        types = [ir.MemRefType.get([b.size], element_type(b.type)) for b in buffers]
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp("kernel_0", ir.FunctionType.get(kinds, []), visibility="private")
-            function.attributes["nova.kernel"] = ir.UnitAttr.get()
-            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), resident)
-            function.attributes[RESIDENT] = number
+            function = func.FuncOp("kernel_0", ir.FunctionType.get(types, []), visibility="private")
+            Kernel.mark(function, work=0).min_blocks_per_sm = min_blocks_per_sm
             with ir.InsertionPoint(function.add_entry_block()):
                 launch = gpu.LaunchOp(
                     (index(blocks), index(1), index(1)),
@@ -73,11 +71,11 @@ def launch_ptx(
                 func.ReturnOp([])
         module.operation.verify()
         run_pipeline(module, device_to_outlined())
-        (made,) = (o for o in function.entry_block if o.operation.name == "gpu.launch_func")
-        given = list(made.operation.operands)[7:]
+        (launch,) = (o for o in function.entry_block if o.operation.name == "gpu.launch_func")
+        data = list(launch.operation.operands)[7:]
         run_pipeline(module, outlined_to_nvvm())
         ptx = compile_ptx(device_ir(module), parse_target(f"cuda:{arch}"))
-        return ptx, [arguments.index(value) for value in given]
+        return ptx, [arguments.index(value) for value in data]
 
 
 def product_ptx(plan: GemmPlan, spec: Contraction, arch: str = "sm_90a") -> tuple[str, list[int]]:
@@ -88,9 +86,9 @@ def product_ptx(plan: GemmPlan, spec: Contraction, arch: str = "sm_90a") -> tupl
         Buffer(spec.acc_type, max(1, spec.m * spec.n)),
     ]
 
-    def body(given: Sequence[ir.Value], block: ir.Value, thread: ir.Value) -> None:
-        a, b, c = given
+    def body(data: Sequence[ir.Value], block: ir.Value, thread: ir.Value) -> None:
+        a, b, c = data
         emit_gemm(plan, a, b, storing(plan, c), block=block, thread=thread)
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
-    return launch_ptx(buffers, body, *shape, resident=plan.resident, arch=arch)
+    return launch_ptx(buffers, body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm, arch=arch)

@@ -1,4 +1,4 @@
-"""Nova beside torch and jax on this machine's GPU; writes benchmarks/RESULTS-H200.md's table.
+"""Nova, torch and jax on this machine's GPU; writes benchmarks/RESULTS-H200.md's table.
 
     python benchmarks/gpu/run.py [workload ...] [--rounds N] [--json FILE] [--markdown FILE]
 
@@ -103,16 +103,16 @@ def measure(workload: Workload, rounds: int, without: Sequence[str]) -> list[Mea
         for contender in good:
             times[contender.name].append(_time(contender, counts[contender.name]))
             single[contender.name].append(_time_single(contender, counts[contender.name]))
-    found = [
+    rows = [
         Measured(
             name,
-            statistics.median(own),
-            *(float(q) for q in np.percentile(own, [10, 90])),
+            statistics.median(samples),
+            *(float(q) for q in np.percentile(samples, [10, 90])),
             statistics.median(single[name]),
         )
-        for name, own in times.items()
+        for name, samples in times.items()
     ]
-    return [*found, *failed]
+    return [*rows, *failed]
 
 
 def _difference(result: list[np.ndarray], reference: list[np.ndarray] | None) -> float:
@@ -137,15 +137,15 @@ def _time(contender: Contender, count: int) -> float:
 
 def _time_single(contender: Contender, queued: int) -> float:
     """The median of a few runs that are waited for one by one; `queued` take a round."""
-    taken = []
+    samples = []
     for _ in range(max(3, int(queued * _SINGLE_SECONDS / _ROUND_SECONDS))):
         _synchronise()
         started = time.perf_counter()
         contender.call()
         contender.wait()
         _synchronise()
-        taken.append((time.perf_counter() - started) * 1e6)
-    return statistics.median(taken)
+        samples.append((time.perf_counter() - started) * 1e6)
+    return statistics.median(samples)
 
 
 def _calibrate(contender: Contender) -> int:

@@ -1,7 +1,7 @@
 """Training steps on a GPU: parameters, state and one batch stay on the device.
 
 The models, losses and updates are those of the CPU's workloads; what differs is where arrays are,
-and that no batch is loaded. What is compared are the losses of the first steps.
+and that no batch is loaded. The check compares the losses of the first steps.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ STEPS = 3
 
 def training_contenders(name: str) -> list[Callable[[], Contender]]:
     module = import_module(f"workloads.{name}")
-    given = module.arrays()
+    data = module.arrays()
     return [
-        lambda: _nova(module, given),
-        lambda: _torch(module, given, "eager"),
-        lambda: _torch(module, given, "CUDA graph"),
-        lambda: _torch(module, given, "torch.compile reduce-overhead"),
-        lambda: _jax(module, given),
+        lambda: _nova(module, data),
+        lambda: _torch(module, data, "eager"),
+        lambda: _torch(module, data, "CUDA graph"),
+        lambda: _torch(module, data, "torch.compile reduce-overhead"),
+        lambda: _jax(module, data),
     ]
 
 
@@ -40,19 +40,19 @@ def _steps(
     return Contender(name, step, lambda: [losses], wait)
 
 
-def _nova(module: Any, given: Any) -> Contender:
+def _nova(module: Any, data: Any) -> Contender:
     import nova
 
-    training = module.nova_training(given, target="cuda")
+    training = module.nova_training(data, target="cuda")
     batch = [nova.to_device(a) for a in next(training.load())]
     step = training.program
     return _steps("Nova", lambda: step(*batch), lambda loss: float(loss.numpy()))
 
 
-def _torch(module: Any, given: Any, kind: str) -> Contender:
+def _torch(module: Any, data: Any, mode: str) -> Contender:
     import torch
 
-    training = module.torch_training(given)
+    training = module.torch_training(data)
     params = {
         n: torch.from_numpy(np.array(a)).cuda().requires_grad_()
         for n, a in training.weights.items()
@@ -63,7 +63,7 @@ def _torch(module: Any, given: Any, kind: str) -> Contender:
             group["capturable"] = True
     batch = [t.cuda() for t in next(training.load())]
     loss_of = training.loss
-    if "compile" in kind:
+    if "compile" in mode:
         loss_of = torch.compile(loss_of, mode="default")
 
     def step() -> Any:
@@ -73,7 +73,7 @@ def _torch(module: Any, given: Any, kind: str) -> Contender:
         optimizer.step()
         return loss
 
-    if kind == "eager":
+    if mode == "eager":
         return _steps("torch", step, float)
     first = [p.detach().clone() for p in params.values()]
     stream = torch.cuda.Stream()
@@ -83,7 +83,7 @@ def _torch(module: Any, given: Any, kind: str) -> Contender:
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        kept = step()
+        state = step()
     with torch.no_grad():
         for param, value in zip(params.values(), first, strict=True):
             param.copy_(value)
@@ -96,21 +96,21 @@ def _torch(module: Any, given: Any, kind: str) -> Contender:
     def replay() -> Any:
         assert used
         graph.replay()
-        return kept
+        return state
 
-    title = "torch in a CUDA graph" if "compile" not in kind else "torch.compile in a CUDA graph"
+    title = "torch in a CUDA graph" if "compile" not in mode else "torch.compile in a CUDA graph"
     return _steps(title, replay, float)
 
 
-def _jax(module: Any, given: Any) -> Contender:
+def _jax(module: Any, data: Any) -> Contender:
     import jax
 
-    training = module.jax_training(given)
+    training = module.jax_training(data)
     batch = [jax.device_put(a) for a in next(training.load())]
-    kept = [jax.tree.map(jax.device_put, training.first)]
+    state = [jax.tree.map(jax.device_put, training.first)]
 
     def step() -> Any:
-        kept[0], loss = training.compiled(kept[0], *batch)
+        state[0], loss = training.compiled(state[0], *batch)
         return loss
 
-    return _steps("jax.jit, donated", step, float, lambda: jax.block_until_ready(kept[0]))
+    return _steps("jax.jit, donated", step, float, lambda: jax.block_until_ready(state[0]))

@@ -100,7 +100,7 @@ def attention(features: int, half: bool) -> Callable[[], list[Make]]:
 
         import nova
 
-        def swapped(q: Any, k: Any, v: Any) -> Any:  # jax has the heads behind the rows
+        def swapped(q: Any, k: Any, v: Any) -> Any:  # in jax heads come after rows
             q, k, v = (jax.numpy.swapaxes(x, 1, 2) for x in (q, k, v))
             out = jax.nn.dot_product_attention(q, k, v, is_causal=True)
             return jax.numpy.swapaxes(out, 1, 2)
@@ -149,13 +149,13 @@ WORKLOADS = {
         "tiny GPT AdamW step f32", training("train_gpt"), most_us=1500, tolerance=1e-3
     ),
     **{
-        f"attention_{kind}_{features}": Workload(
-            f"causal attention {kind}, 4x16 heads, 2048x{features}",
-            attention(features, kind == "bf16"),
+        f"attention_{element}_{features}": Workload(
+            f"causal attention {element}, 4x16 heads, 2048x{features}",
+            attention(features, element == "bf16"),
             flops=2.0 * 4 * 16 * 2048 * 2048 * features,
-            tolerance=2e-2 if kind == "bf16" else 1e-4,
+            tolerance=2e-2 if element == "bf16" else 1e-4,
         )
-        for kind in ("bf16", "f32")
+        for element in ("bf16", "f32")
         for features in (64, 128)
     },
     **{

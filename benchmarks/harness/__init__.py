@@ -1,1 +1,1 @@
-"""What every benchmark shares: processes, timing, checks and the report."""
+"""The code that benchmarks share: processes, timing, checks and the report."""

@@ -1,4 +1,4 @@
-"""What a workload's contender hands to the harness: a call to time and how to read its result.
+"""A contender of a workload: a call to time, and how to read its result.
 
 Workloads build `Case`s; `harness.worker` checks and times them.
 """
@@ -50,16 +50,18 @@ class WrongResult(Exception):
     """A contender does not compute what the workload says."""
 
 
-def worst_error(got: Sequence[np.ndarray], want: Sequence[np.ndarray], tolerance: float) -> float:
+def worst_error(
+    results: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float
+) -> float:
     """The largest error relative to an array's largest value; WrongResult over `tolerance`."""
-    if len(got) != len(want):
-        raise WrongResult(f"{len(got)} results, {len(want)} wanted")
+    if len(results) != len(expected):
+        raise WrongResult(f"{len(results)} results, {len(expected)} wanted")
     worst = 0.0
-    for i, (mine, right) in enumerate(zip(got, map(np.asarray, want), strict=True)):
-        if mine.size != right.size:
-            raise WrongResult(f"result {i} has shape {mine.shape}, not {right.shape}")
-        error = _largest_difference(mine.reshape(-1), right.reshape(-1)) / max(
-            float(np.abs(right).max(initial=0)), 1e-30
+    for i, (result, reference) in enumerate(zip(results, map(np.asarray, expected), strict=True)):
+        if result.size != reference.size:
+            raise WrongResult(f"result {i} has shape {result.shape}, not {reference.shape}")
+        error = _largest_difference(result.reshape(-1), reference.reshape(-1)) / max(
+            float(np.abs(reference).max(initial=0)), 1e-30
         )
         if not error <= tolerance:
             raise WrongResult(f"result {i} is off by {error:.1e} of its largest value")
@@ -67,11 +69,13 @@ def worst_error(got: Sequence[np.ndarray], want: Sequence[np.ndarray], tolerance
     return worst
 
 
-def _largest_difference(mine: np.ndarray, right: np.ndarray) -> float:
+def _largest_difference(result: np.ndarray, reference: np.ndarray) -> float:
     """By blocks: whole arrays in between would take far longer than the comparison. NaN if any."""
-    blocks = range(0, right.size, 1 << 18)
+    blocks = range(0, reference.size, 1 << 18)
     differences = [
-        np.abs(mine[at : at + (1 << 18)].astype(np.float64) - right[at : at + (1 << 18)]).max()
+        np.abs(
+            result[at : at + (1 << 18)].astype(np.float64) - reference[at : at + (1 << 18)]
+        ).max()
         for at in blocks
     ]
     return float(np.max(differences, initial=0))

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: `fresh.py WORKLOAD CONTENDER`.
+"""One measurement in a new process: `fresh.py WORKLOAD CONTENDER`.
 
 Started by `harness.pool`. It imports nothing before the contender does, because imports are part of
 what is measured, and prints a literal rather than JSON for the same reason.

@@ -35,8 +35,8 @@ class _Layers:
             self.grads[f"{name}.weight"] = (g * unit).sum(0)
             self.grads[f"{name}.bias"] = g.sum(0)
             g = g * scale
-            along = unit * (g * unit).mean(-1, keepdims=True)
-            return inverse * (g - g.mean(-1, keepdims=True) - along)
+            parallel = unit * (g * unit).mean(-1, keepdims=True)
+            return inverse * (g - g.mean(-1, keepdims=True) - parallel)
 
         return unit * scale + shift, back
 
@@ -108,11 +108,11 @@ def loss_and_gradients(
     scores = x @ table.T
     shifted = scores - scores.max(-1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    places = np.arange(batch * length), following.reshape(-1)
-    loss = float(-logs[places].mean())
+    positions = np.arange(batch * length), following.reshape(-1)
+    loss = float(-logs[positions].mean())
 
     g = np.exp(logs)
-    g[places] -= 1
+    g[positions] -= 1
     g /= batch * length
     dtable = g.T @ x
     g = last(g @ table)

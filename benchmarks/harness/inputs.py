@@ -1,6 +1,6 @@
-"""The inputs of a table and the oracle's results, made by one worker and read by the others.
+"""The inputs of a table and the oracle's results, computed by one worker and read by the others.
 
-The oracle is slow where the work is large, and every library has a process of its own.
+The oracle is slow for large workloads, and every library has its own process.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 
 def shared(key: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives, from the scratch folder where another process of this run has made it.
+    """The value of `make()`, read from the scratch folder if another process has computed it.
 
-    One table is kept: workers take turns, and the numbers of threads of a size follow each other.
+    The folder holds one table: workers alternate, and all thread counts of a size run in a row.
     """
     folder = Path(os.environ["BENCH_SCRATCH"])
     path = folder / f"inputs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.pickle"
@@ -24,6 +24,6 @@ def shared(key: str, make: Callable[[], Any]) -> Any:
         return pickle.loads(path.read_bytes())
     for old in folder.glob("inputs-*.pickle"):
         old.unlink()
-    made = make()
-    path.write_bytes(pickle.dumps(made, protocol=5))
-    return made
+    value = make()
+    path.write_bytes(pickle.dumps(value, protocol=5))
+    return value

@@ -46,8 +46,8 @@ def _jax_reused(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> C
         return function(*args)
 
     compiled = jax.jit(over, donate_argnums=0, keep_unused=True)
-    given = [jax.device_put(a) for a in arrays]
-    last = jax.block_until_ready(jax.jit(function)(*given))
+    data = [jax.device_put(a) for a in arrays]
+    last = jax.block_until_ready(jax.jit(function)(*data))
 
     def call(*args: Any) -> Any:
         nonlocal last
@@ -55,7 +55,7 @@ def _jax_reused(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> C
         return last.block_until_ready()
 
     # A copy: the next call writes over the buffer.
-    return Case(call, given, read=lambda result: [np.array(result)])
+    return Case(call, data, read=lambda result: [np.array(result)])
 
 
 def torch_tensors(arrays: Sequence[np.ndarray], grads: Sequence[int] = ()) -> list[Any]:
@@ -94,13 +94,13 @@ def torch_step_case(
     import torch
 
     tensors = torch_tensors(arrays, grads)
-    wanted = [tensors[i] for i in grads]
+    sources = [tensors[i] for i in grads]
     if compiled:
         loss = torch.compile(loss)
 
     def call(*args: Any) -> Any:
         value = loss(*args)
-        return value, torch.autograd.grad(value, wanted)
+        return value, torch.autograd.grad(value, sources)
 
     return Case(call, tensors)
 
@@ -122,10 +122,10 @@ def iree_case(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> Cas
     config = runtime.Config(driver)
     module = runtime.load_vm_flatbuffer(binary, driver=driver)
     main = module.main
-    given = [runtime.asdevicearray(config.device, a) for a in arrays]
+    data = [runtime.asdevicearray(config.device, a) for a in arrays]
 
     def read(result: Any) -> list[np.ndarray]:
         parts = result if isinstance(result, (tuple, list)) else [result]
         return read_all([part.to_host() for part in parts])
 
-    return Case(main, given, read=read)
+    return Case(main, data, read=read)

@@ -1,4 +1,4 @@
-"""The picture of a run: Nova's speed beside the best peer, a bar a workload and number of threads.
+"""The plot of a run: speeds relative to the best peer, a bar for each workload and thread count.
 
 `run.py` gives the tables with the summaries of `harness.verdicts`. The axis is logarithmic, so that
 twice as fast and half as fast are as far from the line at 1.
@@ -9,15 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.verdicts import best_peer, share_of
+from harness.verdicts import best_peer, relative_times
 
 _COLOURS = {1: "#4c78a8", 2: "#f58518"}
 _BAR = 0.38
 
 
 def lines_of(entries: list[dict[str, Any]]) -> dict[str, dict[int, tuple[float, str]]]:
-    """By workload and size the speed beside the best peer and its name, by number of threads."""
-    found: dict[str, dict[int, tuple[float, str]]] = {}
+    """Label (workload and size) -> thread count -> speed relative to the best peer, its name."""
+    speeds_by_label: dict[str, dict[int, tuple[float, str]]] = {}
     for entry in entries:
         if entry["kind"] != "loop":
             continue
@@ -25,20 +25,20 @@ def lines_of(entries: list[dict[str, Any]]) -> dict[str, dict[int, tuple[float, 
         if "summary" not in nova or best is None:
             continue
         label = " ".join(filter(None, [entry["workload"].replace("_", " "), entry["size"]]))
-        speed = share_of(best, nova)["median"]
-        found.setdefault(label, {})[entry["threads"]] = (speed, best["contender"])
-    return found
+        speed = relative_times(best, nova)["median"]
+        speeds_by_label.setdefault(label, {})[entry["threads"]] = (speed, best["contender"])
+    return speeds_by_label
 
 
-def wanted_of(bars: list[dict[str, Any]]) -> dict[tuple[str, int], float]:
-    """The speed that a bar beside a best peer asks for, by label and number of threads."""
-    wanted = {}
+def required_speeds(bars: list[dict[str, Any]]) -> dict[tuple[str, int], float]:
+    """Label and thread count -> the speed relative to the best peer that a bar requires."""
+    required = {}
     for bar in bars:
         if bar["threads"] and bar["kind"] in ("share", "speed"):
             label = " ".join(filter(None, [bar["workload"].replace("_", " "), bar["size"]]))
             speed = bar["limit"] if bar["kind"] == "speed" else 1 / bar["limit"]
-            wanted[label, bar["threads"]] = speed
-    return wanted
+            required[label, bar["threads"]] = speed
+    return required
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
@@ -48,14 +48,14 @@ def draw(results: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    lines, wanted = lines_of(results["workloads"]), wanted_of(results["bars"])
+    lines, required = lines_of(results["workloads"]), required_speeds(results["bars"])
     figure, axes = pyplot.subplots(figsize=(10, 1.5 + 0.52 * len(lines)))
-    for place, (label, speeds) in enumerate(lines.items()):
+    for row, (label, speeds) in enumerate(lines.items()):
         offsets = {n: (i - (len(speeds) - 1) / 2) * _BAR for i, n in enumerate(sorted(speeds))}
         for threads, (speed, peer) in speeds.items():
-            y = place + offsets[threads]
+            y = row + offsets[threads]
             axes.barh(y, speed - 1, _BAR, left=1, color=_COLOURS.get(threads, "#999999"))
-            at, ahead = wanted.get((label, threads)), speed >= 1
+            at, ahead = required.get((label, threads)), speed >= 1
             axes.annotate(
                 f"{speed:.2f}  {peer}",
                 (max(speed, at or 0) if ahead else speed, y),
@@ -80,18 +80,18 @@ def draw(results: dict[str, Any], path: Path) -> None:
     axes.grid(axis="x", linewidth=0.4, alpha=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    shown = {n for speeds in lines.values() for n in speeds}
+    thread_counts = {n for speeds in lines.values() for n in speeds}
     handles = [
         matplotlib.patches.Patch(
             color=_COLOURS.get(n, "#999999"), label=f"{n} thread{'s' * (n > 1)}"
         )
-        for n in sorted(shown)
+        for n in sorted(thread_counts)
     ]
     handles.append(matplotlib.lines.Line2D([], [], color="black", linewidth=1.6, label="bar"))
     axes.legend(handles=handles, loc="lower right", fontsize=9)
     machine = results["machine"]
     axes.set_title(
-        "Nova's speed beside the best peer of the same run: right of 1x Nova is faster\n"
+        "Nova's speed relative to the best peer of the same run: right of 1x Nova is faster\n"
         f"{machine['date'][:10]}, {machine['cpu']} ({machine['vectors']}), "
         f"{machine['cores']} cores",
         fontsize=10,
@@ -102,7 +102,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
 
 def _limits(lines: dict[str, dict[int, tuple[float, str]]]) -> tuple[float, float]:
-    """The ends of the axis, with room for the words beside the longest bars."""
+    """The ends of the axis, with room for the labels of the longest bars."""
     speeds = [speed for by_threads in lines.values() for speed, _ in by_threads.values()] or [1.0]
     return min(*speeds, 0.5) / 2.2, max(*speeds, 2.0) * 2.2
 

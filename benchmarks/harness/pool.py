@@ -89,7 +89,7 @@ def cores(threads: int) -> set[int]:
 
 
 def environment(scratch: Path, threads: int) -> dict[str, str]:
-    """The environment of a measured process: thread limits, caches of its own, bytecode kept.
+    """The environment of a measured process: thread limits, separate caches, bytecode files kept.
 
     Without bytecode every import compiles the sources again, which is not what users have.
     """
@@ -209,7 +209,7 @@ def _run_once(
     if filling:
         variables["BENCH_FILLING"] = "1"
     started = time.perf_counter()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(ROOT / "harness" / "fresh.py"), workload, contender],
         cwd=ROOT,
         env=variables,
@@ -218,9 +218,9 @@ def _run_once(
     )
     wall = time.perf_counter() - started
     try:
-        reply = ast.literal_eval(done.stdout)
+        reply = ast.literal_eval(process.stdout)
     except (SyntaxError, ValueError):
-        return {"failed": f"status {done.returncode}: {done.stderr.strip()[-200:]}"}
+        return {"failed": f"status {process.returncode}: {process.stderr.strip()[-200:]}"}
     if "phases" in reply:
         reply["phases"]["whole process"] = wall
     return reply

@@ -14,7 +14,7 @@ from typing import Any
 class Work:
     """The least that a call has to do: operations, and bytes between memory and the cores.
 
-    Bytes are left out where the data stays in caches, or hides behind the operations by far.
+    Bytes are left out where the data stays in caches, or where arithmetic takes far longer.
     """
 
     flop: float = 0
@@ -37,8 +37,8 @@ class Work:
         return f"{self.byte / seconds * 1e-9:.3g} GB/s"
 
 
-def products(*shapes: tuple[int, int, int], times: int = 1) -> Work:
-    """The work of matrix products (rows, inner, columns), each as often as `times`."""
+def matmul_work(*shapes: tuple[int, int, int], times: int = 1) -> Work:
+    """The work of matmuls (m, k, n), each done `times` times."""
     return Work(flop=2.0 * times * sum(m * k * n for m, k, n in shapes))
 
 

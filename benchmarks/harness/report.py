@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.rates import Work
-from harness.verdicts import best_peer, share_of
+from harness.verdicts import best_peer, relative_times
 
 _SCALE = {"us": 1e6, "ms": 1e3, "s": 1.0, "times": 1.0}
 _SYMBOL = {"us": " µs", "ms": " ms", "s": " s", "times": "x"}
@@ -25,14 +25,14 @@ def markdown(results: dict[str, Any]) -> str:
         "# Benchmarks",
         "",
         f"Made by `{results['command']}` in {results['seconds']:.0f} s; do not edit. `make bench` "
-        "runs it without arguments; the numbers behind it are in `results.json`.",
+        "runs it without arguments; `results.json` has the numbers.",
         "",
         f"- {machine['date']}, {machine['cpu']} (family/model {machine['cpu_family']}, "
         f"{machine['vectors']}), {machine['cores']} cores, {machine['system']}, "
         f"load {machine['load_at_start']} at the start",
         f"- Python {machine['python']}, {versions}; {machine['compiler']}",
         "- Medians of interleaved rounds, 10th to 90th percentile in brackets. Ratios are medians "
-        "of the ratios within a round. Each library has a process of its own, and as many cores "
+        "of the ratios within a round. Each library has its own process, with as many cores "
         "as threads. Every result was checked against a f64 oracle before and after it was timed.",
         _peaks_line(results["peaks"]),
         "- Peers get and give their own arrays, except where a row says numpy; Nova, onnxruntime "
@@ -43,13 +43,16 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         *_bars(results["bars"]),
         "",
-        "## Nova beside the best peer",
+        "## Nova and the best peer",
         "",
         "The best peer is the fastest contender of the table that is not Nova; `speed` is its time "
         "over Nova's. `of peak` is the least time that the work takes at the measured peak which "
         "bounds it, over Nova's time.",
         "",
-        *([f"![Nova's speed beside the best peer]({results['plot']})", ""] * bool(results["plot"])),
+        *(
+            [f"![Nova's speed relative to the best peer]({results['plot']})", ""]
+            * bool(results["plot"])
+        ),
         *_overview(results["workloads"]),
     ]
     for entry in results["workloads"]:
@@ -77,7 +80,7 @@ def _peaks_line(peaks: dict[str, float]) -> str:
 
 
 def _bars(verdicts: list[dict[str, Any]]) -> list[str]:
-    lines = ["| figure | bar | measured | beside | |", "|---|---|---|---|---|"]
+    lines = ["| figure | bar | measured | compared with | |", "|---|---|---|---|---|"]
     words = {True: "met", False: "**missed**", None: "not run"}
     for verdict in verdicts:
         unit = _unit(verdict)
@@ -113,7 +116,7 @@ def _overview(entries: list[dict[str, Any]]) -> list[str]:
         lines.append(
             f"| {title_of(entry)} | {_time(seconds, entry['unit'])} | "
             f"{best['contender']} {_time(best['summary']['median'], entry['unit'])} | "
-            f"{share_of(best, nova)['median']:.2f} | {rate} | {_of_peak(entry, seconds)} |"
+            f"{relative_times(best, nova)['median']:.2f} | {rate} | {_of_peak(entry, seconds)} |"
         )
     return lines
 
@@ -147,10 +150,10 @@ def _line(cells: list[str]) -> str:
 
 
 def _fresh(entry: dict[str, Any]) -> list[str]:
-    found = list(dict.fromkeys(name for row in entry["rows"] for name in row.get("summary", {})))
+    phases = list(dict.fromkeys(name for row in entry["rows"] for name in row.get("summary", {})))
     # Phases in their order, then those that only one workload knows.
-    names = [name for name in _PHASES if name in found]
-    names += [name for name in found if name not in _PHASES]
+    names = [name for name in _PHASES if name in phases]
+    names += [name for name in phases if name not in _PHASES]
     head = " | ".join(f"{name},{_SYMBOL[entry['unit']]}" for name in names)
     lines = [f"| contender | {head} |", "|---|" + "---|" * len(names)]
     for row in entry["rows"]:

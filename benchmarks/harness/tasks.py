@@ -55,13 +55,15 @@ def barrier_tasks(tables: Tables) -> list[TaskSpec]:
         for number, launch in enumerate(tables.launches)
     ]
     tasks: list[TaskSpec] = []
-    for number, own in enumerate(ranges):
+    for number, tile_ranges in enumerate(ranges):
         first = len(tasks) + (number > 0)
-        behind = (first + len(own),) if number + 1 < len(ranges) else ()
+        successors = (first + len(tile_ranges),) if number + 1 < len(ranges) else ()
         if number > 0:
-            joined = tuple(range(first, first + len(own)))
+            joined = tuple(range(first, first + len(tile_ranges)))
             tasks.append(TaskSpec(number, len(ranges[number - 1]), 0, 0, joined))
-        tasks += [TaskSpec(number, int(number > 0), begin, end, behind) for begin, end in own]
+        tasks += [
+            TaskSpec(number, int(number > 0), begin, end, successors) for begin, end in tile_ranges
+        ]
     return tasks
 
 
@@ -72,8 +74,8 @@ def empty_tasks(layers: int, width: int) -> Any:
     for layer in range(layers):
         for tile in range(width):
             at = (layer + 1) * width
-            behind = sorted({at + tile, at + (tile + 1) % width}) if layer + 1 < layers else []
-            tasks.append(TaskSpec(layer, 2 * (layer > 0), tile, tile + 1, tuple(behind)))
+            successors = sorted({at + tile, at + (tile + 1) % width}) if layer + 1 < layers else []
+            tasks.append(TaskSpec(layer, 2 * (layer > 0), tile, tile + 1, tuple(successors)))
     tables = Tables(
         buffers=(),
         kernels=tuple(kernels),

@@ -1,7 +1,7 @@
 """A contender that trains: its call is one step, loading included, and changes its weights.
 
 `workloads.train_mlp` and `workloads.train_gpt` build them; `harness.worker` checks and times them
-as any other `Case`. What is checked are the losses of the first steps from the first weights.
+as any other `Case`. The check compares the losses of the first steps, from the initial weights.
 """
 
 from __future__ import annotations

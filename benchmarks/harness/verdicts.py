@@ -20,10 +20,10 @@ def summarise(values: Sequence[float]) -> Summary:
     ordered = sorted(values)
 
     def at(share: float) -> float:
-        place = share * (len(ordered) - 1)
-        low = int(place)
+        position = share * (len(ordered) - 1)
+        low = int(position)
         high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
     return {"median": at(0.5), "p10": at(0.1), "p90": at(0.9), "count": len(ordered)}
 
@@ -55,33 +55,33 @@ def best_peer(rows: list[Row], phase: str = "") -> Row | None:
     return min(peers, key=lambda row: _summary(row, phase)["median"], default=None)
 
 
-def share_of(row: Row, other: Row, phase: str = "") -> Summary:
+def relative_times(row: Row, peer_row: Row, phase: str = "") -> Summary:
     """The time of a row as a share of another's: within each round where both have all rounds."""
-    mine, others = row.get("seconds", []), other.get("seconds", [])
-    if mine and len(mine) == len(others):
-        return _within_rounds(mine, others)
-    base = _summary(other, phase)["median"]
+    times, peer_times = row.get("seconds", []), peer_row.get("seconds", [])
+    if times and len(times) == len(peer_times):
+        return _within_rounds(times, peer_times)
+    base = _summary(peer_row, phase)["median"]
     return _each(_summary(row, phase), lambda value: value / base)
 
 
 def judge(bars: Sequence[Bar], tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every bar with what was measured and beside whom; `met` is None where nothing was."""
+    """Every bar with the measurement and the peer; `met` is None without a measurement."""
     verdicts = []
     for bar in bars:
-        summary, beside = None, ""
+        summary, peer = None, ""
         for table in tables:
             if bar.is_about(table):
-                summary, beside = _measured(bar, table["rows"])
+                summary, peer = _measured(bar, table["rows"])
         verdicts.append(
             {
                 "text": bar.text,
                 "limit": bar.limit,
-                "kind": bar.kind,
+                "kind": bar.measure,
                 "workload": bar.workload,
                 "size": bar.size,
                 "threads": bar.threads,
                 "summary": summary,
-                "beside": beside,
+                "beside": peer,
                 "met": None if summary is None else _meets(bar, summary["median"]),
             }
         )
@@ -89,26 +89,26 @@ def judge(bars: Sequence[Bar], tables: list[dict[str, Any]]) -> list[dict[str, A
 
 
 def _measured(bar: Bar, rows: list[Row]) -> tuple[Summary | None, str]:
-    """What the bar is about, and the contender beside which it was taken."""
+    """The value that the bar limits, and the contender it is compared with."""
     named = {row["contender"]: row for row in rows if _summary(row, bar.phase)}
-    mine = named.get(bar.contender)
-    if mine is None:
+    times = named.get(bar.contender)
+    if times is None:
         return None, ""
-    if not bar.beside:
-        return _summary(mine, bar.phase), ""
-    other = best_peer(rows, bar.phase) if bar.beside == BEST_PEER else named.get(bar.beside)
-    if other is None:
+    if not bar.peer:
+        return _summary(times, bar.phase), ""
+    peer_row = best_peer(rows, bar.phase) if bar.peer == BEST_PEER else named.get(bar.peer)
+    if peer_row is None:
         return None, ""
-    if bar.kind == "difference":
-        base = _summary(other, bar.phase)["median"]
-        return _each(_summary(mine, bar.phase), lambda value: value - base), other["contender"]
-    if bar.kind == "speed":
-        return share_of(other, mine, bar.phase), other["contender"]
-    return share_of(mine, other, bar.phase), other["contender"]
+    if bar.measure == "difference":
+        base = _summary(peer_row, bar.phase)["median"]
+        return _each(_summary(times, bar.phase), lambda value: value - base), peer_row["contender"]
+    if bar.measure == "speed":
+        return relative_times(peer_row, times, bar.phase), peer_row["contender"]
+    return relative_times(times, peer_row, bar.phase), peer_row["contender"]
 
 
 def _meets(bar: Bar, value: float) -> bool:
-    return value >= bar.limit if bar.kind == "speed" else value <= bar.limit
+    return value >= bar.limit if bar.measure == "speed" else value <= bar.limit
 
 
 def _summary(row: Row, phase: str) -> Summary:
@@ -117,8 +117,8 @@ def _summary(row: Row, phase: str) -> Summary:
     return summary.get(phase, {}) if phase else summary
 
 
-def _within_rounds(mine: Sequence[float], others: Sequence[float]) -> Summary:
-    return summarise([a / b for a, b in zip(mine, others, strict=True)])
+def _within_rounds(times: Sequence[float], peer_times: Sequence[float]) -> Summary:
+    return summarise([a / b for a, b in zip(times, peer_times, strict=True)])
 
 
 def _each(summary: Summary, change: Any) -> Summary:

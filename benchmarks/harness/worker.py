@@ -64,7 +64,7 @@ class Worker:
         return {"error": error}
 
     def peaks(self) -> dict[str, Any]:
-        """What the cores of this process do at their best."""
+        """The peak rates of the cores of this process."""
         from harness.rates import read_peaks
 
         return read_peaks()
@@ -72,11 +72,11 @@ class Worker:
     def _inputs(self, module: Any, workload: str, size: str) -> Any:
         key = f"{workload} {size}"
         if key not in self.inputs:
-            self.inputs = {key: shared(key, lambda: _made(module, size))}
+            self.inputs = {key: shared(key, lambda: _make_inputs(module, size))}
         return self.inputs[key]
 
 
-def _made(module: Any, size: str) -> Any:
+def _make_inputs(module: Any, size: str) -> Any:
     arrays = module.arrays(**module.SIZES[size])
     return arrays, module.oracle(arrays)
 
@@ -85,12 +85,12 @@ def _repeats(timer: Any) -> int:
     """How many calls fill a block."""
     count = 1
     while True:
-        taken = timer.timeit(count)
-        if taken < _SLOW_SECONDS:
+        elapsed = timer.timeit(count)
+        if elapsed < _SLOW_SECONDS:
             # Threads that start and caches that fill make one try too long.
-            taken = min(taken, *timer.repeat(2, count))
-        if taken >= _BLOCK_SECONDS / 2:
-            return max(1, round(count * _BLOCK_SECONDS / taken))
+            elapsed = min(elapsed, *timer.repeat(2, count))
+        if elapsed >= _BLOCK_SECONDS / 2:
+            return max(1, round(count * _BLOCK_SECONDS / elapsed))
         count *= 2
 
 
@@ -107,9 +107,9 @@ def main() -> None:
             reply = {"missing": f"not installed: {error}"}
         except Exception as error:
             lines = str(error).strip().splitlines() or [""]
-            # Tools that run others put their error behind a heading.
-            told = next((line for line in lines if "error:" in line), lines[0])
-            reply = {"failed": f"{type(error).__name__}: {told[:160]}"}
+            # Tools that run others put their error after a heading.
+            message = next((line for line in lines if "error:" in line), lines[0])
+            reply = {"failed": f"{type(error).__name__}: {message[:160]}"}
         replies.write(json.dumps(reply) + "\n")
 
 

@@ -10,7 +10,7 @@ from harness.peers import iree_case, jax_case, torch_case
 from harness.rates import Work
 
 TITLE = "attention, causal, 12 heads of 64"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {
     "s128": {"length": 128},
@@ -31,13 +31,13 @@ def arrays(length: int, gradients: bool = False) -> Arrays:
 
 
 def work(length: int, gradients: bool = False) -> Work:
-    """Half of the scores are hidden: two products of them forward, five more backward."""
+    """Half of the scores are masked; two matmuls of them forward, five more backward."""
     pairs = 12 * length * (length + 1) / 2
     return Work(flop=2 * pairs * 64 * (7 if gradients else 2))
 
 
-def oracle(given: Arrays) -> Arrays:
-    q, k, v, *g = (a.astype(np.float64) for a in given)
+def oracle(data: Arrays) -> Arrays:
+    q, k, v, *g = (a.astype(np.float64) for a in data)
     scale = q.shape[-1] ** -0.5
     scores = q @ k.swapaxes(-1, -2) * scale
     scores[..., ~np.tri(q.shape[-2], dtype=bool)] = -np.inf
@@ -56,10 +56,10 @@ def oracle(given: Arrays) -> Arrays:
     ]
 
 
-def nova_call(given: Arrays) -> Case:
+def nova_call(data: Arrays) -> Case:
     import nova
 
-    q, k, v, *g = (nova.tensor(a, requires_grad=True) for a in given)
+    q, k, v, *g = (nova.tensor(a, requires_grad=True) for a in data)
     out = nova.scaled_dot_product_attention(q, k, v, causal=True)
     if g:
         # The gradients of the sum of out * g are those that g leads to.
@@ -67,7 +67,7 @@ def nova_call(given: Arrays) -> Case:
         results = [out, q.grad, k.grad, v.grad]
     else:
         results = [out]
-    return Case(nova.compile(results, inputs=[q, k, v, *g]), given)
+    return Case(nova.compile(results, inputs=[q, k, v, *g]), data)
 
 
 def _torch(q: Any, k: Any, v: Any, *g: Any) -> Any:
@@ -82,8 +82,8 @@ def _torch(q: Any, k: Any, v: Any, *g: Any) -> Any:
         return (out.detach(), *torch.autograd.grad(out, leaves, g[0]))
 
 
-def torch_eager(given: Arrays) -> Case:
-    return torch_case(_torch, given)
+def torch_eager(data: Arrays) -> Case:
+    return torch_case(_torch, data)
 
 
 def _jax(q: Any, k: Any, v: Any, *g: Any) -> Any:
@@ -101,12 +101,12 @@ def _jax(q: Any, k: Any, v: Any, *g: Any) -> Any:
     return (out, *pull(g[0]))
 
 
-def jax_jit(given: Arrays) -> Case:
-    return jax_case(_jax, given)
+def jax_jit(data: Arrays) -> Case:
+    return jax_case(_jax, data)
 
 
-def iree(given: Arrays) -> Case:
-    return iree_case(_jax, given)
+def iree(data: Arrays) -> Case:
+    return iree_case(_jax, data)
 
 
 CONTENDERS = {

@@ -1,4 +1,4 @@
-"""What a call costs: adding 8 floats, so that the call is all there is."""
+"""The overhead of a call: an add of 8 floats, whose arithmetic takes no time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.case import Case
 from harness.peers import iree_case, torch_tensors
 
 TITLE = "A call: add of 8 floats"
-KIND = "loop"
+MODE = "loop"
 UNIT = "us"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1,)
@@ -25,9 +25,9 @@ def arrays() -> Arrays:
     return [generator.standard_normal(8).astype(np.float32) for _ in range(2)]
 
 
-def oracle(given: Arrays) -> Arrays:
+def oracle(data: Arrays) -> Arrays:
     # One rounded addition of two f32 is exact to the last bit in f32.
-    return [(given[0] + given[1]).astype(np.float64)]
+    return [(data[0] + data[1]).astype(np.float64)]
 
 
 def _nova_program() -> Any:
@@ -37,29 +37,29 @@ def _nova_program() -> Any:
     return nova.compile(x + y, inputs=[x, y])
 
 
-def nova_call(given: Arrays) -> Case:
-    return Case(_nova_program(), given)
+def nova_call(data: Arrays) -> Case:
+    return Case(_nova_program(), data)
 
 
-def nova_jit(given: Arrays) -> Case:
+def nova_jit(data: Arrays) -> Case:
     import nova
 
     @nova.jit
     def add(x: Any, y: Any) -> Any:
         return x + y
 
-    return Case(add, given)
+    return Case(add, data)
 
 
-def nova_run(given: Arrays) -> Case:
-    return Case(_nova_program().run, [given])
+def nova_run(data: Arrays) -> Case:
+    return Case(_nova_program().run, [data])
 
 
-def nova_out(given: Arrays) -> Case:
-    return Case(_nova_program(), given, {"out": np.empty(8, np.float32)})
+def nova_out(data: Arrays) -> Case:
+    return Case(_nova_program(), data, {"out": np.empty(8, np.float32)})
 
 
-def raw_ctypes(given: Arrays) -> Case:
+def raw_ctypes(data: Arrays) -> Case:
     """Nova's machine code for the same program, called with addresses worked out beforehand."""
     program = _nova_program()
     executable = program._executable
@@ -71,7 +71,7 @@ def raw_ctypes(given: Arrays) -> Case:
     kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     kernel.restype = None
     out = np.empty(8, np.float32)
-    pointers = {"arg": [a.ctypes.data for a in given], "output": [out.ctypes.data]}
+    pointers = {"arg": [a.ctypes.data for a in data], "output": [out.ctypes.data]}
     table = (ctypes.c_void_p * len(launch.buffers))(
         *(pointers[b.kind][b.value] for b in (tables.buffers[i] for i in launch.buffers))
     )
@@ -88,21 +88,21 @@ def _opened(data: Any) -> ctypes.CDLL:
         return ctypes.CDLL(file.name)
 
 
-def numpy_add(given: Arrays) -> Case:
-    return Case(np.add, given)
+def numpy_add(data: Arrays) -> Case:
+    return Case(np.add, data)
 
 
-def numba_add(given: Arrays) -> Case:
+def numba_add(data: Arrays) -> Case:
     import numba
 
     @numba.njit
     def add(x: Any, y: Any) -> Any:
         return x + y
 
-    return Case(add, given)
+    return Case(add, data)
 
 
-def numba_out(given: Arrays) -> Case:
+def numba_out(data: Arrays) -> Case:
     import numba
 
     @numba.njit
@@ -111,38 +111,38 @@ def numba_out(given: Arrays) -> Case:
             out[i] = x[i] + y[i]
 
     out = np.empty(8, np.float32)
-    return Case(add, [*given, out], read=lambda _: [out])
+    return Case(add, [*data, out], read=lambda _: [out])
 
 
-def jax_jit(given: Arrays) -> Case:
+def jax_jit(data: Arrays) -> Case:
     import jax
 
     add = jax.jit(lambda x, y: x + y)
-    return Case(lambda x, y: add(x, y).block_until_ready(), [jax.device_put(a) for a in given])
+    return Case(lambda x, y: add(x, y).block_until_ready(), [jax.device_put(a) for a in data])
 
 
-def jax_numpy(given: Arrays) -> Case:
+def jax_numpy(data: Arrays) -> Case:
     import jax
 
     add = jax.jit(lambda x, y: x + y)
-    return Case(lambda x, y: np.asarray(add(x, y)), given)
+    return Case(lambda x, y: np.asarray(add(x, y)), data)
 
 
-def torch_eager(given: Arrays) -> Case:
+def torch_eager(data: Arrays) -> Case:
     import torch
 
-    return Case(torch.add, torch_tensors(given))
+    return Case(torch.add, torch_tensors(data))
 
 
-def torch_compiled(given: Arrays) -> Case:
+def torch_compiled(data: Arrays) -> Case:
     import torch
 
-    tensors = torch_tensors(given)
+    tensors = torch_tensors(data)
     return Case(torch.compile(lambda x, y: x + y), tensors)
 
 
-def iree(given: Arrays) -> Case:
-    return iree_case(lambda x, y: x + y, given)
+def iree(data: Arrays) -> Case:
+    return iree_case(lambda x, y: x + y, data)
 
 
 CONTENDERS = {

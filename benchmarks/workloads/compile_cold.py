@@ -1,6 +1,6 @@
 """The small step compiled with empty caches, each time in a new process, to its first result.
 
-Loading is told apart from compiling: `import` is the library, `compiler` what it loads only to
+Loading and compiling are separate phases: `import` is the library, `compiler` is loaded only to
 compile, `compile` from the graph to the first result, once that is loaded. `compile_disk` runs the
 peers' functions again with caches that are kept.
 """
@@ -8,7 +8,7 @@ peers' functions again with caches that are kept.
 import time
 
 TITLE = "Compile of the small step, cold"
-KIND = "fresh"
+MODE = "fresh"
 KEEP_CACHES = False
 UNIT = "ms"
 SLOW = ("torch.compile", "IREE")
@@ -37,20 +37,20 @@ def timed_step(make):
     """Seconds from nothing to the checked result of `make(small_step, arrays)`."""
     from workloads import small_step
 
-    given = small_step.arrays()
+    data = small_step.arrays()
     start = now()
-    result = make(small_step, given)
-    taken = now() - start
+    result = make(small_step, data)
+    elapsed = now() - start
     check(result)
-    return taken
+    return elapsed
 
 
 def run_nova(*origins):
     """A function for `timed_step` that asserts where the program came from."""
 
-    def make(small_step, given):
-        x, w, b, y = given
-        program = small_step.nova_program(given)
+    def make(small_step, data):
+        x, w, b, y = data
+        program = small_step.nova_program(data)
         assert program.origin in origins, f"{program.origin}, not {origins}"
         return program.run([x, y], [w, b])
 
@@ -78,7 +78,7 @@ def nova_warm():
 def numba_by_hand():
     return {
         "import": timed_import("numba"),
-        "compile": timed_step(lambda step, given: step.numba_step(cache=True)(*given)),
+        "compile": timed_step(lambda step, data: step.numba_step(cache=True)(*data)),
     }
 
 
@@ -92,7 +92,7 @@ def jax_jit():
         "import": imported,
         "compiler": now() - start,
         "compile": timed_step(
-            lambda step, given: jax.block_until_ready(jax.jit(step.jax_step)(*given))
+            lambda step, data: jax.block_until_ready(jax.jit(step.jax_step)(*data))
         ),
     }
 
@@ -101,7 +101,7 @@ def torch_compiled():
     return {
         "import": timed_import("torch"),
         "compiler": timed_import("torch._dynamo", "torch._inductor.compile_fx"),
-        "compile": timed_step(lambda step, given: step.torch_compiled(given).result()),
+        "compile": timed_step(lambda step, data: step.torch_compiled(data).result()),
     }
 
 
@@ -109,7 +109,7 @@ def iree():
     return {
         "import": timed_import("iree.compiler.tools", "iree.runtime"),
         "compiler": timed_import("jax"),  # which writes its input
-        "compile": timed_step(lambda step, given: step.iree(given).result()),
+        "compile": timed_step(lambda step, data: step.iree(data).result()),
     }
 
 

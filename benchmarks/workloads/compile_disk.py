@@ -16,7 +16,7 @@ from workloads.compile_cold import (
 )
 
 TITLE = "The small step from the disk cache"
-KIND = "fresh"
+MODE = "fresh"
 KEEP_CACHES = True
 UNIT = "ms"
 SLOW = ("torch.compile",)

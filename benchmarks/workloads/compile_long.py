@@ -8,7 +8,7 @@ import functools
 import time
 
 TITLE = "Compile of long chains of elementwise ops, cold"
-KIND = "fresh"
+MODE = "fresh"
 KEEP_CACHES = False
 UNIT = "ms"
 SLOW = ("Nova, 2000", "jax.jit, 2000")
@@ -30,10 +30,10 @@ def check(result, length):
     """The result against the chain in f64."""
     import numpy as np
 
-    wanted = np.linspace(0, 1, 4096)
+    expected = np.linspace(0, 1, 4096)
     for _ in range(length):
-        wanted = np.sin(wanted) * 1.01
-    np.testing.assert_allclose(np.asarray(result), wanted, rtol=1e-3)
+        expected = np.sin(expected) * 1.01
+    np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-3)
 
 
 def nova(length):
@@ -42,13 +42,13 @@ def nova(length):
 
     import nova
 
-    given = np.linspace(0, 1, 4096, dtype=np.float32)
+    data = np.linspace(0, 1, 4096, dtype=np.float32)
     start = now()
-    x = y = nova.tensor(given, name="x")
+    x = y = nova.tensor(data, name="x")
     for _ in range(length):
         y = nova.sin(y) * 1.01
     program = nova.compile(y, inputs=[x])
-    result = program.run([given])
+    result = program.run([data])
     phases["compile"] = now() - start
     assert program.origin == "compiled", program.origin
     check(result, length)
@@ -69,9 +69,9 @@ def jax_jit(length):
             x = jax.numpy.sin(x) * 1.01
         return x
 
-    given = np.linspace(0, 1, 4096, dtype=np.float32)
+    data = np.linspace(0, 1, 4096, dtype=np.float32)
     start = now()
-    result = jax.block_until_ready(jax.jit(chain)(given))
+    result = jax.block_until_ready(jax.jit(chain)(data))
     phases["compile"] = now() - start
     check(result, length)
     return phases

@@ -10,12 +10,12 @@ import numpy as np
 from harness.case import Case
 from harness.onnx_peers import model_of, onnxruntime_case, openvino_case
 from harness.peers import iree_case, jax_case, torch_case
-from harness.rates import Work, products
+from harness.rates import Work, matmul_work
 
 from workloads.matmul import nova_call, numpy_call, oracle, torch_eager
 
 TITLE = "Matrix product with constant weights, f32"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES = {
     f"{m}x{k}x{n}": {"shape": (m, k, n)}
@@ -37,49 +37,49 @@ def arrays(shape: tuple[int, int, int]) -> Arrays:
 
 
 def work(shape: tuple[int, int, int]) -> Work:
-    return products(shape)
+    return matmul_work(shape)
 
 
-def nova_constant(given: Arrays) -> Case:
+def nova_constant(data: Arrays) -> Case:
     """The weights are part of the program."""
     import nova
 
-    x = nova.tensor(given[0])
-    return Case(nova.compile(x @ nova.tensor(given[1]), inputs=[x]), given[:1])
+    x = nova.tensor(data[0])
+    return Case(nova.compile(x @ nova.tensor(data[1]), inputs=[x]), data[:1])
 
 
-def torch_prepacked(given: Arrays) -> Case:
+def torch_prepacked(data: Arrays) -> Case:
     """oneDNN's own layout of the weights, as torch's frozen models have."""
     import torch
 
-    rows = len(given[0])
-    weights = torch.tensor(given[1]).T.contiguous()
+    rows = len(data[0])
+    weights = torch.tensor(data[1]).T.contiguous()
     packed = torch.ops.mkldnn._reorder_linear_weight(weights, rows)
     linear = torch.ops.mkldnn._linear_pointwise
-    return torch_case(lambda x: linear(x, packed, None, "none", [], ""), given[:1])
+    return torch_case(lambda x: linear(x, packed, None, "none", [], ""), data[:1])
 
 
-def jax_jit(given: Arrays) -> Case:
-    weights = given[1]
-    return jax_case(lambda x: x @ weights, given[:1])
+def jax_jit(data: Arrays) -> Case:
+    weights = data[1]
+    return jax_case(lambda x: x @ weights, data[:1])
 
 
-def iree(given: Arrays) -> Case:
-    weights = given[1]
-    return iree_case(lambda x: x @ weights, given[:1])
+def iree(data: Arrays) -> Case:
+    weights = data[1]
+    return iree_case(lambda x: x @ weights, data[:1])
 
 
-def _onnx(given: Arrays) -> tuple[bytes, dict[str, np.ndarray]]:
-    x, weights = given
+def _onnx(data: Arrays) -> tuple[bytes, dict[str, np.ndarray]]:
+    x, weights = data
     return model_of([("MatMul", "xw", "y")], {"x": x}, "y", {"w": weights}), {"x": x}
 
 
-def onnxruntime(given: Arrays) -> Case:
-    return onnxruntime_case(*_onnx(given))
+def onnxruntime(data: Arrays) -> Case:
+    return onnxruntime_case(*_onnx(data))
 
 
-def openvino(given: Arrays) -> Case:
-    return openvino_case(*_onnx(given))
+def openvino(data: Arrays) -> Case:
+    return openvino_case(*_onnx(data))
 
 
 CONTENDERS = {

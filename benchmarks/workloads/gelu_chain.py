@@ -16,7 +16,7 @@ from harness.peers import iree_case, jax_case, torch_case, torch_tensors
 from harness.rates import Work
 
 TITLE = "gelu(a * b + c)"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES = {
     "tanh, 16M": {"form": "tanh", "count": 1 << 24},
@@ -26,17 +26,17 @@ SIZES = {
 THREADS = (1, 2)
 TOLERANCE = 1e-5
 
-Given = tuple[str, list[np.ndarray]]
+Data = tuple[str, list[np.ndarray]]
 """The form of gelu by its name in torch, and a, b and c."""
 
 
-def arrays(form: str, count: int) -> Given:
+def arrays(form: str, count: int) -> Data:
     generator = np.random.default_rng(0)
     return form, [generator.standard_normal(count, np.float32) for _ in range(3)]
 
 
 def work(form: str, count: int) -> Work:
-    """Three floats read and one written; in caches there is no such bound."""
+    """Three floats read and one written; data in caches has no such bound."""
     return Work(byte=4 * 4 * count)
 
 
@@ -49,29 +49,29 @@ def _by_hand(form: str, a: Any, b: Any, c: Any) -> Any:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
-def oracle(given: Given) -> list[np.ndarray]:
-    form, inputs = given
+def oracle(data: Data) -> list[np.ndarray]:
+    form, inputs = data
     return [_by_hand(form, *(a.astype(np.float64) for a in inputs))]
 
 
-def _nova_program(given: Given) -> Any:
+def _nova_program(data: Data) -> Any:
     import nova
 
-    form, inputs = given
+    form, inputs = data
     a, b, c = (nova.tensor(array) for array in inputs)
     return nova.compile(nova.gelu(a * b + c, approximate=form), inputs=[a, b, c])
 
 
-def nova_call(given: Given) -> Case:
-    return Case(_nova_program(given), given[1])
+def nova_call(data: Data) -> Case:
+    return Case(_nova_program(data), data[1])
 
 
-def nova_out(given: Given) -> Case:
-    return Case(_nova_program(given), given[1], {"out": np.empty_like(given[1][0])})
+def nova_out(data: Data) -> Case:
+    return Case(_nova_program(data), data[1], {"out": np.empty_like(data[1][0])})
 
 
-def numpy_call(given: Given) -> Case:
-    form, inputs = given
+def numpy_call(data: Data) -> Case:
+    form, inputs = data
     return Case(lambda *args: _by_hand(form, *args), inputs)
 
 
@@ -81,14 +81,14 @@ def _torch(form: str) -> Any:
     return lambda a, b, c: torch.nn.functional.gelu(a * b + c, approximate=form)
 
 
-def torch_eager(given: Given) -> Case:
-    return torch_case(_torch(given[0]), given[1])
+def torch_eager(data: Data) -> Case:
+    return torch_case(_torch(data[0]), data[1])
 
 
-def torch_out(given: Given) -> Case:
+def torch_out(data: Data) -> Case:
     import torch
 
-    form, inputs = given
+    form, inputs = data
     a, b, c = torch_tensors(inputs)
     out = torch.empty_like(a)
 
@@ -99,15 +99,15 @@ def torch_out(given: Given) -> Case:
     return Case(call, read=lambda result: [result.numpy().copy()])
 
 
-def torch_compiled(given: Given) -> Case:
-    return torch_case(_torch(given[0]), given[1], compiled=True)
+def torch_compiled(data: Data) -> Case:
+    return torch_case(_torch(data[0]), data[1], compiled=True)
 
 
-def torch_compiled_out(given: Given) -> Case:
+def torch_compiled_out(data: Data) -> Case:
     import torch
 
-    gelu = _torch(given[0])
-    *inputs, out = torch_tensors([*given[1], np.empty_like(given[1][0])])
+    gelu = _torch(data[0])
+    *inputs, out = torch_tensors([*data[1], np.empty_like(data[1][0])])
     compiled = torch.compile(lambda out, *args: out.copy_(gelu(*args)))
     return Case(compiled, [out, *inputs], read=lambda result: [result.numpy().copy()])
 
@@ -118,35 +118,35 @@ def _jax(form: str) -> Any:
     return lambda a, b, c: jax.nn.gelu(a * b + c, approximate=form == "tanh")
 
 
-def jax_jit(given: Given) -> Case:
-    return jax_case(_jax(given[0]), given[1])
+def jax_jit(data: Data) -> Case:
+    return jax_case(_jax(data[0]), data[1])
 
 
-def jax_reused(given: Given) -> Case:
-    return jax_case(_jax(given[0]), given[1], reused=True)
+def jax_reused(data: Data) -> Case:
+    return jax_case(_jax(data[0]), data[1], reused=True)
 
 
-def iree(given: Given) -> Case:
-    return iree_case(_jax(given[0]), given[1])
+def iree(data: Data) -> Case:
+    return iree_case(_jax(data[0]), data[1])
 
 
-def _onnx(given: Given) -> tuple[bytes, dict[str, np.ndarray]]:
-    form, (a, b, c) = given
+def _onnx(data: Data) -> tuple[bytes, dict[str, np.ndarray]]:
+    form, (a, b, c) = data
     inputs = {"a": a, "b": b, "c": c}
     nodes = [("Mul", "ab", "m"), ("Add", "mc", "s"), ("Gelu", "s", "y", {"approximate": form})]
     return model_of(nodes, inputs, "y"), inputs
 
 
-def onnxruntime(given: Given) -> Case:
-    return onnxruntime_case(*_onnx(given))
+def onnxruntime(data: Data) -> Case:
+    return onnxruntime_case(*_onnx(data))
 
 
-def onnxruntime_reused(given: Given) -> Case:
-    return onnxruntime_case(*_onnx(given), reused=True)
+def onnxruntime_reused(data: Data) -> Case:
+    return onnxruntime_case(*_onnx(data), reused=True)
 
 
-def openvino(given: Given) -> Case:
-    return openvino_case(*_onnx(given))
+def openvino(data: Data) -> Case:
+    return openvino_case(*_onnx(data))
 
 
 CONTENDERS = {

@@ -9,10 +9,10 @@ import numpy as np
 from harness.case import Case
 from harness.onnx_peers import Node, model_of, onnxruntime_case, openvino_case
 from harness.peers import iree_case, jax_case, torch_case
-from harness.rates import Work, products
+from harness.rates import Work, matmul_work
 
 TITLE = "GPT-2 block forward, 128x768, 12 heads"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1, 2)
@@ -37,10 +37,10 @@ def arrays() -> Arrays:
 
 
 def work() -> Work:
-    """The products, and the two of attention; all heads are as much as one of full width."""
+    """The matmuls, and the two of attention; all heads together are one of full width."""
     d = WIDTH
     linear = [(LENGTH, d, n * d) for n in (3, 1, 4, 4)]
-    return products(*linear, (LENGTH, d, LENGTH), (LENGTH, LENGTH, d))
+    return matmul_work(*linear, (LENGTH, d, LENGTH), (LENGTH, LENGTH, d))
 
 
 def _block(ops: Any, x: Any, *p: Any) -> Any:
@@ -143,53 +143,53 @@ class _Jax:
         return self.jax.nn.gelu(x, approximate=True)
 
 
-def oracle(given: Arrays) -> Arrays:
-    return [_block(_Numpy(), *(a.astype(np.float64) for a in given))]
+def oracle(data: Arrays) -> Arrays:
+    return [_block(_Numpy(), *(a.astype(np.float64) for a in data))]
 
 
-def nova_call(given: Arrays) -> Case:
+def nova_call(data: Arrays) -> Case:
     import nova
 
-    tensors = [nova.tensor(a, name=f"p{i}") for i, a in enumerate(given)]
-    return Case(nova.compile(_block(_Nova(), *tensors), inputs=tensors), given)
+    tensors = [nova.tensor(a, name=f"p{i}") for i, a in enumerate(data)]
+    return Case(nova.compile(_block(_Nova(), *tensors), inputs=tensors), data)
 
 
-def nova_constant(given: Arrays) -> Case:
+def nova_constant(data: Arrays) -> Case:
     """The weights are part of the program, as they are for onnxruntime and OpenVINO."""
     import nova
 
-    x, *params = (nova.tensor(a) for a in given)
-    return Case(nova.compile(_block(_Nova(), x, *params), inputs=[x]), given[:1])
+    x, *params = (nova.tensor(a) for a in data)
+    return Case(nova.compile(_block(_Nova(), x, *params), inputs=[x]), data[:1])
 
 
-def numpy_call(given: Arrays) -> Case:
+def numpy_call(data: Arrays) -> Case:
     ops = _Numpy()
-    return Case(lambda *args: _block(ops, *args), given)
+    return Case(lambda *args: _block(ops, *args), data)
 
 
-def torch_eager(given: Arrays) -> Case:
+def torch_eager(data: Arrays) -> Case:
     ops = _Torch()
-    return torch_case(lambda *args: _block(ops, *args), given)
+    return torch_case(lambda *args: _block(ops, *args), data)
 
 
-def torch_compiled(given: Arrays) -> Case:
+def torch_compiled(data: Arrays) -> Case:
     ops = _Torch()
-    return torch_case(lambda *args: _block(ops, *args), given, compiled=True)
+    return torch_case(lambda *args: _block(ops, *args), data, compiled=True)
 
 
-def jax_jit(given: Arrays) -> Case:
+def jax_jit(data: Arrays) -> Case:
     ops = _Jax()
-    return jax_case(lambda *args: _block(ops, *args), given)
+    return jax_case(lambda *args: _block(ops, *args), data)
 
 
-def iree(given: Arrays) -> Case:
+def iree(data: Arrays) -> Case:
     ops = _Jax()
-    return iree_case(lambda *args: _block(ops, *args), given)
+    return iree_case(lambda *args: _block(ops, *args), data)
 
 
-def _onnx(given: Arrays) -> tuple[bytes, dict[str, np.ndarray]]:
+def _onnx(data: Arrays) -> tuple[bytes, dict[str, np.ndarray]]:
     """The block with its weights as constants."""
-    x, *params = given
+    x, *params = data
     per_head = (LENGTH, HEADS, WIDTH // HEADS)
     constants = {f"p{i}": a for i, a in enumerate(params)} | {
         "heads": np.array(per_head, np.int64),
@@ -229,12 +229,12 @@ def _linear(x: str, weight: str, bias: str, result: str) -> list[Node]:
     return [("MatMul", [x, weight], product), ("Add", [product, bias], result)]
 
 
-def onnxruntime(given: Arrays) -> Case:
-    return onnxruntime_case(*_onnx(given))
+def onnxruntime(data: Arrays) -> Case:
+    return onnxruntime_case(*_onnx(data))
 
 
-def openvino(given: Arrays) -> Case:
-    return openvino_case(*_onnx(given))
+def openvino(data: Arrays) -> Case:
+    return openvino_case(*_onnx(data))
 
 
 CONTENDERS = {

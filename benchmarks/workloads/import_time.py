@@ -1,9 +1,9 @@
-"""What importing a library costs in a new process, and where the time of `import nova` goes."""
+"""The time to import a library in a new process, and `import nova` by package."""
 
 import time
 
 TITLE = "Import"
-KIND = "fresh"
+MODE = "fresh"
 KEEP_CACHES = True
 UNIT = "ms"
 SLOW = ("torch",)
@@ -37,18 +37,18 @@ def breakdown(environment, runs=7):
         command = [sys.executable, "-X", "importtime", "-c", "import numpy, nova"]
         text = subprocess.run(command, env=environment, capture_output=True, text=True).stderr
         for line in text.splitlines()[1:]:
-            own, _, name = line.partition(":")[2].split("|")
-            least[name.strip()] = min(int(own), least.get(name.strip(), 1 << 30))
+            self_time, _, name = line.partition(":")[2].split("|")
+            least[name.strip()] = min(int(self_time), least.get(name.strip(), 1 << 30))
     groups = {}
-    for name, own in least.items():
-        top, _, rest = name.partition(".")
+    for name, self_time in least.items():
+        top, _, submodule = name.partition(".")
         if top == "nova":
-            group = "nova." + rest.partition(".")[0] if rest else "nova"
+            group = "nova." + submodule.partition(".")[0] if submodule else "nova"
         elif top in ("numpy", "ml_dtypes"):
             group = top
         else:
             group = "Python's own library, with what numpy needs of it"
-        groups[group] = groups.get(group, 0) + own / 1000
+        groups[group] = groups.get(group, 0) + self_time / 1000
     return dict(sorted(groups.items(), key=lambda item: -item[1]))
 
 

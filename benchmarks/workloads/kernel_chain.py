@@ -1,4 +1,4 @@
-"""What a run adds to its kernels: 200 of them, one behind the other, and the same in a C loop."""
+"""The overhead of a run per kernel: 200 kernels in sequence, and the same kernels in a C loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from harness.case import Case
 
 TITLE = "A chain of 200 small kernels"
-KIND = "loop"
+MODE = "loop"
 UNIT = "us"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1, 2)
@@ -34,8 +34,8 @@ def arrays() -> Arrays:
     return [np.random.default_rng(0).standard_normal((24, 24)).astype(np.float32)]
 
 
-def oracle(given: Arrays) -> Arrays:
-    x = given[0].astype(np.float64)
+def oracle(data: Arrays) -> Arrays:
+    x = data[0].astype(np.float64)
     for _ in range(COUNT):
         x = np.tanh(x @ x)
     return [x]
@@ -55,11 +55,11 @@ def _program() -> Any:
     return program
 
 
-def nova_call(given: Arrays) -> Case:
-    return Case(_program(), given)
+def nova_call(data: Arrays) -> Case:
+    return Case(_program(), data)
 
 
-def c_loop(given: Arrays) -> Case:
+def c_loop(data: Arrays) -> Case:
     """The same machine code, called by a loop in C on pointers that were bound before."""
     executable = _program()._executable
     tables = executable.tables
@@ -69,10 +69,10 @@ def c_loop(given: Arrays) -> Case:
     command = ["gcc", "-O2", "-shared", "-fPIC", "loop.c", "-o", "loop.so"]
     subprocess.run(command, cwd=folder, check=True)
     code, driver = ctypes.CDLL(folder / "code.nova"), ctypes.CDLL(folder / "loop.so")
-    out = np.empty_like(given[0])
+    out = np.empty_like(data[0])
     workspace = np.empty(tables.workspace_size + 64, np.uint8)
     base = workspace.ctypes.data + -workspace.ctypes.data % 64
-    at = {"arg": given[0].ctypes.data, "output": out.ctypes.data}
+    at = {"arg": data[0].ctypes.data, "output": out.ctypes.data}
 
     def address(index: int) -> int:
         buffer = tables.buffers[index]
@@ -85,7 +85,7 @@ def c_loop(given: Arrays) -> Case:
     grids = [tables.kernels[launch.kernel].grid for launch in tables.launches]
     table = [np.array(values, np.int64) for values in (kernels, operands, first, grids)]
     pointers = [ctypes.c_void_p(t.ctypes.data) for t in table]
-    keep = (table, code, driver, workspace, given)
+    keep = (table, code, driver, workspace, data)
     return Case(
         driver.loop,
         [*pointers, ctypes.c_int64(COUNT)],

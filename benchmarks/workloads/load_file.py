@@ -9,7 +9,7 @@ import sys
 import time
 
 TITLE = "A saved MLP, 8x64 to 128 to 10, from its file to the first result"
-KIND = "fresh"
+MODE = "fresh"
 KEEP_CACHES = True
 UNIT = "ms"
 SLOW = ()
@@ -35,31 +35,31 @@ def measure(library, suffix, write, load):
     from pathlib import Path
 
     path = str(Path(os.environ["NOVA_CACHE_DIR"]).parent / f"mlp{suffix}")
-    given = arrays()
+    data = arrays()
     if "BENCH_FILLING" in os.environ:
-        write(path, given)
+        write(path, data)
     start = now()
-    result = load(path, given[0])
+    result = load(path, data[0])
     phases["load"] = now() - start
-    check(result, given)
+    check(result, data)
     return phases
 
 
-def check(result, given):
+def check(result, data):
     import numpy as np
     from harness.case import read_all, worst_error
 
-    x, w1, b1, w2, b2 = (a.astype(np.float64) for a in given)
+    x, w1, b1, w2, b2 = (a.astype(np.float64) for a in data)
     worst_error(read_all(result), [np.maximum(x @ w1 + b1, 0) @ w2 + b2], TOLERANCE)
 
 
 # --- Nova -----------------------------------------------------------------------------------------
 
 
-def write_nova(path, given):
+def write_nova(path, data):
     import nova
 
-    x, *params = given
+    x, *params = data
     X = nova.tensor(x, name="x")
     names = ("w1", "b1", "w2", "b2")
     w1, b1, w2, b2 = leaves = [nova.tensor(a, name=n) for a, n in zip(params, names, strict=True)]
@@ -83,10 +83,10 @@ def nova():
 # --- peers ----------------------------------------------------------------------------------------
 
 
-def write_torch(path, given):
+def write_torch(path, data):
     import torch
 
-    x, w1, b1, w2, b2 = map(torch.tensor, given)
+    x, w1, b1, w2, b2 = map(torch.tensor, data)
 
     class Model(torch.nn.Module):
         def __init__(self):
@@ -107,11 +107,11 @@ def load_torch(path, x):
         return torch.jit.load(path)(torch.from_numpy(x))
 
 
-def write_onnx(path, given):
+def write_onnx(path, data):
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    x, *params = given
+    x, *params = data
     names = ("w1", "b1", "w2", "b2")
     nodes = [
         helper.make_node("Gemm", ["x", "w1", "b1"], ["z"]),
@@ -138,12 +138,12 @@ def load_onnx(path, x):
     return session.run(None, {"x": x})
 
 
-def write_iree(path, given):
+def write_iree(path, data):
     import iree.compiler.tools as compiler
     import jax
     import numpy as np
 
-    x, w1, b1, w2, b2 = given
+    x, w1, b1, w2, b2 = data
 
     def mlp(x):
         return jax.numpy.maximum(x @ w1 + b1, 0) @ w2 + b2

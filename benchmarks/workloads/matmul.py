@@ -1,4 +1,4 @@
-"""Square f32 matrix products."""
+"""Square f32 matmuls."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 from harness.case import Case
 from harness.onnx_peers import model_of, onnxruntime_case, openvino_case
 from harness.peers import iree_case, jax_case, torch_case
-from harness.rates import Work, products
+from harness.rates import Work, matmul_work
 
-TITLE = "Matrix product, f32"
-KIND = "loop"
+TITLE = "Matmul, f32"
+MODE = "loop"
 UNIT = "ms"
 SIZES = {str(n): {"n": n} for n in (128, 256, 512, 1024, 2048)}
 THREADS = (1, 2)
@@ -24,50 +24,50 @@ def arrays(n: int) -> Arrays:
 
 
 def work(n: int) -> Work:
-    return products((n, n, n))
+    return matmul_work((n, n, n))
 
 
-def oracle(given: Arrays) -> Arrays:
-    return [given[0].astype(np.float64) @ given[1].astype(np.float64)]
+def oracle(data: Arrays) -> Arrays:
+    return [data[0].astype(np.float64) @ data[1].astype(np.float64)]
 
 
-def nova_call(given: Arrays) -> Case:
+def nova_call(data: Arrays) -> Case:
     import nova
 
-    x, y = (nova.tensor(a) for a in given)
-    return Case(nova.compile(x @ y, inputs=[x, y]), given)
+    x, y = (nova.tensor(a) for a in data)
+    return Case(nova.compile(x @ y, inputs=[x, y]), data)
 
 
-def numpy_call(given: Arrays) -> Case:
-    return Case(np.matmul, given)
+def numpy_call(data: Arrays) -> Case:
+    return Case(np.matmul, data)
 
 
-def torch_eager(given: Arrays) -> Case:
-    return torch_case(lambda x, y: x @ y, given)
+def torch_eager(data: Arrays) -> Case:
+    return torch_case(lambda x, y: x @ y, data)
 
 
-def jax_jit(given: Arrays) -> Case:
-    return jax_case(lambda x, y: x @ y, given)
+def jax_jit(data: Arrays) -> Case:
+    return jax_case(lambda x, y: x @ y, data)
 
 
-def iree(given: Arrays) -> Case:
-    return iree_case(lambda x, y: x @ y, given)
+def iree(data: Arrays) -> Case:
+    return iree_case(lambda x, y: x @ y, data)
 
 
-def _onnx(given: Arrays) -> tuple[bytes, dict[str, np.ndarray]]:
-    inputs = dict(zip("xy", given, strict=True))
+def _onnx(data: Arrays) -> tuple[bytes, dict[str, np.ndarray]]:
+    inputs = dict(zip("xy", data, strict=True))
     return model_of([("MatMul", "xy", "z")], inputs, "z"), inputs
 
 
-def onnxruntime(given: Arrays) -> Case:
-    return onnxruntime_case(*_onnx(given))
+def onnxruntime(data: Arrays) -> Case:
+    return onnxruntime_case(*_onnx(data))
 
 
-def openvino(given: Arrays) -> Case:
-    return openvino_case(*_onnx(given))
+def openvino(data: Arrays) -> Case:
+    return openvino_case(*_onnx(data))
 
 
-# torch.compile calls the same library for a product on its own as torch does, a little later.
+# torch.compile calls the same library for a single matmul as torch does.
 CONTENDERS = {
     "Nova": ("nova", nova_call),
     "numpy": ("numpy", numpy_call),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from harness.case import Case
 from harness.peers import iree_case, jax_case, torch_step_case
-from harness.rates import Work, products
+from harness.rates import Work, matmul_work
 
 TITLE = "MLP 64x[784, 512, 512, 10], forward and backward"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1, 2)
@@ -35,13 +35,13 @@ def arrays() -> Arrays:
 
 
 def work() -> Work:
-    """The products: forward, and back to the weights and to all inputs but the first."""
+    """The matmuls: forward, and backward to the weights and to all inputs but the first."""
     shapes = [(BATCH, fan_in, fan_out) for fan_in, fan_out in pairwise(WIDTHS)]
-    return products(*shapes, *shapes, *shapes[1:])
+    return matmul_work(*shapes, *shapes, *shapes[1:])
 
 
-def oracle(given: Arrays) -> Arrays:
-    x, targets, *layers = (a.astype(np.float64) for a in given)
+def oracle(data: Arrays) -> Arrays:
+    x, targets, *layers = (a.astype(np.float64) for a in data)
     return _by_hand(x, targets, *layers)
 
 
@@ -72,18 +72,18 @@ def _forward(relu: Any, x: Any, layers: Any) -> Any:
     return x
 
 
-def nova_run(given: Arrays) -> Case:
+def nova_run(data: Arrays) -> Case:
     import nova
 
-    x, targets = (nova.tensor(a, name=n) for a, n in zip(given[:2], ("x", "t"), strict=True))
-    layers = [nova.tensor(a, requires_grad=True, name=f"p{i}") for i, a in enumerate(given[2:])]
+    x, targets = (nova.tensor(a, name=n) for a, n in zip(data[:2], ("x", "t"), strict=True))
+    layers = [nova.tensor(a, requires_grad=True, name=f"p{i}") for i, a in enumerate(data[2:])]
     loss = nova.cross_entropy(_forward(nova.relu, x, layers), targets)
     step = nova.compile(loss, inputs=[x, targets], params=layers, include_backward=True)
-    return Case(step.run, [given[:2], given[2:]])
+    return Case(step.run, [data[:2], data[2:]])
 
 
-def numpy_by_hand(given: Arrays) -> Case:
-    return Case(_by_hand, given)
+def numpy_by_hand(data: Arrays) -> Case:
+    return Case(_by_hand, data)
 
 
 def _torch_loss(x: Any, targets: Any, *layers: Any) -> Any:
@@ -92,12 +92,12 @@ def _torch_loss(x: Any, targets: Any, *layers: Any) -> Any:
     return functional.cross_entropy(_forward(functional.relu, x, layers), targets)
 
 
-def torch_eager(given: Arrays) -> Case:
-    return torch_step_case(_torch_loss, given, PARAMS)
+def torch_eager(data: Arrays) -> Case:
+    return torch_step_case(_torch_loss, data, PARAMS)
 
 
-def torch_compiled(given: Arrays) -> Case:
-    return torch_step_case(_torch_loss, given, PARAMS, compiled=True)
+def torch_compiled(data: Arrays) -> Case:
+    return torch_step_case(_torch_loss, data, PARAMS, compiled=True)
 
 
 def _jax_loss(x: Any, targets: Any, *layers: Any) -> Any:
@@ -113,12 +113,12 @@ def _jax_step(*args: Any) -> Any:
     return jax.value_and_grad(_jax_loss, PARAMS)(*args)
 
 
-def jax_jit(given: Arrays) -> Case:
-    return jax_case(_jax_step, given)
+def jax_jit(data: Arrays) -> Case:
+    return jax_case(_jax_step, data)
 
 
-def iree(given: Arrays) -> Case:
-    return iree_case(_jax_step, given)
+def iree(data: Arrays) -> Case:
+    return iree_case(_jax_step, data)
 
 
 CONTENDERS = {

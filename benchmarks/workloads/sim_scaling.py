@@ -8,7 +8,7 @@ schedule of the same tasks can beat: the longest of the critical path and all th
 import importlib
 
 TITLE = "Training step of `train_gpt` on simulated cores"
-KIND = "fresh"
+MODE = "fresh"
 KEEP_CACHES = True
 UNIT = "ms"
 SLOW = ()
@@ -22,18 +22,18 @@ def _step():
     from harness.case import read_all, worst_error
 
     module = importlib.import_module("workloads.train_gpt")
-    given = module.arrays()
-    training = module.nova_training(given)
+    data = module.arrays()
+    training = module.nova_training(data)
     loss = training.step()
-    worst_error(read_all(loss), module.oracle(given, steps=1), module.TOLERANCE)
+    worst_error(read_all(loss), module.oracle(data, steps=1), module.TOLERANCE)
     return training
 
 
 def _points(simulation):
     points = simulation.curve(CORES)
     assert all(p.bound <= p.makespan for p in points), "a schedule beats its bound"
-    found = {f"{p.cores} core{'s' * (p.cores > 1)}": p.makespan / 1e9 for p in points}
-    return {**found, f"bound on {CORES[-1]}": points[-1].bound / 1e9}
+    makespans = {f"{p.cores} core{'s' * (p.cores > 1)}": p.makespan / 1e9 for p in points}
+    return {**makespans, f"bound on {CORES[-1]}": points[-1].bound / 1e9}
 
 
 def modelled():
@@ -53,8 +53,8 @@ def measured():
     timelines = [run.measured for run in trace.runs if len(run.measured.graph.specs) > 1]
     assert len(timelines) == STEPS
     # The least of several runs: other processes make tasks longer, never shorter.
-    taken = np.minimum.reduce([timeline.task_durations() for timeline in timelines])
-    return _points(play(timelines[0].graph, taken, CORES[-1], "locality"))
+    durations = np.minimum.reduce([timeline.task_durations() for timeline in timelines])
+    return _points(play(timelines[0].graph, durations, CORES[-1], "locality"))
 
 
 CONTENDERS = {

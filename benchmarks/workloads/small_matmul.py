@@ -1,4 +1,4 @@
-"""Matrix products that are too small or too thin for packed panels, f32."""
+"""f32 matmuls that are too small or too thin for packed panels: unpacked GEMM and GEMV."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness.rates import Work
 
 from workloads.matmul import iree, jax_jit, nova_call, numpy_call, onnxruntime, openvino, oracle
 
-TITLE = "Small matrix products, f32"
-KIND = "loop"
+TITLE = "Small matmuls, f32"
+MODE = "loop"
 UNIT = "us"
 SIZES = {
     "8x16x10": {"batch": (), "shape": (8, 16, 10)},
@@ -39,11 +39,11 @@ def work(batch: tuple[int, ...], shape: Shape) -> Work:
     return Work(flop=2.0 * prod(batch) * prod(shape))
 
 
-def torch_eager(given: Arrays) -> Case:
+def torch_eager(data: Arrays) -> Case:
     import torch
 
     # Without a mode or a lambda around it: the call is a good part of the time here.
-    return Case(torch.matmul, torch_tensors(given))
+    return Case(torch.matmul, torch_tensors(data))
 
 
 CONTENDERS = {

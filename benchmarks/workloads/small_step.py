@@ -13,7 +13,7 @@ from harness.case import Case
 from harness.peers import iree_case, jax_case, torch_step_case
 
 TITLE = "A small step: forward and backward of 8x16 to 10"
-KIND = "loop"
+MODE = "loop"
 UNIT = "us"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1,)
@@ -29,8 +29,8 @@ def arrays() -> Arrays:
     return [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
-def oracle(given: Arrays) -> Arrays:
-    x, w, b, y = (a.astype(np.float64) for a in given)
+def oracle(data: Arrays) -> Arrays:
+    x, w, b, y = (a.astype(np.float64) for a in data)
     return _by_hand(np.vectorize(math.erf), x, w, b, y)
 
 
@@ -43,10 +43,10 @@ def _by_hand(erf: Any, x: Any, w: Any, b: Any, y: Any) -> list[Any]:
     return [np.mean(difference * difference), x.T @ dz, dz.sum(0, keepdims=True)]
 
 
-def nova_program(given: Arrays) -> Any:
+def nova_program(data: Arrays) -> Any:
     import nova
 
-    x, w, b, y = given
+    x, w, b, y = data
     X, Y = nova.tensor(x, name="X"), nova.tensor(y, name="Y")
     W = nova.tensor(w, requires_grad=True, name="W")
     B = nova.tensor(b, requires_grad=True, name="b")
@@ -54,24 +54,24 @@ def nova_program(given: Arrays) -> Any:
     return nova.compile(loss, inputs=[X, Y], params=[W, B], include_backward=True)
 
 
-def nova_run(given: Arrays) -> Case:
-    x, w, b, y = given
-    return Case(nova_program(given).run, [[x, y], [w, b]])
+def nova_run(data: Arrays) -> Case:
+    x, w, b, y = data
+    return Case(nova_program(data).run, [[x, y], [w, b]])
 
 
-def nova_call(given: Arrays) -> Case:
-    x, w, b, y = given
-    return Case(nova_program(given), [x, y, w, b])
+def nova_call(data: Arrays) -> Case:
+    x, w, b, y = data
+    return Case(nova_program(data), [x, y, w, b])
 
 
-def numpy_by_hand(given: Arrays) -> Case:
+def numpy_by_hand(data: Arrays) -> Case:
     from scipy.special import erf
 
-    return Case(lambda *args: _by_hand(erf, *args), given)
+    return Case(lambda *args: _by_hand(erf, *args), data)
 
 
-def numba_by_hand(given: Arrays) -> Case:
-    return Case(numba_step(), given)
+def numba_by_hand(data: Arrays) -> Case:
+    return Case(numba_step(), data)
 
 
 def numba_step(**options: Any) -> Any:
@@ -116,15 +116,15 @@ def jax_step(x: Any, w: Any, b: Any, y: Any) -> Any:
     return jax.value_and_grad(jax_loss, (1, 2))(x, w, b, y)
 
 
-def jax_jit(given: Arrays) -> Case:
-    return jax_case(jax_step, given)
+def jax_jit(data: Arrays) -> Case:
+    return jax_case(jax_step, data)
 
 
-def jax_numpy(given: Arrays) -> Case:
+def jax_numpy(data: Arrays) -> Case:
     import jax
 
     step = jax.jit(jax_step)
-    return Case(lambda *args: jax.tree.map(np.asarray, step(*args)), given)
+    return Case(lambda *args: jax.tree.map(np.asarray, step(*args)), data)
 
 
 def torch_loss(x: Any, w: Any, b: Any, y: Any) -> Any:
@@ -133,16 +133,16 @@ def torch_loss(x: Any, w: Any, b: Any, y: Any) -> Any:
     return functional.mse_loss(functional.gelu(x @ w + b), y)
 
 
-def torch_eager(given: Arrays) -> Case:
-    return torch_step_case(torch_loss, given, (1, 2))
+def torch_eager(data: Arrays) -> Case:
+    return torch_step_case(torch_loss, data, (1, 2))
 
 
-def torch_compiled(given: Arrays) -> Case:
-    return torch_step_case(torch_loss, given, (1, 2), compiled=True)
+def torch_compiled(data: Arrays) -> Case:
+    return torch_step_case(torch_loss, data, (1, 2), compiled=True)
 
 
-def iree(given: Arrays) -> Case:
-    return iree_case(jax_step, given)
+def iree(data: Arrays) -> Case:
+    return iree_case(jax_step, data)
 
 
 CONTENDERS = {

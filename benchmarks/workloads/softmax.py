@@ -10,7 +10,7 @@ from harness.peers import iree_case, jax_case, torch_case
 from harness.rates import Work
 
 TITLE = "softmax, 1024x1024"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1,)
@@ -32,27 +32,27 @@ def _by_hand(x: Any) -> Any:
     return e / e.sum(1, keepdims=True)
 
 
-def oracle(given: Arrays) -> Arrays:
-    return [_by_hand(given[0].astype(np.float64))]
+def oracle(data: Arrays) -> Arrays:
+    return [_by_hand(data[0].astype(np.float64))]
 
 
-def nova_call(given: Arrays) -> Case:
+def nova_call(data: Arrays) -> Case:
     import nova
 
-    x = nova.tensor(given[0])
-    return Case(nova.compile(nova.softmax(x), inputs=[x]), given)
+    x = nova.tensor(data[0])
+    return Case(nova.compile(nova.softmax(x), inputs=[x]), data)
 
 
-def numpy_call(given: Arrays) -> Case:
-    return Case(_by_hand, given)
+def numpy_call(data: Arrays) -> Case:
+    return Case(_by_hand, data)
 
 
-def torch_eager(given: Arrays) -> Case:
-    return torch_case(lambda x: x.softmax(-1), given)
+def torch_eager(data: Arrays) -> Case:
+    return torch_case(lambda x: x.softmax(-1), data)
 
 
-def torch_compiled(given: Arrays) -> Case:
-    return torch_case(lambda x: x.softmax(-1), given, compiled=True)
+def torch_compiled(data: Arrays) -> Case:
+    return torch_case(lambda x: x.softmax(-1), data, compiled=True)
 
 
 def _jax(x: Any) -> Any:
@@ -61,12 +61,12 @@ def _jax(x: Any) -> Any:
     return jax.nn.softmax(x)
 
 
-def jax_jit(given: Arrays) -> Case:
-    return jax_case(_jax, given)
+def jax_jit(data: Arrays) -> Case:
+    return jax_case(_jax, data)
 
 
-def iree(given: Arrays) -> Case:
-    return iree_case(_jax, given)
+def iree(data: Arrays) -> Case:
+    return iree_case(_jax, data)
 
 
 CONTENDERS = {

@@ -1,4 +1,4 @@
-"""What the scheduler adds: 10,000 tasks that do nothing, each behind two others."""
+"""The overhead of the scheduler: 10,000 empty tasks, each with two predecessors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from harness.case import Case
 
 TITLE = "10,000 empty tasks"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (2,)
@@ -21,11 +21,11 @@ def arrays() -> Arrays:
     return []
 
 
-def oracle(given: Arrays) -> Arrays:
+def oracle(data: Arrays) -> Arrays:
     return []
 
 
-def nova_tasks(given: Arrays) -> Case:
+def nova_tasks(data: Arrays) -> Case:
     from harness.tasks import empty_tasks
 
     import nova

@@ -1,4 +1,4 @@
-"""What tracing costs: two chains of products with and without a trace around them."""
+"""The overhead of tracing: two chains of matmuls with and without a trace."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from harness.case import Case
 
-TITLE = "Two chains of three 512x512 products, traced and not"
-KIND = "loop"
+TITLE = "Two chains of three 512x512 matmuls, traced and not"
+MODE = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1, 2)
@@ -26,26 +26,26 @@ def _chains(x: Any, a: Any, b: Any, c: Any) -> Any:
     return x @ a @ b @ c + x @ c @ b @ a
 
 
-def oracle(given: Arrays) -> Arrays:
-    return [_chains(*(array.astype(np.float64) for array in given))]
+def oracle(data: Arrays) -> Arrays:
+    return [_chains(*(array.astype(np.float64) for array in data))]
 
 
-def _program(given: Arrays) -> Any:
+def _program(data: Arrays) -> Any:
     import nova
 
-    tensors = [nova.tensor(array) for array in given]
+    tensors = [nova.tensor(array) for array in data]
     return nova.compile(_chains(*tensors), inputs=tensors)
 
 
-def plain(given: Arrays) -> Case:
-    return Case(_program(given), given)
+def plain(data: Arrays) -> Case:
+    return Case(_program(data), data)
 
 
-def traced(given: Arrays) -> Case:
-    """Each call has a trace of its own: a long one would only add memory."""
+def traced(data: Arrays) -> Case:
+    """Each call has its own trace: a long trace would only add memory."""
     import nova
 
-    program = _program(given)
+    program = _program(data)
 
     def call(*inputs: np.ndarray) -> np.ndarray:
         with nova.trace() as trace:
@@ -53,7 +53,7 @@ def traced(given: Arrays) -> Case:
         assert len(trace._items) == 1
         return result
 
-    return Case(call, given)
+    return Case(call, data)
 
 
 CONTENDERS = {

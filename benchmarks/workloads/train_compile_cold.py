@@ -8,7 +8,7 @@ import importlib
 import time
 
 TITLE = "Compile of the training steps, cold"
-KIND = "fresh"
+MODE = "fresh"
 KEEP_CACHES = False
 UNIT = "ms"
 SLOW = ("Nova, GPT", "jax.jit, GPT", "torch.compile, MLP")
@@ -30,21 +30,21 @@ def timed_step(workload, library, **options):
     module = importlib.import_module(f"workloads.{workload}")
     from harness.case import read_all, worst_error
 
-    given = module.arrays()
-    training = getattr(module, f"{library}_training")(given, **options)
+    data = module.arrays()
+    training = getattr(module, f"{library}_training")(data, **options)
     start = now()
     loss = training.step()
-    taken = now() - start
-    worst_error(read_all(loss), module.oracle(given, steps=1), module.TOLERANCE)
-    return taken, training
+    elapsed = now() - start
+    worst_error(read_all(loss), module.oracle(data, steps=1), module.TOLERANCE)
+    return elapsed, training
 
 
 def nova_step(workload, *origins):
     """Seconds of Nova's step, which must have come from one of the `origins`."""
-    taken, training = timed_step(workload, "nova")
+    elapsed, training = timed_step(workload, "nova")
     origin = training.program.compiled.origin
     assert origin in origins, f"{origin}, not {origins}"
-    return taken
+    return elapsed
 
 
 def nova(workload):

@@ -12,7 +12,7 @@ from workloads.train_compile_cold import (
 )
 
 TITLE = "The training steps from the disk cache"
-KIND = "fresh"
+MODE = "fresh"
 KEEP_CACHES = True
 UNIT = "ms"
 SLOW = ("torch.compile, MLP",)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from harness.case import Case
-from harness.rates import Work, products
+from harness.rates import Work, matmul_work
 from harness.training import JaxTraining, NovaTraining, TorchTraining, TrainingCase
 
 TITLE = "Training step of a GPT, 4x128 tokens, width 256, 4 layers, with AdamW, loading included"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1, 2)
@@ -27,10 +27,10 @@ TOLERANCE = 1e-4
 BATCH, CONTEXT, WIDTH, HEADS, LAYERS, VOCABULARY = 4, 128, 256, 4, 4, 1024
 RATE, BETAS, EPS, DECAY, STEPS = 1e-3, (0.9, 0.999), 1e-8, 0.01, 3
 Weights = dict[str, np.ndarray]
-Given = tuple[np.ndarray, Weights]
+Data = tuple[np.ndarray, Weights]
 
 
-def arrays() -> Given:
+def arrays() -> Data:
     """The stream of tokens, and the weights by the names of the example, linear ones (in, out)."""
     generator = np.random.default_rng(0)
     d = WIDTH
@@ -53,8 +53,8 @@ def arrays() -> Given:
     shapes |= {f"norm.{n}": s for n, s in norm.items()}
     weights = {}
     for name, shape in shapes.items():
-        around = 1.0 if "norm" in name and name.endswith("weight") else 0.0
-        drawn = around + 0.02 * generator.standard_normal(shape)
+        mean = 1.0 if "norm" in name and name.endswith("weight") else 0.0
+        drawn = mean + 0.02 * generator.standard_normal(shape)
         weights[name] = drawn.astype(np.float32)
     # Some tokens are far more likely than others, so that there is something to learn.
     stream = (VOCABULARY * generator.random(100_000) ** 3).astype(np.int64)
@@ -62,12 +62,12 @@ def arrays() -> Given:
 
 
 def work() -> Work:
-    """The products, forward and twice as much backward; attention without its softmax."""
+    """The matmuls, forward and twice as much backward; attention without its softmax."""
     rows, d = BATCH * CONTEXT, WIDTH
     linear = [(rows, d, 3 * d), (rows, d, d), (rows, d, 4 * d), (rows, 4 * d, d)] * LAYERS
     attention = [(CONTEXT, d // HEADS, CONTEXT), (CONTEXT, CONTEXT, d // HEADS)]
     attention *= BATCH * HEADS * LAYERS
-    return products(*linear, *attention, (rows, d, VOCABULARY), times=3)
+    return matmul_work(*linear, *attention, (rows, d, VOCABULARY), times=3)
 
 
 def _windows(stream: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -79,10 +79,10 @@ def _windows(stream: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield np.ascontiguousarray(windows[:, :-1]), np.ascontiguousarray(windows[:, 1:])
 
 
-def oracle(given: Given, steps: int = STEPS) -> list[np.ndarray]:
+def oracle(data: Data, steps: int = STEPS) -> list[np.ndarray]:
     from harness.gpt_by_hand import adamw, loss_and_gradients
 
-    stream, weights = given
+    stream, weights = data
     params = {n: a.astype(np.float64) for n, a in weights.items()}
     state: dict[str, Any] = {}
     losses, windows = [], _windows(stream)
@@ -100,14 +100,14 @@ def _rows_first(weights: Weights) -> Weights:
     }
 
 
-def nova_training(given: Given, target: str | None = None) -> NovaTraining:
+def nova_training(data: Data, target: str | None = None) -> NovaTraining:
     import nova
     from nova import optim
 
     sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     from gpt import GPT, Config
 
-    stream, weights = given
+    stream, weights = data
     model = GPT(Config(VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS))
     model.load_state_dict(_rows_first(weights))
     optimizer = optim.AdamW(model.parameters(), RATE, BETAS, EPS, DECAY)
@@ -115,11 +115,11 @@ def nova_training(given: Given, target: str | None = None) -> NovaTraining:
     return NovaTraining(program, lambda: _windows(stream))
 
 
-def torch_training(given: Given, compiled: bool = False) -> TorchTraining:
+def torch_training(data: Data, compiled: bool = False) -> TorchTraining:
     import torch
     from torch.nn import functional as f
 
-    stream, weights = given
+    stream, weights = data
 
     def norm(p: Any, name: str, x: Any) -> Any:
         return f.layer_norm(x, (WIDTH,), p[f"{name}.weight"], p[f"{name}.bias"])
@@ -155,11 +155,11 @@ def torch_training(given: Given, compiled: bool = False) -> TorchTraining:
     )
 
 
-def jax_training(given: Given) -> JaxTraining:
+def jax_training(data: Data) -> JaxTraining:
     import jax
     import jax.numpy as jnp
 
-    stream, weights = given
+    stream, weights = data
 
     def norm(p: Any, name: str, x: Any) -> Any:
         centred = x - x.mean(-1, keepdims=True)
@@ -209,20 +209,20 @@ def jax_training(given: Given) -> JaxTraining:
     return JaxTraining(state, loss, update, lambda: _windows(stream))
 
 
-def nova_steps(given: Given) -> Case:
-    return TrainingCase(nova_training(given), STEPS)
+def nova_steps(data: Data) -> Case:
+    return TrainingCase(nova_training(data), STEPS)
 
 
-def torch_steps(given: Given) -> Case:
-    return TrainingCase(torch_training(given), STEPS)
+def torch_steps(data: Data) -> Case:
+    return TrainingCase(torch_training(data), STEPS)
 
 
-def torch_compiled(given: Given) -> Case:
-    return TrainingCase(torch_training(given, compiled=True), STEPS)
+def torch_compiled(data: Data) -> Case:
+    return TrainingCase(torch_training(data, compiled=True), STEPS)
 
 
-def jax_steps(given: Given) -> Case:
-    return TrainingCase(jax_training(given), STEPS)
+def jax_steps(data: Data) -> Case:
+    return TrainingCase(jax_training(data), STEPS)
 
 
 CONTENDERS = {

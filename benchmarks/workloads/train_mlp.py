@@ -23,7 +23,7 @@ from harness.training import (
 )
 
 TITLE = "Training step of an MLP 64x[784, 512, 512, 10] with SGD, loading included"
-KIND = "loop"
+MODE = "loop"
 UNIT = "ms"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1, 2)
@@ -31,10 +31,10 @@ TOLERANCE = 1e-5
 
 ROWS, BATCH, WIDTHS, RATE, STEPS = 4096, 64, (784, 512, 512, 10), 0.05, 5
 LAYERS = range(len(WIDTHS) - 1)
-Given = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
+Data = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
 
 
-def arrays() -> Given:
+def arrays() -> Data:
     """x, labels, and the weights (in, out) and biases of every layer by name."""
     generator = np.random.default_rng(0)
     x = generator.standard_normal((ROWS, WIDTHS[0])).astype(np.float32)
@@ -68,10 +68,10 @@ def _batches(x: Any, labels: Any, convert: Any = np.asarray) -> Iterator[tuple[A
             yield x[rows], labels[rows]
 
 
-def oracle(given: Given, steps: int = STEPS) -> list[np.ndarray]:
+def oracle(data: Data, steps: int = STEPS) -> list[np.ndarray]:
     from workloads.mlp_step import _by_hand
 
-    x, labels, weights = given
+    x, labels, weights = data
     batches = _batches(x.astype(np.float64), np.eye(WIDTHS[-1])[labels])
     layers = [a.astype(np.float64) for a in weights.values()]
     losses = []
@@ -87,12 +87,12 @@ def _rows_first(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {n: np.ascontiguousarray(a.T) for n, a in weights.items()}
 
 
-def nova_training(given: Given, target: str | None = None) -> NovaTraining:
+def nova_training(data: Data, target: str | None = None) -> NovaTraining:
     import nova
     from nova import nn, optim
     from nova.data import Batches
 
-    x, labels, weights = given
+    x, labels, weights = data
     layers = [nn.Linear(*sizes) for sizes in pairwise(WIDTHS)]
     for i, layer in enumerate(layers):
         named = {n: a for n, a in _rows_first(weights).items() if n.startswith(f"{i}.")}
@@ -100,7 +100,7 @@ def nova_training(given: Given, target: str | None = None) -> NovaTraining:
     model = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
     program = nova.train_step(
         model,
-        lambda m, rows, wanted: nova.cross_entropy(m(rows), wanted),
+        lambda m, rows, labels: nova.cross_entropy(m(rows), labels),
         optim.SGD(model.parameters(), lr=RATE),
         target=target,
     )
@@ -109,52 +109,52 @@ def nova_training(given: Given, target: str | None = None) -> NovaTraining:
     )
 
 
-def _torch_loss(p: Any, rows: Any, wanted: Any) -> Any:
+def _torch_loss(p: Any, rows: Any, labels: Any) -> Any:
     from torch.nn import functional
 
     for i in LAYERS:
         rows = functional.linear(rows, p[f"{i}.weight"], p[f"{i}.bias"])
         rows = functional.relu(rows) if i < LAYERS[-1] else rows
-    return functional.cross_entropy(rows, wanted)
+    return functional.cross_entropy(rows, labels)
 
 
-def _torch_load(given: Given) -> Any:
+def _torch_load(data: Data) -> Any:
     import torch
 
-    x, labels = (torch.from_numpy(a) for a in given[:2])
+    x, labels = (torch.from_numpy(a) for a in data[:2])
     return lambda: _batches(x, labels, torch.from_numpy)
 
 
-def torch_training(given: Given, compiled: bool = False) -> TorchTraining:
+def torch_training(data: Data, compiled: bool = False) -> TorchTraining:
     import torch
 
     return TorchTraining(
-        _rows_first(given[2]),
+        _rows_first(data[2]),
         _torch_loss,
         lambda params: torch.optim.SGD(params, lr=RATE),
-        _torch_load(given),
+        _torch_load(data),
         compiled,
     )
 
 
-def torch_whole(given: Given) -> TorchWholeStep:
+def torch_whole(data: Data) -> TorchWholeStep:
     def update(params: Any, grads: Any) -> None:
         for name, param in params.items():
             param.sub_(grads[name], alpha=RATE)
 
-    return TorchWholeStep(_rows_first(given[2]), _torch_loss, update, _torch_load(given))
+    return TorchWholeStep(_rows_first(data[2]), _torch_loss, update, _torch_load(data))
 
 
-def jax_training(given: Given) -> JaxTraining:
+def jax_training(data: Data) -> JaxTraining:
     import jax
 
-    x, labels, weights = given
+    x, labels, weights = data
 
-    def loss(p: Any, rows: Any, wanted: Any) -> Any:
+    def loss(p: Any, rows: Any, labels: Any) -> Any:
         for i in LAYERS:
             rows = rows @ p[f"{i}.weight"] + p[f"{i}.bias"]
             rows = jax.nn.relu(rows) if i < LAYERS[-1] else rows
-        chosen = jax.numpy.take_along_axis(jax.nn.log_softmax(rows), wanted[:, None], 1)
+        chosen = jax.numpy.take_along_axis(jax.nn.log_softmax(rows), labels[:, None], 1)
         return -chosen.mean()
 
     def update(state: Any, grads: Any) -> Any:
@@ -163,24 +163,24 @@ def jax_training(given: Given) -> JaxTraining:
     return JaxTraining({"params": weights}, loss, update, lambda: _batches(x, labels))
 
 
-def nova_steps(given: Given) -> Case:
-    return TrainingCase(nova_training(given), STEPS)
+def nova_steps(data: Data) -> Case:
+    return TrainingCase(nova_training(data), STEPS)
 
 
-def torch_steps(given: Given) -> Case:
-    return TrainingCase(torch_training(given), STEPS)
+def torch_steps(data: Data) -> Case:
+    return TrainingCase(torch_training(data), STEPS)
 
 
-def torch_compiled(given: Given) -> Case:
-    return TrainingCase(torch_training(given, compiled=True), STEPS)
+def torch_compiled(data: Data) -> Case:
+    return TrainingCase(torch_training(data, compiled=True), STEPS)
 
 
-def torch_whole_steps(given: Given) -> Case:
-    return TrainingCase(torch_whole(given), STEPS)
+def torch_whole_steps(data: Data) -> Case:
+    return TrainingCase(torch_whole(data), STEPS)
 
 
-def jax_steps(given: Given) -> Case:
-    return TrainingCase(jax_training(given), STEPS)
+def jax_steps(data: Data) -> Case:
+    return TrainingCase(jax_training(data), STEPS)
 
 
 CONTENDERS = {

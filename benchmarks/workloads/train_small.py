@@ -24,7 +24,7 @@ from harness.training import (
 from workloads import small_step
 
 TITLE = "A small training step: 8x16 to 10 with SGD"
-KIND = "loop"
+MODE = "loop"
 UNIT = "us"
 SIZES: dict[str, dict[str, Any]] = {"": {}}
 THREADS = (1,)
@@ -39,8 +39,8 @@ def arrays() -> Arrays:
     return small_step.arrays()
 
 
-def oracle(given: Arrays) -> Arrays:
-    x, w, b, y = given
+def oracle(data: Arrays) -> Arrays:
+    x, w, b, y = data
     losses = []
     for _ in range(STEPS):
         loss, dw, db = small_step.oracle([x, w, b, y])
@@ -62,11 +62,11 @@ class _Steady(TrainingCase):
         return [np.array([self.read(self.function(*self.args))[0].item() for _ in range(STEPS)])]
 
 
-def nova_training(given: Arrays, target: str | None = None) -> NovaTraining:
+def nova_training(data: Arrays, target: str | None = None) -> NovaTraining:
     import nova
     from nova import nn, optim
 
-    x, w, b, y = given
+    x, w, b, y = data
 
     class Layer(nn.Module):
         def __init__(self) -> None:
@@ -79,58 +79,58 @@ def nova_training(given: Arrays, target: str | None = None) -> NovaTraining:
     model = Layer()
     program = nova.train_step(
         model,
-        lambda m, rows, wanted: nova.mse_loss(m(rows), wanted),
+        lambda m, rows, targets: nova.mse_loss(m(rows), targets),
         optim.SGD(model.parameters(), lr=RATE),
         target=target,
     )
     return NovaTraining(program, lambda: repeat((x, y)))
 
 
-def nova_step(given: Arrays) -> Case:
-    training = nova_training(given)
-    return _Steady(training, training.program, [given[0], given[3]])
+def nova_step(data: Arrays) -> Case:
+    training = nova_training(data)
+    return _Steady(training, training.program, [data[0], data[3]])
 
 
 def _torch_loss(p: Any, x: Any, y: Any) -> Any:
     return small_step.torch_loss(x, p["w"], p["b"], y)
 
 
-def _torch_batches(given: Arrays) -> Iterator[Any]:
+def _torch_batches(data: Arrays) -> Iterator[Any]:
     import torch
 
-    return repeat((torch.tensor(given[0]), torch.tensor(given[3])))
+    return repeat((torch.tensor(data[0]), torch.tensor(data[3])))
 
 
-def torch_training(given: Arrays) -> TorchTraining:
+def torch_training(data: Arrays) -> TorchTraining:
     import torch
 
-    weights = {"w": given[1], "b": given[2]}
+    weights = {"w": data[1], "b": data[2]}
     return TorchTraining(
         weights,
         _torch_loss,
         lambda params: torch.optim.SGD(params, lr=RATE),
-        lambda: _torch_batches(given),
+        lambda: _torch_batches(data),
     )
 
 
-def torch_step(given: Arrays) -> Case:
-    return TrainingCase(torch_training(given), STEPS)
+def torch_step(data: Arrays) -> Case:
+    return TrainingCase(torch_training(data), STEPS)
 
 
-def torch_whole(given: Arrays) -> Case:
+def torch_whole(data: Arrays) -> Case:
     def update(params: Any, grads: Any) -> None:
         for name, param in params.items():
             param.sub_(grads[name], alpha=RATE)
 
-    weights = {"w": given[1], "b": given[2]}
-    training = TorchWholeStep(weights, _torch_loss, update, lambda: _torch_batches(given))
+    weights = {"w": data[1], "b": data[2]}
+    training = TorchWholeStep(weights, _torch_loss, update, lambda: _torch_batches(data))
     return TrainingCase(training, STEPS)
 
 
-def jax_training(given: Arrays) -> JaxTraining:
+def jax_training(data: Arrays) -> JaxTraining:
     import jax
 
-    x, y = jax.device_put(given[0]), jax.device_put(given[3])
+    x, y = jax.device_put(data[0]), jax.device_put(data[3])
 
     def loss(p: Any, x: Any, y: Any) -> Any:
         return small_step.jax_loss(x, p["w"], p["b"], y)
@@ -138,32 +138,32 @@ def jax_training(given: Arrays) -> JaxTraining:
     def update(state: Any, grads: Any) -> Any:
         return {"params": jax.tree.map(lambda p, g: p - RATE * g, state["params"], grads)}
 
-    weights = {"w": given[1], "b": given[2]}
+    weights = {"w": data[1], "b": data[2]}
     return JaxTraining({"params": weights}, loss, update, lambda: repeat((x, y)))
 
 
-def jax_step(given: Arrays) -> Case:
-    return TrainingCase(jax_training(given), STEPS)
+def jax_step(data: Arrays) -> Case:
+    return TrainingCase(jax_training(data), STEPS)
 
 
-def numpy_step(given: Arrays) -> Case:
-    return TrainingCase(_ByHand(given), STEPS)
+def numpy_step(data: Arrays) -> Case:
+    return TrainingCase(_ByHand(data), STEPS)
 
 
 class _ByHand:
     """numpy, with the gradients written out."""
 
-    def __init__(self, given: Arrays):
+    def __init__(self, data: Arrays):
         from scipy.special import erf
 
-        self.given, self.erf = given, erf
+        self.data, self.erf = data, erf
         self.restart()
 
     def restart(self) -> None:
-        self.w, self.b = self.given[1].copy(), self.given[2].copy()
+        self.w, self.b = self.data[1].copy(), self.data[2].copy()
 
     def step(self) -> Any:
-        x, _, _, y = self.given
+        x, _, _, y = self.data
         loss, dw, db = small_step._by_hand(self.erf, x, self.w, self.b, y)
         self.w -= np.float32(RATE) * dw
         self.b -= np.float32(RATE) * db

@@ -1,4 +1,4 @@
-"""Two chains of matrix products that nothing orders: as tasks, on one thread, and with barriers."""
+"""Two independent chains of matmuls: as tasks, on one thread, and with barriers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from harness.case import Case
 from harness.peers import torch_case
-from harness.rates import Work, products
+from harness.rates import Work, matmul_work
 
-TITLE = "Two independent chains of matrix products"
-KIND = "loop"
+TITLE = "Two independent chains of matmuls"
+MODE = "loop"
 UNIT = "ms"
 SIZES = {"4 x 512": {"n": 512}, "4 x 160": {"n": 160}}
 THREADS = (2,)
@@ -25,7 +25,7 @@ def arrays(n: int) -> Arrays:
 
 
 def work(n: int) -> Work:
-    return products((n, n, n), times=8)
+    return matmul_work((n, n, n), times=8)
 
 
 def _chains(x: Any, y: Any) -> Any:
@@ -34,46 +34,46 @@ def _chains(x: Any, y: Any) -> Any:
     return x, y
 
 
-def oracle(given: Arrays) -> Arrays:
-    return list(_chains(*(array.astype(np.float64) for array in given)))
+def oracle(data: Arrays) -> Arrays:
+    return list(_chains(*(array.astype(np.float64) for array in data)))
 
 
-def _program(given: Arrays, max_workspace: int | None = None) -> Any:
+def _program(data: Arrays, max_workspace: int | None = None) -> Any:
     import nova
 
-    x, y = (nova.tensor(array) for array in given)
+    x, y = (nova.tensor(array) for array in data)
     return nova.compile(list(_chains(x, y)), inputs=[x, y], max_workspace=max_workspace)
 
 
-def nova_tasks(given: Arrays) -> Case:
-    return Case(_program(given), given)
+def nova_tasks(data: Arrays) -> Case:
+    return Case(_program(data), data)
 
 
-def nova_apart(given: Arrays) -> Case:
+def nova_apart(data: Arrays) -> Case:
     """With memory for both chains at once: in less, the second waits for buffers of the first."""
-    return Case(_program(given, 64 << 20), given)
+    return Case(_program(data, 64 << 20), data)
 
 
-def nova_one(given: Arrays) -> Case:
+def nova_one(data: Arrays) -> Case:
     import nova
 
-    program = _program(given)
+    program = _program(data)
 
     def alone(*args: Any) -> Any:
         with nova.knobs.override(threads=1):
             return program(*args)
 
-    return Case(alone, given)
+    return Case(alone, data)
 
 
-def nova_barriers(given: Arrays) -> Case:
+def nova_barriers(data: Arrays) -> Case:
     from harness.tasks import with_barriers
 
-    return Case(with_barriers(_program(given)), given)
+    return Case(with_barriers(_program(data)), data)
 
 
-def torch_eager(given: Arrays) -> Case:
-    return torch_case(_chains, given)
+def torch_eager(data: Arrays) -> Case:
+    return torch_case(_chains, data)
 
 
 CONTENDERS = {

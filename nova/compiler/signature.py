@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from nova.artifact.manifest import TensorSpec
+from nova.core.dtypes import array_dtype
 from nova.core.records import record
 from nova.ir.attributes import INPUTS, NAME, OUTPUTS, SIGNATURE
 from nova.ir.bindings import ir
@@ -64,7 +65,7 @@ def keep_signature(module: ir.Module, signature: ProgramSignature | None = None)
     main = main_function(module)
     seen = _from_types(main)
     given = signature or seen
-    lossy = any(s.dtype in ("u8", "bool") for s in (*given.args, *given.outputs))
+    lossy = any(array_dtype(s.dtype).kind in "ub" for s in (*given.args, *given.outputs))
     if lossy or given != seen:
         specs = [*given.args, *given.outputs]
         SIGNATURE.set(main, ir.ArrayAttr.get([_write_spec(s) for s in specs]))

@@ -2,8 +2,8 @@
 
 Promotion is torch's, documented in `docs/ops.md` and checked against torch in the tests: an
 integer or bool with a float gives that float, whatever its width, and a float-only function
-computes integers in f32. So only f64 operands give f64. i8 with u8 gives i32, as Nova has
-no i16; an integer sum of any width is i64; Python numbers are weak, as in NEP 50.
+computes integers in f32. So only f64 operands give f64. i8 with u8 gives i32, as no op of
+Nova computes in i16; an integer sum of any width is i64; Python numbers are weak, as in NEP 50.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DType:
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (dtype, (self.name,))
+        return (array_dtype, (self.name,))
 
 
 f64 = DType("f64", "f", 64, np.dtype(np.float64))
@@ -59,20 +59,38 @@ f16 = DType("f16", "f", 16, np.dtype(np.float16))
 bf16 = DType("bf16", "f", 16, np.dtype(bfloat16))
 i64 = DType("i64", "i", 64, np.dtype(np.int64))
 i32 = DType("i32", "i", 32, np.dtype(np.int32))
+i16 = DType("i16", "i", 16, np.dtype(np.int16))
 i8 = DType("i8", "i", 8, np.dtype(np.int8))
+u64 = DType("u64", "u", 64, np.dtype(np.uint64))
+u32 = DType("u32", "u", 32, np.dtype(np.uint32))
+u16 = DType("u16", "u", 16, np.dtype(np.uint16))
 u8 = DType("u8", "u", 8, np.dtype(np.uint8))
 bool_ = DType("bool", "b", 8, np.dtype(np.bool_))
 
+# The dtypes that Nova's ops compute with.
 ALL = (f64, f32, f16, bf16, i64, i32, i8, u8, bool_)
+# Imported programs have these too: as arguments, as results and inside.
+IMPORTED = (i16, u64, u32, u16)
 FLOATS = (f64, f32, f16, bf16)
 INTEGERS = (i64, i32, i8, u8)
 
-_BY_NAME = {d.name: d for d in ALL}
-_BY_NUMPY = {d.numpy: d for d in ALL}
+_BY_NAME = {d.name: d for d in (*ALL, *IMPORTED)}
+_BY_NUMPY = {d.numpy: d for d in (*ALL, *IMPORTED)}
 
 
 def dtype(spec: Any) -> DType:
-    """The DType that `spec` names: a DType, its name, or anything numpy accepts as a dtype."""
+    """The DType of Nova's ops that `spec` names: a DType, its name, or a dtype of numpy."""
+    type_ = array_dtype(spec)
+    if type_ in IMPORTED:
+        raise DTypeError(
+            f"{type_} is an element type of imported programs only",
+            hint=f"Nova's ops take {', '.join(d.name for d in ALL)}; cast the array first",
+        )
+    return type_
+
+
+def array_dtype(spec: Any) -> DType:
+    """The same for arrays, signatures and files, which may be of an imported program."""
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str) and spec in _BY_NAME:

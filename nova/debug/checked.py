@@ -62,13 +62,13 @@ class Checker:
         self.plan = plan
         self.settings = settings
         self.device = device  # where the program runs; None for the CPU
-        self._given = program
+        self._compiled = program
         self._derivations: Sequence[Derivation] = plan.derivations
 
     @cached_property
     def program(self) -> Any:
         """The program under test."""
-        return self._compile(self.plan) if self._given is None else self._given
+        return self._compile(self.plan) if self._compiled is None else self._compiled
 
     @cached_property
     def observed(self) -> Compiled:
@@ -94,10 +94,10 @@ class Checker:
         slots = self.slots(arrays)
         for step in self.plan.steps:
             operands = [arg_value(self.plan, a, arrays, slots) for a in step.args]
-            found = find_step_difference(step, operands, slots[step.out_slot], rng)
-            if found is not None:
+            difference = find_step_difference(step, operands, slots[step.out_slot], rng)
+            if difference is not None:
                 kernels = self.observed.kernels
-                return step_finding("step", program, step, str(found), kernels)
+                return step_finding("step", program, step, str(difference), kernels)
         wrong = self._find_wrong_whole(program, slots, rng, locate)
         if wrong is not None:
             return wrong
@@ -120,7 +120,7 @@ class Checker:
         if judge.find(outcome.values, exact=True) is None or judge.find(outcome.values) is None:
             return None
         low, high = 0, len(self.plan.steps)  # `low` steps are right, `high` steps are wrong
-        seen = outcome.values
+        latest = outcome.values
         part: Any = self.program
         while locate and high - low > 1:
             middle = (low + high) // 2
@@ -129,8 +129,8 @@ class Checker:
             if judge.find(values) is None:
                 low = middle
             else:
-                high, seen, part = middle, values, candidate
-        wrong = judge.find(seen)
+                high, latest, part = middle, values, candidate
+        wrong = judge.find(latest)
         assert wrong is not None
         arg, difference = wrong
         if not isinstance(arg, Slot):
@@ -171,16 +171,18 @@ class _Judge:
     ) -> tuple[Arg, Difference] | None:
         """The earliest wrong value; `exact` allows for no noise, and is cheap."""
         wrong: list[tuple[Arg, Difference]] = []
-        for arg, got in values:
+        for arg, value in values:
             want = arg_value(self.program.plan, arg, self.program.arrays, self.slots)
             spread = self._spreads[arg.index] if isinstance(arg, Slot) and not exact else None
-            found = find_difference(got, want, relative=_UNITS, spread=spread, factor=_FACTOR)
-            if found is not None:
-                wrong.append((arg, found))
-        return min(wrong, key=_place, default=None)
+            difference = find_difference(
+                value, want, relative=_UNITS, spread=spread, factor=_FACTOR
+            )
+            if difference is not None:
+                wrong.append((arg, difference))
+        return min(wrong, key=_step_number, default=None)
 
 
-def _place(wrong: tuple[Arg, Difference]) -> int:
+def _step_number(wrong: tuple[Arg, Difference]) -> int:
     return wrong[0].index if isinstance(wrong[0], Slot) else -1
 
 
@@ -222,16 +224,16 @@ class CheckedProgram:
         """The finding of the latest run, for `minimize`."""
         return getattr(self, "_found", None)
 
-    def _check(self, given: Sequence[Any]) -> None:
-        arrays = _fitting(self._plan, given, self._device)
+    def _check(self, args: Sequence[Any]) -> None:
+        arrays = _matching_arrays(self._plan, args, self._device)
         if arrays is None:
             return  # the program itself rejects them, with its own error
         if self._mode == "nan":
-            self._found = self._checker.find_nonfinite(arrays)
+            self._finding = self._checker.find_nonfinite(arrays)
         else:
-            self._found = self._checker.find_wrong(arrays)
-        if self._found is not None:
-            raise error_of(self._found)
+            self._finding = self._checker.find_wrong(arrays)
+        if self._finding is not None:
+            raise error_of(self._finding)
 
 
 def check_plan(
@@ -257,7 +259,7 @@ def check_plan(
     checker = Checker(plan, settings, device=device_of(settings, run_mode))
     if gradients:
         checker._derivations = all_derivations(plan)
-    fitting = _fitting(plan, arrays)
+    fitting = _matching_arrays(plan, arrays)
     if fitting is None:
         checker.program.run(*_split(plan, arrays))
         return
@@ -271,26 +273,28 @@ def _split(plan: Plan, arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return list(arrays[:count]), list(arrays[count:])
 
 
-def _fitting(plan: Plan, given: Sequence[Any], device: Any = None) -> list[np.ndarray] | None:
+def _matching_arrays(
+    plan: Plan, args: Sequence[Any], device: Any = None
+) -> list[np.ndarray] | None:
     """The arguments as arrays of the signature's types; None if the program does not accept them.
 
     Arrays on `device`, the device of the program, are copied to the host.
     """
     arguments = plan.signature.arguments
-    if len(given) != len(arguments):
+    if len(args) != len(arguments):
         return None
     arrays = []
-    for value, argument in zip(given, arguments, strict=True):
-        wanted = argument.type
+    for value, argument in zip(args, arguments, strict=True):
+        expected = argument.type
         try:
-            if type(value) in (bool, int, float) and not wanted.shape:
-                array = np.asarray(value).astype(wanted.dtype.numpy)
+            if type(value) in (bool, int, float) and not expected.shape:
+                array = np.asarray(value).astype(expected.dtype.numpy)
             else:
                 copy = None if device is None else copy_to_host(value, device, argument.name)
                 array = as_numpy(value if copy is None else copy, argument.name)
         except (NovaError, OverflowError):
             return None
-        if array.dtype.newbyteorder("=") != wanted.dtype.numpy or array.shape != wanted.shape:
+        if array.dtype.newbyteorder("=") != expected.dtype.numpy or array.shape != expected.shape:
             return None
-        arrays.append(np.array(array, dtype=wanted.dtype.numpy, order="C"))
+        arrays.append(np.array(array, dtype=expected.dtype.numpy, order="C"))
     return arrays

@@ -36,14 +36,14 @@ class Difference:
     """The worst element of a wrong value."""
 
     index: tuple[int, ...]
-    got: Any
-    want: Any
+    actual: Any
+    expected: Any
     wrong: int
     size: int
 
     def __str__(self) -> str:
         at = f" at {list(self.index)}" if self.index else ""
-        text = f"compiled {self.got!s}, oracle {self.want!s}{at}"
+        text = f"compiled {self.actual!s}, oracle {self.expected!s}{at}"
         return text + (f"; {self.wrong} of {self.size} elements differ" if self.size > 1 else "")
 
 
@@ -56,8 +56,8 @@ class Spread:
 
 
 def find_difference(
-    got: np.ndarray,
-    want: np.ndarray,
+    actual: np.ndarray,
+    expected: np.ndarray,
     *,
     relative: float,
     absolute: np.ndarray | float = 0.0,
@@ -68,65 +68,69 @@ def find_difference(
 
     An element may differ by `relative` epsilons of its dtype, `absolute`, and `factor` spreads.
     """
-    if got.shape != want.shape or got.dtype != want.dtype:
-        return Difference((), f"{got.dtype}{got.shape}", f"{want.dtype}{want.shape}", 1, 1)
-    type_ = dtype(want.dtype)
-    unsure = np.zeros(want.shape, bool) if spread is None else spread.unsure
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return Difference(
+            (), f"{actual.dtype}{actual.shape}", f"{expected.dtype}{expected.shape}", 1, 1
+        )
+    type_ = dtype(expected.dtype)
+    unsure = np.zeros(expected.shape, bool) if spread is None else spread.unsure
     if not type_.is_float:
-        bad = (got != want) & ~unsure
-        excess = np.abs(got.astype(np.float64) - want.astype(np.float64))
-        return _worst(bad, excess, got, want)
-    wide_got, wide_want = got.astype(np.float64), want.astype(np.float64)
-    allowed = relative * epsilon(type_) * np.abs(wide_want) + _smallest(want.dtype)
+        bad = (actual != expected) & ~unsure
+        excess = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+        return _worst(bad, excess, actual, expected)
+    wide_actual, wide_expected = actual.astype(np.float64), expected.astype(np.float64)
+    allowed = relative * epsilon(type_) * np.abs(wide_expected) + _smallest(expected.dtype)
     allowed = allowed + absolute
     if spread is not None:
         allowed = allowed + factor * spread.distance
     with np.errstate(all="ignore"):
-        apart = np.abs(wide_got - wide_want)
-        bad = ~(apart <= allowed)
-    same = (wide_got == wide_want) | (np.isnan(wide_got) & np.isnan(wide_want))
-    bad &= ~same & ~unsure & ~_overflowing(wide_got, wide_want, want.dtype)
-    excess = np.where(np.isfinite(apart), apart, np.inf)
-    return _worst(bad, excess, got, want)
+        distance = np.abs(wide_actual - wide_expected)
+        bad = ~(distance <= allowed)
+    equal = (wide_actual == wide_expected) | (np.isnan(wide_actual) & np.isnan(wide_expected))
+    bad &= ~equal & ~unsure & ~_overflowing(wide_actual, wide_expected, expected.dtype)
+    excess = np.where(np.isfinite(distance), distance, np.inf)
+    return _worst(bad, excess, actual, expected)
 
 
 def find_step_difference(
-    step: Step, arrays: Sequence[np.ndarray], got: np.ndarray, rng: np.random.Generator
+    step: Step, arrays: Sequence[np.ndarray], actual: np.ndarray, rng: np.random.Generator
 ) -> Difference | None:
     """The difference of a step's compiled value from the oracle's, for the same arguments."""
-    want = step_value(step, arrays)
+    expected = step_value(step, arrays)
     row = OPS[step.op]
-    terms = sqrt(_terms(arrays, want))
+    terms = sqrt(_terms(arrays, expected))
     is_simple = row.kind == "primitive" and "elementwise" in row.tags
     relative = _UNITS if is_simple else _UNITS + 4 * terms
-    first = find_difference(got, want, relative=relative, absolute=_cancelled(step, arrays))
+    first = find_difference(actual, expected, relative=relative, absolute=_cancelled(step, arrays))
     if first is None or is_simple:
         return first
-    spread = measure_spread(want, lambda noise: _noisy(step, arrays, noise), rng)
+    spread = measure_spread(expected, lambda noise: _noisy(step, arrays, noise), rng)
     if row.kind == "primitive" and not step.out_type.dtype.is_float:
         return first  # indices and bools are exact functions of the operands
-    return find_difference(got, want, relative=relative, spread=spread, factor=_SPREADS + 2 * terms)
+    return find_difference(
+        actual, expected, relative=relative, spread=spread, factor=_SPREADS + 2 * terms
+    )
 
 
 def measure_spread(
-    want: np.ndarray, run: Callable[[Noise], np.ndarray], rng: np.random.Generator
+    expected: np.ndarray, run: Callable[[Noise], np.ndarray], rng: np.random.Generator
 ) -> Spread:
-    """The distance of `run` under noise from `want`, over a few samples."""
-    return collect_spread(want, [run(Noise(rng)) for _ in range(_SAMPLES)])
+    """The distance of `run` under noise from `expected`, over a few samples."""
+    return collect_spread(expected, [run(Noise(rng)) for _ in range(_SAMPLES)])
 
 
-def collect_spread(want: np.ndarray, samples: Sequence[np.ndarray]) -> Spread:
-    """The elementwise maximum distance of samples from `want`."""
-    distance = np.zeros(want.shape)
-    unsure = np.zeros(want.shape, bool)
-    wide = want.astype(np.float64)
-    is_float = dtype(want.dtype).is_float
+def collect_spread(expected: np.ndarray, samples: Sequence[np.ndarray]) -> Spread:
+    """The elementwise maximum distance of samples from `expected`."""
+    distance = np.zeros(expected.shape)
+    unsure = np.zeros(expected.shape, bool)
+    wide = expected.astype(np.float64)
+    is_float = dtype(expected.dtype).is_float
     for sample in samples:
         moved = sample.astype(np.float64)
         with np.errstate(all="ignore"):
-            apart = np.abs(moved - wide)
+            error = np.abs(moved - wide)
         unsure |= (np.isfinite(moved) != np.isfinite(wide)) if is_float else moved != wide
-        distance = np.maximum(distance, np.where(np.isfinite(apart), apart, 0.0))
+        distance = np.maximum(distance, np.where(np.isfinite(error), error, 0.0))
     return Spread(distance, unsure)
 
 
@@ -155,18 +159,18 @@ def _smallest(type_: np.dtype) -> float:
     return float(info.smallest_normal if info.bits > 16 else 4 * info.smallest_subnormal)
 
 
-def _overflowing(got: np.ndarray, want: np.ndarray, type_: np.dtype) -> np.ndarray:
+def _overflowing(actual: np.ndarray, expected: np.ndarray, type_: np.dtype) -> np.ndarray:
     """Where one value is infinite and the other nearly so."""
     largest = 0.99 * float(ml_dtypes.finfo(type_).max)
-    near = (np.abs(got) >= largest) & (np.abs(want) >= largest)
-    return near & (np.sign(got) == np.sign(want))
+    near = (np.abs(actual) >= largest) & (np.abs(expected) >= largest)
+    return near & (np.sign(actual) == np.sign(expected))
 
 
 def _worst(
-    bad: np.ndarray, excess: np.ndarray, got: np.ndarray, want: np.ndarray
+    bad: np.ndarray, excess: np.ndarray, actual: np.ndarray, expected: np.ndarray
 ) -> Difference | None:
     if not bad.any():
         return None
     flat = int(np.argmax(np.where(bad, excess, -1.0)))
     index = tuple(int(i) for i in np.unravel_index(flat, bad.shape)) if bad.shape else ()
-    return Difference(index, got[index], want[index], int(bad.sum()), bad.size)
+    return Difference(index, actual[index], expected[index], int(bad.sum()), bad.size)

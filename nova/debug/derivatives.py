@@ -44,13 +44,13 @@ def find_wrong_vjp(
     attempt = _Attempt(op, derivation, values)
     if not attempt.is_possible:
         return None
-    found: str | None = None
+    problem: str | None = None
     for _ in range(_ATTEMPTS):
         with np.errstate(all="ignore"):  # infinities are excluded below
-            found = attempt.run(rng)
-        if found is None:
+            problem = attempt.run(rng)
+        if problem is None:
             return None
-    return found
+    return problem
 
 
 class _Attempt:
@@ -59,7 +59,7 @@ class _Attempt:
     def __init__(self, op: Op, derivation: Derivation, values: Sequence[np.ndarray | None]):
         self.op = op
         self.operand = derivation.operand
-        self.given = values
+        self.values = values
         self.types = tuple(t.with_dtype(f64) if t.dtype.is_float else t for t in derivation.types)
         self.attrs = {k: _wide(v) for k, v in derivation.attrs.items()}
         assert op.infer is not None
@@ -68,13 +68,18 @@ class _Attempt:
     @property
     def is_possible(self) -> bool:
         """Whether a derivative exists: float to float, and not empty."""
-        own = self.types[self.operand]
-        return self.out.dtype is f64 and own.dtype is f64 and self.out.size > 0 and own.size > 0
+        operand_type = self.types[self.operand]
+        return (
+            self.out.dtype is f64
+            and operand_type.dtype is f64
+            and self.out.size > 0
+            and operand_type.size > 0
+        )
 
     def run(self, rng: np.random.Generator) -> str | None:
         arrays = [
             _sample(rng, self.op, i, t) if a is None else np.asarray(a).astype(t.dtype.numpy)
-            for i, (a, t) in enumerate(zip(self.given, self.types, strict=True))
+            for i, (a, t) in enumerate(zip(self.values, self.types, strict=True))
         ]
         x = arrays[self.operand]
         size = _sizes(x)
@@ -86,20 +91,20 @@ class _Attempt:
         rise, height = self._rise(arrays, x, direction, _STEP)
         weights = np.where(np.isfinite(rise), weights, 0.0)
         gradient = self._gradient(arrays, weights)
-        known = np.isfinite(gradient)
-        if not known.all():  # infinite slopes: these elements cannot be compared
-            gradient, direction = np.where(known, gradient, 0.0), np.where(known, direction, 0.0)
+        finite = np.isfinite(gradient)
+        if not finite.all():  # infinite slopes: these elements cannot be compared
+            gradient, direction = np.where(finite, gradient, 0.0), np.where(finite, direction, 0.0)
             rise, height = self._rise(arrays, x, direction, _STEP)
         half, _ = self._rise(arrays, x, direction, _STEP / 2)
-        ours = float(np.sum(gradient * direction))
+        derivative = float(np.sum(gradient * direction))
         slope = _sum(weights * rise)
         # A difference that changes with the step size is not a slope: kinks between the two points.
         bent = abs(slope - _sum(weights * half))
         scale = float(np.sum(np.abs(gradient * direction))) + _sum(np.abs(weights * rise))
         rounding = _sum(np.abs(weights * height))
-        if abs(ours - slope) <= _RELATIVE * scale + 4 * bent + 1e-9 * rounding:
+        if abs(derivative - slope) <= _RELATIVE * scale + 4 * bent + 1e-9 * rounding:
             return None
-        return f"along a random direction it gives {ours:.9g}, the slope is {slope:.9g}"
+        return f"along a random direction it gives {derivative:.9g}, the slope is {slope:.9g}"
 
     def _rise(
         self, arrays: list[np.ndarray], x: np.ndarray, direction: np.ndarray, step: float
@@ -143,19 +148,19 @@ def alone(derivation: Derivation, values: Sequence[np.ndarray | None]) -> Progra
 
 def all_derivations(plan: Plan) -> list[Derivation]:
     """A derivation for every float operand of every step with a vjp, differentiated or not."""
-    found = []
+    derivations = []
     for step in plan.steps:
         types = tuple(plan.type_of(a) for a in step.args)
         if OPS[step.op].vjp is None or not step.out_type.dtype.is_float:
             continue
         for operand, type_ in enumerate(types):
             if type_.dtype.is_float:
-                found.append(
+                derivations.append(
                     Derivation(
                         step.op, step.attrs, step.args, types, operand, step.out_slot, step.location
                     )
                 )
-    return found
+    return derivations
 
 
 def _wide(value: Any) -> Any:

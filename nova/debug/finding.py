@@ -45,8 +45,8 @@ def step_finding(
     kind: str, program: Program, step: Step, detail: str, kernels: Any = ()
 ) -> Finding:
     """A finding about one step; `kernels` are those of the program that showed it."""
-    place = str(step.location)
-    names = tuple(dict.fromkeys(k.name for k in kernels if place in k.location))
+    location = str(step.location)
+    names = tuple(dict.fromkeys(k.name for k in kernels if location in k.location))
     signature = describe(program.plan, step)
     return Finding(
         kind, step.op, step.out_slot, signature, step.location, detail, names, program=program
@@ -74,24 +74,24 @@ def gradient_finding(
 def error_of(finding: Finding) -> CheckError | NonFiniteError:
     """The error to raise for a finding."""
     where = str(finding.location) if finding.location else None
-    made: type[CheckError | NonFiniteError]
-    made = NonFiniteError if finding.kind == "nonfinite" else CheckError
-    error = made(_text(finding), where=where, hint=_HINT)
+    error_class: type[CheckError | NonFiniteError]
+    error_class = NonFiniteError if finding.kind == "nonfinite" else CheckError
+    error = error_class(_text(finding), where=where, hint=_HINT)
     error.finding = finding
     return error
 
 
 def _text(finding: Finding) -> str:
     count = len(finding.program.plan.steps) if finding.program else 0
-    place = f"step {finding.step} of {count}, " if finding.step is not None else ""
-    what = {
-        "step": f"{place}{finding.signature}, differs from the numpy oracle",
-        "program": f"{place}{finding.signature}, is right alone and wrong in this program",
+    number = f"step {finding.step} of {count}, " if finding.step is not None else ""
+    summary = {
+        "step": f"{number}{finding.signature}, differs from the numpy oracle",
+        "program": f"{number}{finding.signature}, is right alone and wrong in this program",
         "gradient": f"the vjp of {finding.signature} is wrong for operand {finding.operand}",
-        "nonfinite": f"{place}{finding.signature}, is not finite",
+        "nonfinite": f"{number}{finding.signature}, is not finite",
     }[finding.kind]
     kernels = f"\n  in {', '.join(finding.kernels)}" if finding.kernels else ""
-    return f"{what}\n  {finding.detail}{kernels}"
+    return f"{summary}\n  {finding.detail}{kernels}"
 
 
 def result_finding(program: Program, title: str, detail: str) -> Finding:

@@ -88,8 +88,8 @@ def gradcheck(
     """
     if order not in (1, 2):
         raise AttributeValueError(f"order must be 1 or 2, not {order!r}")
-    given = tuple(args) if isinstance(args, list | tuple) else (args,)
-    problem = _Problem(function, given, argnums, np.random.default_rng(seed))
+    arguments = tuple(args) if isinstance(args, list | tuple) else (args,)
+    problem = _Problem(function, arguments, argnums, np.random.default_rng(seed))
     report = problem.report(problem.loss, 1, eps, atol, rtol)
     if order == 2 and report.ok:
         slope = problem.projected(gradients(problem.loss, problem.sources))
@@ -175,9 +175,9 @@ class _Problem:
     def report(
         self, value: Tensor, order: int, eps: float, atol: float, rtol: float
     ) -> GradcheckReport:
-        found = compile(gradients(value, self.sources), inputs=self.inputs)
+        compiled = compile(gradients(value, self.sources), inputs=self.inputs)
         forward = compile(value, inputs=self.inputs)
-        results = found(*self.arrays)
+        results = compiled(*self.arrays)
         listed = results if isinstance(results, tuple) else (results,)
         return GradcheckReport(
             order,
@@ -197,22 +197,24 @@ class _Problem:
         rtol: float,
     ) -> ArgumentReport:
         number = next(i for i, t in enumerate(self.inputs) if t is source)
-        places = np.arange(source.size)
+        positions = np.arange(source.size)
         if source.size > _MOST_ELEMENTS:
-            places = np.sort(self.rng.choice(source.size, _MOST_ELEMENTS, replace=False))
-        worst = ArgumentReport(source.name or "", (), 0.0, 0.0, 0.0, len(places), True)
+            positions = np.sort(self.rng.choice(source.size, _MOST_ELEMENTS, replace=False))
+        worst = ArgumentReport(source.name or "", (), 0.0, 0.0, 0.0, len(positions), True)
         ok = True
-        for place in places:
-            index = tuple(int(i) for i in np.unravel_index(place, source.shape))
+        for position in positions:
+            index = tuple(int(i) for i in np.unravel_index(position, source.shape))
             slope = self._slope(forward, number, index, eps)
-            ours = float(gradient[index])
-            error = abs(ours - slope)
-            fits = error <= atol + rtol * max(abs(slope), abs(ours))
+            derivative = float(gradient[index])
+            error = abs(derivative - slope)
+            fits = error <= atol + rtol * max(abs(slope), abs(derivative))
             ok = ok and fits
             if not error <= worst.error:
-                worst = ArgumentReport(worst.name, index, ours, slope, error, len(places), fits)
+                worst = ArgumentReport(
+                    worst.name, index, derivative, slope, error, len(positions), fits
+                )
         return ArgumentReport(
-            worst.name, worst.index, worst.gradient, worst.slope, worst.error, len(places), ok
+            worst.name, worst.index, worst.gradient, worst.slope, worst.error, len(positions), ok
         )
 
     def _slope(self, forward: Compiled, number: int, index: tuple[int, ...], eps: float) -> float:

@@ -51,10 +51,10 @@ def is_nan(array: np.ndarray) -> np.ndarray:
     return np.isnan(array.astype(np.float64))
 
 
-def _count(bad: np.ndarray, what: str) -> str:
+def _count(bad: np.ndarray, description: str) -> str:
     first = tuple(int(i) for i in np.argwhere(bad)[0]) if bad.shape else ()
     at = f", the first at {list(first)}" if first else ""
-    return f"{int(bad.sum())} of {bad.size} elements are {what}{at}"
+    return f"{int(bad.sum())} of {bad.size} elements are {description}{at}"
 
 
 def _is_infinite(value: Any) -> bool:

@@ -25,9 +25,9 @@ def compile_unchecked(plan: Plan, settings: Settings, device: str | None = None)
 
     Schedules and memory limits are dropped: they were for that program's kernels.
     """
-    own = replace(settings, schedules=(), tune=0.0, max_workspace=None, cubin=False)
+    plain = replace(settings, schedules=(), tune=0.0, max_workspace=None, cubin=False)
     with knobs.override(check="off", log=""):
-        return compile_settings(plan, own, None, device)
+        return compile_settings(plan, plain, None, device)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def minimize(
             where=str(user_location()),
             hint="give the arrays it fails with: minimize(program, inputs=[...])",
         )
-    test.wanted = _kind(error)
+    test.failure = _failure_class(error)
     reducer = _Reducer(start, error, test)
     reducer.reduce()
     script = Path(path)
@@ -132,14 +132,14 @@ class _Test:
         self.check = check
         self.isolate = isolate
         self.mode = mode
-        self.wanted: str | None = None
+        self.failure: str | None = None
         self.count = 0
 
     def run(self, program: Program) -> BaseException | None:
         """The error of a program, or None; only the error class that is reduced."""
         self.count += 1
         error = self._run(program)
-        if error is None or (self.wanted is not None and _kind(error) != self.wanted):
+        if error is None or (self.failure is not None and _failure_class(error) != self.failure):
             return None
         return error
 
@@ -158,26 +158,26 @@ class _Test:
     def _find(self, program: Program) -> Finding | None:
         checker = Checker(program.plan, self.settings, device=self.device)
         if self.mode == "nan":
-            found = checker.find_nonfinite(program.arrays)
-            return found if found is not None and found.step is not None else None
+            finding = checker.find_nonfinite(program.arrays)
+            return finding if finding is not None and finding.step is not None else None
         if self.mode == "gradient":
             checker._derivations = all_derivations(program.plan)
-        return checker.find_wrong(program.arrays, locate=self.wanted is None)
+        return checker.find_wrong(program.arrays, locate=self.failure is None)
 
     def _run_alone(self, program: Program) -> BaseException | None:
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "candidate.py")
             write_script(script, program, self.settings, "A candidate.", self.mode, self.device)
-            done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
-        if done.returncode == 0:
+            process = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+        if process.returncode == 0:
             return None
-        if done.returncode < 0:
-            return ChildProcessError(f"the process ended by signal {-done.returncode}")
-        lines = [line for line in done.stderr.splitlines() if line and not line[0].isspace()]
-        return ChildProcessError(lines[-1] if lines else f"status {done.returncode}")
+        if process.returncode < 0:
+            return ChildProcessError(f"the process ended by signal {-process.returncode}")
+        lines = [line for line in process.stderr.splitlines() if line and not line[0].isspace()]
+        return ChildProcessError(lines[-1] if lines else f"status {process.returncode}")
 
 
-def _kind(error: BaseException) -> str:
+def _failure_class(error: BaseException) -> str:
     text = str(error).split(":")[0] if isinstance(error, ChildProcessError) else ""
     return f"{type(error).__name__}{text}"
 
@@ -231,12 +231,12 @@ class _Reducer:
         """The step alone, then with its producers, then with their producers."""
         values = self._values()
         plan = self.best.plan
-        kept = {step}
+        window = {step}
         for _ in range(_MOST_DEPTH):
-            given = {k: v for k, v in values.items() if k not in kept}
-            if self._try(cut(self.best, given, [Slot(step)])):
+            constants = {k: v for k, v in values.items() if k not in window}
+            if self._try(cut(self.best, constants, [Slot(step)])):
                 return
-            kept |= {a.index for s in kept for a in plan.steps[s].args if isinstance(a, Slot)}
+            window |= {a.index for s in window for a in plan.steps[s].args if isinstance(a, Slot)}
 
     def _drop_results(self) -> None:
         for results, updates in _fewer_results(self.best.plan):
@@ -249,31 +249,31 @@ class _Reducer:
             start = 0
             while start < len(self.best.plan.steps):
                 values = self._values()
-                given = {k: values[k] for k in range(start, min(start + chunk, len(values)))}
-                returned = _with_sources(self.best.plan, given)
-                updates = [u for u in self.best.plan.updates if not _is_given(u[1], given)]
+                constants = {k: values[k] for k in range(start, min(start + chunk, len(values)))}
+                returned = _with_sources(self.best.plan, constants)
+                updates = [u for u in self.best.plan.updates if not _is_constant(u[1], constants)]
                 if not (returned or updates) or not self._try(
-                    cut(self.best, given, returned, updates)
+                    cut(self.best, constants, returned, updates)
                 ):
                     start += chunk
             chunk //= 2
 
 
-def _with_sources(plan: Plan, given: dict[int, np.ndarray]) -> list[Arg]:
+def _with_sources(plan: Plan, constants: dict[int, np.ndarray]) -> list[Arg]:
     """The results; a result that is left out is replaced by its operands."""
-    found: dict[Arg, None] = {}
+    sources: dict[Arg, None] = {}
     stack = list(reversed(plan.results))
     while stack:
         arg = stack.pop()
-        if not _is_given(arg, given):
-            found[arg] = None
+        if not _is_constant(arg, constants):
+            sources[arg] = None
         elif isinstance(arg, Slot):
             stack += [a for a in plan.steps[arg.index].args if isinstance(a, Slot)]
-    return list(found)
+    return list(sources)
 
 
-def _is_given(arg: Arg, given: dict[int, np.ndarray]) -> bool:
-    return isinstance(arg, Slot) and arg.index in given
+def _is_constant(arg: Arg, constants: dict[int, np.ndarray]) -> bool:
+    return isinstance(arg, Slot) and arg.index in constants
 
 
 def _fewer_results(

@@ -36,8 +36,8 @@ def prefix(plan: Plan, steps: int) -> Plan:
         for a in (*plan.results, *(a for s in plan.steps[steps:] for a in s.args))
         if isinstance(a, Slot) and a.index < steps
     }
-    updates = tuple((i, v) for i, v in plan.updates if _known(v, steps))
-    later = [v for _, v in plan.updates if not _known(v, steps)]
+    updates = tuple((i, v) for i, v in plan.updates if _is_available(v, steps))
+    later = [v for _, v in plan.updates if not _is_available(v, steps)]
     used |= {a.index for a in later if isinstance(a, Slot) and a.index < steps}
     results: tuple[Arg, ...] = tuple(Slot(i) for i in sorted(used))
     if steps == len(plan.steps):
@@ -45,7 +45,7 @@ def prefix(plan: Plan, steps: int) -> Plan:
     return Plan(plan.signature, plan.steps[:steps], results, updates)
 
 
-def _known(arg: Arg, steps: int) -> bool:
+def _is_available(arg: Arg, steps: int) -> bool:
     return not isinstance(arg, Slot) or arg.index < steps
 
 
@@ -58,15 +58,15 @@ def cut(
     """Only the steps that `results` and `updates` need, with `slots` as inputs; drops the rest."""
     plan = program.plan
     count = len(plan.signature.inputs)
-    wanted = _reach(plan, [*results, *(v for _, v in updates)], slots)
-    kept_steps = [s for s in plan.steps if s.out_slot in wanted and s.out_slot not in slots]
-    seen = [a for s in kept_steps for a in s.args] + [*results, *(v for _, v in updates)]
-    inputs = sorted({a.index for a in seen if isinstance(a, Input)})
-    params = sorted({a.index for a in seen if isinstance(a, Param)} | {i for i, _ in updates})
-    given = sorted({a.index for a in seen if isinstance(a, Slot) and a.index in slots})
+    reachable = _reach(plan, [*results, *(v for _, v in updates)], slots)
+    kept_steps = [s for s in plan.steps if s.out_slot in reachable and s.out_slot not in slots]
+    used = [a for s in kept_steps for a in s.args] + [*results, *(v for _, v in updates)]
+    inputs = sorted({a.index for a in used if isinstance(a, Input)})
+    params = sorted({a.index for a in used if isinstance(a, Param)} | {i for i, _ in updates})
+    cut_slots = sorted({a.index for a in used if isinstance(a, Slot) and a.index in slots})
     renamed: dict[Arg, Arg] = {Input(old): Input(new) for new, old in enumerate(inputs)}
     renamed |= {Param(old): Param(new) for new, old in enumerate(params)}
-    renamed |= {Slot(old): Input(len(inputs) + new) for new, old in enumerate(given)}
+    renamed |= {Slot(old): Input(len(inputs) + new) for new, old in enumerate(cut_slots)}
     renamed |= {Slot(s.out_slot): Slot(new) for new, s in enumerate(kept_steps)}
 
     def new(arg: Arg) -> Arg:
@@ -75,7 +75,7 @@ def cut(
     signature = Signature(
         (
             *(plan.signature.inputs[i] for i in inputs),
-            *(Argument(f"slot{i}", plan.steps[i].out_type) for i in given),
+            *(Argument(f"slot{i}", plan.steps[i].out_type) for i in cut_slots),
         ),
         tuple(plan.signature.params[i] for i in params),
     )
@@ -85,7 +85,7 @@ def cut(
     number = {old: k for k, old in enumerate(params)}
     arrays = (
         *(program.arrays[i] for i in inputs),
-        *(slots[i] for i in given),
+        *(slots[i] for i in cut_slots),
         *(program.arrays[count + i] for i in params),
     )
     return Program(
@@ -99,16 +99,16 @@ def cut(
     )
 
 
-def _reach(plan: Plan, wanted: Sequence[Arg], given: Collection[int]) -> set[int]:
-    """The slots that `wanted` needs, stopping at `given`."""
+def _reach(plan: Plan, roots: Sequence[Arg], cut_slots: Collection[int]) -> set[int]:
+    """The slots that `roots` need, stopping at `cut_slots`."""
     reached: set[int] = set()
-    stack = [a.index for a in wanted if isinstance(a, Slot)]
+    stack = [a.index for a in roots if isinstance(a, Slot)]
     while stack:
         slot = stack.pop()
         if slot in reached:
             continue
         reached.add(slot)
-        if slot not in given:
+        if slot not in cut_slots:
             stack += [a.index for a in plan.steps[slot].args if isinstance(a, Slot)]
     return reached
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from nova.artifact.manifest import TensorSpec
 from nova.compiler.signature import ProgramSignature, drop_written, written_specs
-from nova.core.dtypes import ALL, TensorType
+from nova.core.dtypes import ALL, IMPORTED, TensorType
 from nova.errors import (
     ArgumentNameError,
     DTypeError,
@@ -34,7 +34,7 @@ _DONATED = "tf.aliasing_output"
 _NAMES = (NAME.name, "jax.arg_info")
 _RESULT_NAMES = (NAME.name, "jax.result_info")
 # Element types, and their types after the stage nova.
-_NARROWED = {("u8", "i8"), ("bool", "i8")}
+_NARROWED = {("u8", "i8"), ("u16", "i16"), ("u32", "i32"), ("u64", "i64"), ("bool", "i8")}
 _KEPT = {"function_type", INPUTS.name, SIGNATURE.name, UPDATES.name, "sym_name"}
 
 
@@ -161,7 +161,7 @@ def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSi
     )
     if not fits:
         raise ImportedProgramError(
-            "the attribute nova.signature does not say what the types of the function say",
+            f"the attribute {SIGNATURE.name} does not say what the types of the function say",
             where=place(main.operation, filename),
             hint="start_from takes the text of a stage as it is; without the attribute, the types "
             "count",
@@ -188,7 +188,8 @@ def _nova_type(type_: Any, what: str, at: str) -> TensorType:
         raise ImportedProgramError(
             f"{what} of the program is {type_}, which no array of Nova's holds",
             where=at,
-            hint=f"convert inside of the program; the types are {', '.join(d.name for d in ALL)}",
+            hint="convert inside of the program; the types are "
+            + ", ".join(d.name for d in (*ALL, *IMPORTED)),
         ) from None
 
 

@@ -12,7 +12,7 @@ from nova.errors import PtxError, SimulationError
 from nova.gpusim.decode import Decoded, decode
 from nova.gpusim.faults import fault_error, read_fault
 from nova.gpusim.memory import SimMemory
-from nova.gpusim.ptx import parse_ptx
+from nova.gpusim.ptx import MAX_BLOCK_THREADS, parse_ptx
 
 MOST_SHARED = 227 << 10
 """The limit on shared memory of a block, in bytes."""
@@ -101,7 +101,7 @@ def _check_launch(
     """Refuse launches that the driver would refuse."""
     threads, blocks = math.prod(block), math.prod(grid)
     wrong = None
-    if min(block) < 1 or threads > 1024:
+    if min(block) < 1 or threads > MAX_BLOCK_THREADS:
         wrong = f"a block of {block} threads"
     elif min(grid) < 1 or blocks >= _MOST_BLOCKS or max(grid[1:]) > 65535:
         wrong = f"a grid of {grid} blocks"

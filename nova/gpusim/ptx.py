@@ -45,6 +45,8 @@ _OPERAND = re.compile(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
 # Text that every assembler refuses: non-ASCII characters, and numbers of more than 64 bits.
 _STRANGE = re.compile(r"[^\x00-\x7f]|(?<![\w$])(?:0[xX][0-9a-fA-F]{17,}|\d{21,})")
+# Every CUDA device of today has this limit.
+MAX_BLOCK_THREADS = 1024
 _MOST_REGISTERS = 1 << 20
 _MOST_PARAM_BYTES = 1 << 16
 WIDTHS = {"pred": 1, **{name: max(16, 8 * count) for name, count in BYTES.items()}}
@@ -225,7 +227,7 @@ class _Reader:
         for bound in _BOUND.finditer(text):
             if bound[1] in ("maxntid", "reqntid"):
                 sizes = [int(n) for n in bound[2].replace(",", " ").split()]
-                if not 1 <= len(sizes) <= 3:
+                if not 1 <= len(sizes) <= 3 or not 1 <= math.prod(sizes) <= MAX_BLOCK_THREADS:
                     raise PtxError(f"{kernel.name}: {bound[0].strip()}", line=kernel.line)
                 kernel.most_threads = math.prod(sizes)
                 if bound[1] == "reqntid":

@@ -59,10 +59,10 @@ def place_variable(text: str, variables: Mapping[str, Variable]) -> Variable | N
     for extent in re.findall(r"\[(\d*)\]", match["array"]):
         size *= int(extent or 0)
     align = check_align(match["align"], element_bytes)
-    if size > _MOST_BYTES:
-        raise PtxError(f"{match['name']} takes {size} bytes", hint="no device has that")
     same_space = (v for v in variables.values() if v.space == match["space"])
     offset = round_up(max((v.offset + v.size for v in same_space), default=0), align)
+    if offset + size > _MOST_BYTES:
+        raise PtxError(f"{match['name']} ends at byte {offset + size}", hint="no device has that")
     initial = None
     if match["initial"]:
         initial = _initial(match["name"], match["initial"], element_bytes).ljust(size, b"\0")

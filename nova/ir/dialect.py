@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from nova.core.dtypes import TensorType
+from nova.core.dtypes import TensorType, dtype
 from nova.core.records import record
 from nova.errors import DTypeError, NovaError
 from nova.ir import attention_ops
@@ -66,7 +66,9 @@ def _apply_rules(
 def _tensor(type_: Any) -> TensorType:
     if not isinstance(type_, ir.RankedTensorType | ir.UnrankedTensorType):
         raise DTypeError(f"{type_} is not a tensor")
-    return nova_type(type_)
+    tensor = nova_type(type_)
+    dtype(tensor.dtype)
+    return tensor
 
 
 def _check_segments(op: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nova.core.dtypes import DType
+from nova.core.dtypes import DType, dtype
 from nova.errors import AttributeValueError, LoweringError, UnknownKeywordError
 from nova.ir.bindings import ir
 from nova.ir.types import dialect_element_type, nova_dtype
@@ -73,7 +73,7 @@ def _value(attr: Any) -> Any:
     if kind in ("IntegerAttr", "FloatAttr", "StringAttr"):
         return attr.value
     if kind == "TypeAttr":
-        return nova_dtype(attr.value)
+        return dtype(nova_dtype(attr.value))
     if kind == "DenseI64ArrayAttr":
         return tuple(attr)
     raise LoweringError(f"attribute {attr} is of no kind that nova ops have")

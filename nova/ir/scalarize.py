@@ -27,12 +27,22 @@ def emit_scalars(block: Any, arguments: Sequence[Any]) -> list[Any]:
             return [_scalar(v, scalars, op) for v in op.operands]
         if op.name in ("tensor.empty", "arith.constant"):
             continue  # an empty tensor has no value; a constant is emitted at its use
+        if op.name == "builtin.unrealized_conversion_cast":
+            scalars[op.results[0]] = _recast(op, scalars)
+            continue
         if not is_generic_op(op) or GenericOp(op).iterators:
             raise LoweringError(
                 f"{op.name} in a function of single elements", where=place_of(op.location)
             )
         _emit_generic(GenericOp(op), scalars)
     raise AssertionError("the region of a StableHLO op ends with a return")
+
+
+def _recast(op: Any, scalars: dict[Any, Any]) -> Any:
+    """A cast between an unsigned and a signless integer, which `make-signless` drops."""
+    value = _scalar(op.operands[0], scalars, op)
+    element = op.results[0].type.element_type
+    return ir.Operation.create(op.name, [element], [value]).results[0]
 
 
 def _emit_generic(generic: GenericOp, scalars: dict[Any, Any]) -> None:

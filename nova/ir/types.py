@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 
 from nova.core.constants import LEAST
-from nova.core.dtypes import ALL, DType, TensorType, bf16, bool_, f16, f32, f64, i8, u8
+from nova.core.dtypes import ALL, IMPORTED, DType, TensorType, bf16, bool_, f16, f32, f64
 from nova.errors import DTypeError
 from nova.ir.bindings import ir
 from nova.ir.resources import resource, resource_bytes
 
-_BY_TEXT = {d.name: d for d in ALL if d not in (u8, bool_)} | {"i1": bool_, "ui8": u8, "si8": i8}
+_ARRAYS = (*ALL, *IMPORTED)
+_BY_TEXT = (
+    {("ui" + d.name[1:] if d.kind == "u" else d.name): d for d in _ARRAYS if d is not bool_}
+    | {"s" + d.name: d for d in _ARRAYS if d.kind == "i"}
+    | {"i1": bool_}
+)
 _FLOATS = {f64: ir.F64Type, f32: ir.F32Type, f16: ir.F16Type, bf16: ir.BF16Type}
 _TYPES: dict[str, TensorType] = {}
 """Keyed by the text of MLIR types: programs have few types and look them up often."""
@@ -21,7 +26,7 @@ _MOST_TYPES = 4096
 
 
 def element_type(dtype: DType) -> ir.Type:
-    """The signless MLIR element type; u8 is i8, bool is i1."""
+    """The signless MLIR element type; u8 is i8, u32 is i32, bool is i1."""
     if dtype.is_float:
         return _FLOATS[dtype].get()
     return ir.IntegerType.get_signless(1 if dtype is bool_ else dtype.bits)
@@ -29,7 +34,7 @@ def element_type(dtype: DType) -> ir.Type:
 
 def dialect_element_type(dtype: DType) -> ir.Type:
     """The element type in the nova dialect, where u8 is `ui8` to keep the signedness."""
-    return ir.IntegerType.get_unsigned(8) if dtype is u8 else element_type(dtype)
+    return ir.IntegerType.get_unsigned(dtype.bits) if dtype.kind == "u" else element_type(dtype)
 
 
 def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorType:
@@ -85,7 +90,7 @@ def nova_dtype(element: ir.Type) -> DType:
     except KeyError:
         raise DTypeError(
             f"element type {element} is not one of Nova's",
-            hint=f"the types are {', '.join(d.name for d in ALL)}",
+            hint=f"the types are {', '.join(d.name for d in _ARRAYS)}",
         ) from None
 
 

@@ -93,8 +93,8 @@ class MultiheadAttention(Module):
         if self.causal:
             past = F.unsqueeze(F.arange(q.shape[-2]), 1) >= F.arange(k.shape[-2])
             scores = F.where(past, scores, -np.inf)
-        seen = F.max(scores, axis=-1, keepdims=True) > -np.inf
+        is_visible = F.max(scores, axis=-1, keepdims=True) > -np.inf
         # A fully masked row gives zeros, not the NaN of its softmax.
-        weights = F.where(seen, F.softmax(F.where(seen, scores, 0.0)), 0.0)
-        kept = F.dropout(weights, next_seed(), p=self.dropout)
-        return as_type(F, F.matmul(kept, wide_v), q.dtype)
+        weights = F.where(is_visible, F.softmax(F.where(is_visible, scores, 0.0)), 0.0)
+        dropped = F.dropout(weights, next_seed(), p=self.dropout)
+        return as_type(F, F.matmul(dropped, wide_v), q.dtype)

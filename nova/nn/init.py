@@ -95,7 +95,7 @@ def _source(generator: np.random.Generator | None) -> np.random.Generator:
 
 
 def _drawn_type(dtype: Any) -> Any:
-    wanted = dtype_of(dtype)
-    if not wanted.is_float:
-        raise DTypeError(f"random values of {wanted}", hint="initializers draw float types")
-    return np.float64 if wanted is f64 else np.float32
+    element_type = dtype_of(dtype)
+    if not element_type.is_float:
+        raise DTypeError(f"random values of {element_type}", hint="initializers draw float types")
+    return np.float64 if element_type is f64 else np.float32

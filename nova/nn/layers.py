@@ -84,7 +84,7 @@ class LayerNorm(Module):
     ):
         self.shape = sizes("LayerNorm", shape)
         self.eps = eps
-        self.weight = _ones(self.shape, dtype) if elementwise_affine else None
+        self.weight = _unit_parameter(self.shape, dtype) if elementwise_affine else None
         self.bias = _zeros(self.shape, dtype) if elementwise_affine and bias else None
 
     def forward(self, x: Any) -> Tensor:
@@ -109,7 +109,7 @@ class RMSNorm(Module):
     ):
         self.shape = sizes("RMSNorm", shape)
         self.eps = eps
-        self.weight = _ones(self.shape, dtype) if elementwise_affine else None
+        self.weight = _unit_parameter(self.shape, dtype) if elementwise_affine else None
 
     def forward(self, x: Any) -> Tensor:
         return F.rms_norm(x, self.weight, ndim=len(self.shape), eps=self.eps)
@@ -128,9 +128,9 @@ class Dropout(Module):
         return F.dropout(x, next_seed(), p=self.p)
 
 
-def sizes(layer: str, given: int | Sequence[int]) -> tuple[int, ...]:
+def sizes(layer: str, shape: int | Sequence[int]) -> tuple[int, ...]:
     """Sizes as a tuple; an error names the layer and the user's line."""
-    values = (given,) if isinstance(given, int | np.integer) else tuple(given)
+    values = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             raise AttributeValueError(f"{layer}: a size of {value!r}", where=str(user_location()))
@@ -146,7 +146,7 @@ def probability(layer: str, p: float) -> float:
     return float(p)
 
 
-def _ones(shape: tuple[int, ...], dtype: Any) -> Parameter:
+def _unit_parameter(shape: tuple[int, ...], dtype: Any) -> Parameter:
     return Parameter(np.ones(shape, dtype_of(dtype).numpy))
 
 

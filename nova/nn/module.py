@@ -76,10 +76,10 @@ class Module(Holder):
 
     def _all_parameters(self) -> list[tuple[str, Parameter]]:
         """Every name; a tied parameter appears once per name."""
-        found = [(n, p) for n, p in _walk(self) if isinstance(p, Parameter)]
-        for name, parameter in _first_names(found):
+        named = [(n, p) for n, p in _walk(self) if isinstance(p, Parameter)]
+        for name, parameter in _first_names(named):
             parameter.name_after(name)
-        return found
+        return named
 
     # --- modes ----------------------------------------------------------------------------------
 
@@ -206,10 +206,10 @@ def _walk(
 
 
 def _first_names(named: Any) -> Iterator[tuple[str, Any]]:
-    seen: set[int] = set()
+    visited: set[int] = set()
     for name, part in named:
-        if id(part) not in seen:
-            seen.add(id(part))
+        if id(part) not in visited:
+            visited.add(id(part))
             yield name, part
 
 

@@ -31,12 +31,12 @@ class _Base:
     value: Tensor
     capture: Capture | None
     """The trace of the block: its seeds are then part of the graph."""
-    taken: int = 0
+    count: int = 0
 
     def take(self) -> int:
         """The offset of the next seed from the base."""
-        self.taken += 1
-        return (self.taken - 1) * _STRIDE
+        self.count += 1
+        return (self.count - 1) * _STRIDE
 
 
 _generator = [np.random.default_rng(0)]

@@ -18,7 +18,7 @@ from nova.graph.tensor import as_array
 from nova.nn.parameter import Parameter
 
 Named = Sequence[tuple[str, Parameter]]
-_SHOWN = 10
+_MAX_LISTED = 10
 
 
 @record
@@ -48,8 +48,8 @@ def copy_into(named: Named, state: Mapping[str, Any], strict: bool) -> LoadRepor
             problems.append(problem)
         elif first is None:
             values[id(parameter)] = parameter, name, array
-    given = {id(p) for n, p in named if n in state}
-    missing = tuple(n for n, p in named if id(p) not in given)
+    loaded = {id(p) for n, p in named if n in state}
+    missing = tuple(n for n, p in named if id(p) not in loaded)
     unexpected = tuple(n for n in state if n not in names)
     if strict:
         problems = [
@@ -58,15 +58,15 @@ def copy_into(named: Named, state: Mapping[str, Any], strict: bool) -> LoadRepor
             *problems,
         ]
     if problems:
-        more = len(problems) - _SHOWN
-        shown = problems[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+        more = len(problems) - _MAX_LISTED
+        listed = problems[:_MAX_LISTED] + ([f"and {more} more"] if more > 0 else [])
         raise StateDictError(
-            "the state does not fit the model:\n    " + "\n    ".join(shown),
+            "the state does not fit the model:\n    " + "\n    ".join(listed),
             hint="strict=False allows missing and unexpected names"
             if strict and (missing or unexpected)
             else None,
         )
-    for parameter, array in _apart(values):
+    for parameter, array in _unshared(values):
         parameter.data[...] = array
     return LoadReport(missing, unexpected)
 
@@ -110,15 +110,15 @@ def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return a is b or a.tobytes() == b.tobytes()
 
 
-def _apart(
+def _unshared(
     values: Mapping[int, tuple[Parameter, str, np.ndarray]],
 ) -> list[tuple[Parameter, np.ndarray]]:
     """Copy values that share memory with another parameter first: it may be written earlier."""
-    own = {_address(p.data): p for p, _, _ in values.values()}
+    by_address = {_address(p.data): p for p, _, _ in values.values()}
     result = []
     for parameter, _, array in values.values():
-        other = own.get(_address(array), parameter)
-        result.append((parameter, array if other is parameter else array.copy()))
+        owner = by_address.get(_address(array), parameter)
+        result.append((parameter, array if owner is parameter else array.copy()))
     return result
 
 
@@ -127,5 +127,5 @@ def _address(array: np.ndarray) -> int:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more

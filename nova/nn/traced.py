@@ -14,14 +14,15 @@ from nova.core.pytree import flatten, unflatten
 from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.nn.module import Module, replaced
+from nova.nn.parameter import Parameter
 
 
 def all_params(model: Module, others: Iterable[Tensor]) -> list[Tensor]:
     """The parameters of the model and of the optimizer, each once."""
-    found: dict[int, Tensor] = {id(param): param for param in model.parameters()}
+    params: dict[int, Tensor] = {id(param): param for param in model.parameters()}
     for param in others:
-        found.setdefault(id(param), param)
-    return list(found.values())
+        params.setdefault(id(param), param)
+    return list(params.values())
 
 
 @contextmanager
@@ -39,12 +40,12 @@ def named_as_state(model: Module) -> Iterator[None]:
 def computing_in(model: Module, params: Sequence[Tensor], half: DType) -> Iterator[None]:
     """Inside, `model` computes in `half`: its parameters, inputs and outputs are cast."""
 
-    def at_edge(value: Any, wanted: DType) -> Any:
+    def at_edge(value: Any, dtype: DType) -> Any:
         leaves, structure = flatten(value)
         is_float = [isinstance(v, Tensor) and v.dtype.is_float for v in leaves]
         return unflatten(
             structure,
-            [cast(v, wanted) if f else v for v, f in zip(leaves, is_float, strict=True)],
+            [cast(v, dtype) if f else v for v, f in zip(leaves, is_float, strict=True)],
         )
 
     forward = model.forward
@@ -53,14 +54,14 @@ def computing_in(model: Module, params: Sequence[Tensor], half: DType) -> Iterat
         args, kwargs = at_edge(args, half), at_edge(kwargs, half)
         return at_edge(forward(*args, **kwargs), f32)
 
-    casts = {p: cast(p, half) for p in params if p.dtype.is_float}
-    own = vars(model)
-    before = own.get("forward")
-    with replaced(model, casts):  # type: ignore[arg-type]
-        own["forward"] = edged
+    casts = {p: cast(p, half) for p in params if isinstance(p, Parameter) and p.dtype.is_float}
+    attributes = vars(model)
+    before = attributes.get("forward")
+    with replaced(model, casts):
+        attributes["forward"] = edged
         try:
             yield
         finally:
-            del own["forward"]
+            del attributes["forward"]
             if before is not None:
-                own["forward"] = before
+                attributes["forward"] = before

@@ -63,7 +63,7 @@ class Op:
     tags      'elementwise', 'reduce', 'view', 'smooth' (twice differentiable almost everywhere,
               for the second-derivative tests), 'nograd', 'random', ...
     domain    how tests draw operands: one of 'real', 'positive', 'unit' (-1..1), 'nonzero',
-              'ge1', 'bool', 'index', 'probability'; one per operand or one for all.
+              'ge1', 'bool', 'index', 'probability', 'sorted'; one per operand or one for all.
     floats    True if results are float even for integer operands.
     """
 

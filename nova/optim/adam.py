@@ -89,23 +89,23 @@ class Adam(Optimizer):
         return _Rates(lr / first, 1.0 / F.sqrt(second), 1.0 - lr * options.weight_decay)
 
     def update(
-        self, options: Any, param: Tensor, grad: Tensor, own: dict[str, Tensor], rates: _Rates
+        self, options: Any, param: Tensor, grad: Tensor, slots: dict[str, Tensor], rates: _Rates
     ) -> tuple[Tensor, dict[str, Tensor]]:
         beta1, beta2 = options.betas
-        kept = param
+        decayed = param
         if options.weight_decay and options.decoupled:
-            kept = param * as_type(rates.decay, param.dtype)
+            decayed = param * as_type(rates.decay, param.dtype)
         elif options.weight_decay:
             grad = grad + param * options.weight_decay
-        average = own["exp_avg"]
+        average = slots["exp_avg"]
         average = average + (grad - average) * (1.0 - beta1)
-        square = own["exp_avg_sq"] * beta2 + grad * grad * (1.0 - beta2)
+        square = slots["exp_avg_sq"] * beta2 + grad * grad * (1.0 - beta2)
         changed = {"exp_avg": average, "exp_avg_sq": square}
         if options.amsgrad:
-            square = F.maximum(own["max_exp_avg_sq"], square)
+            square = F.maximum(slots["max_exp_avg_sq"], square)
             changed["max_exp_avg_sq"] = square
         scale = F.sqrt(square) * as_type(rates.correction, param.dtype) + options.eps
-        return kept - average * as_type(rates.step_size, param.dtype) / scale, changed
+        return decayed - average * as_type(rates.step_size, param.dtype) / scale, changed
 
 
 class AdamW(Adam):

@@ -75,11 +75,11 @@ class Optimizer(Holder, ABC):
         clip_value: float | None = None,
         **options: Any,
     ):
-        known = [field.name for field in fields(self.options_class)]
-        unknown = {name: value for name, value in options.items() if name not in known}
+        option_names = [field.name for field in fields(self.options_class)]
+        unknown = {name: value for name, value in options.items() if name not in option_names}
         if unknown:
-            own = (*known, "clip_norm", "clip_norm_type", "clip_value")
-            raise unknown_keyword(f"{type(self).__name__}:", unknown, own)
+            allowed = (*option_names, "clip_norm", "clip_norm_type", "clip_value")
+            raise unknown_keyword(f"{type(self).__name__}:", unknown, allowed)
         self.options = self.options_class(**options)
         self.entries = _entries(params, self.options)
         for value, name in ((clip_norm, "clip_norm"), (clip_value, "clip_value")):
@@ -130,18 +130,18 @@ class Optimizer(Holder, ABC):
         step = state["step"]
         new_params: list[Tensor] = []
         new_state = {**state, "step": step + 1}
-        known: dict[Any, Any] = {}
+        shared_rates: dict[Any, Any] = {}
         for entry, param, grad in zip(self.entries, params, self._clipped(grads), strict=True):
             if grad is None:
                 new_params.append(param)
                 continue
             options = entry.options
-            if options not in known:
-                known[options] = self.rates(options, step)
+            if options not in shared_rates:
+                shared_rates[options] = self.rates(options, step)
             names = {slot: f"{slot}.{entry.name}" for slot in options.slots()}
-            own = {slot: state[name] for slot, name in names.items()}
+            slots = {slot: state[name] for slot, name in names.items()}
             grad = -grad if options.maximize else grad
-            new, changed = self.update(options, param, grad, own, known[options])
+            new, changed = self.update(options, param, grad, slots, shared_rates[options])
             new_params.append(new)
             new_state.update((names[slot], value) for slot, value in changed.items())
         return new_params, new_state
@@ -152,17 +152,17 @@ class Optimizer(Holder, ABC):
 
     @abstractmethod
     def update(
-        self, options: Any, param: Tensor, grad: Tensor, own: dict[str, Tensor], rates: Any
+        self, options: Any, param: Tensor, grad: Tensor, slots: dict[str, Tensor], rates: Any
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """One parameter's new value and new state."""
 
     def _clipped(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        given = [g for g in grads if g is not None]
+        clippable = [g for g in grads if g is not None]
         if self.clip_value is not None:
-            given = clip_grad_value(given, self.clip_value)
+            clippable = clip_grad_value(clippable, self.clip_value)
         if self.clip_norm is not None:
-            given = clip_grad_norm(given, self.clip_norm, self.clip_norm_type)[0]
-        clipped = iter(given)
+            clippable = clip_grad_norm(clippable, self.clip_norm, self.clip_norm_type)[0]
+        clipped = iter(clippable)
         return [None if g is None else next(clipped) for g in grads]
 
     def __repr__(self) -> str:
@@ -174,22 +174,26 @@ def as_type(rate: Rate, dtype: DType) -> Rate:
     return cast(rate, dtype) if isinstance(rate, Tensor) else rate
 
 
-def not_negative(value: float, what: str) -> None:
+def not_negative(value: float, name: str) -> None:
     if not value >= 0:
-        raise AttributeValueError(f"{what} is {value!r}", hint="it is a number of at least 0")
+        raise AttributeValueError(f"{name} is {value!r}", hint="it is a number of at least 0")
 
 
 def _entries(params: Iterable[Any], options: Options) -> tuple[_Entry, ...]:
     entries: list[_Entry] = []
     for group in [params] if isinstance(params, Tensor | dict) else params:
-        own = options
+        group_options = options
         if isinstance(group, dict):
             members = group.get("params", ())
             members = [members] if isinstance(members, Tensor) else members
-            own = _group_options(options, {k: v for k, v in group.items() if k != "params"})
+            group_options = _group_options(
+                options, {k: v for k, v in group.items() if k != "params"}
+            )
         else:
             members = [group]
-        entries += [_entry(member, len(entries) + i, own) for i, member in enumerate(members)]
+        entries += [
+            _entry(member, len(entries) + i, group_options) for i, member in enumerate(members)
+        ]
     _check_entries(entries)
     return tuple(entries)
 
@@ -207,20 +211,20 @@ def _entry(member: Any, index: int, options: Options) -> _Entry:
 def _check_entries(entries: Sequence[_Entry]) -> None:
     if not entries:
         raise GraphError("an optimizer of no parameters", hint="pass model.parameters()")
-    for what, keys in (
+    for field, keys in (
         ("parameter", [id(e.param) for e in entries]),
         ("name", [e.name for e in entries]),
     ):
         twice = next((e for i, e in enumerate(entries) if keys[i] in keys[:i]), None)
         if twice is not None:
-            raise GraphError(f"a {what} is given twice to the optimizer: {twice.name!r}")
+            raise GraphError(f"a {field} is given twice to the optimizer: {twice.name!r}")
 
 
 def _group_options(options: Options, changes: dict[str, Any]) -> Options:
-    known = [f.name for f in fields(options)]
+    option_names = [f.name for f in fields(options)]
     for name in changes:
-        if name not in known:
+        if name not in option_names:
             raise UnknownKeywordError(
-                f"a group has no option {name!r}", hint=f"its options: {', '.join(known)}"
+                f"a group has no option {name!r}", hint=f"its options: {', '.join(option_names)}"
             )
     return replace(options, **changes)

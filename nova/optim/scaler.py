@@ -62,9 +62,9 @@ class LossScaler:
         grows = counted >= self.growth_interval
         larger = scale * self.growth_factor
         larger = F.where(F.isfinite(larger), larger, scale)
-        kept = F.where(grows, larger, scale)
+        grown = F.where(grows, larger, scale)
         return {
-            "scale": F.where(finite, kept, scale * self.backoff_factor),
+            "scale": F.where(finite, grown, scale * self.backoff_factor),
             "growth_tracker": F.where(finite, F.where(grows, 0, counted), 0),
         }
 

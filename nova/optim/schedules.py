@@ -130,8 +130,8 @@ class LinearLR(_Scaled):
         _at_least_one(self.total_iters, "total_iters")
 
     def factor(self, step: Tensor) -> Rate:
-        done = cast(F.minimum(step, self.total_iters), f64) / self.total_iters
-        return done * (self.end_factor - self.start_factor) + self.start_factor
+        progress = cast(F.minimum(step, self.total_iters), f64) / self.total_iters
+        return progress * (self.end_factor - self.start_factor) + self.start_factor
 
 
 @user_facing_class
@@ -220,6 +220,6 @@ def _power(base: float, exponent: Tensor) -> Tensor:
     return F.pow(constant(base, f64), cast(exponent, f64))
 
 
-def _at_least_one(value: int, what: str) -> None:
+def _at_least_one(value: int, name: str) -> None:
     if not isinstance(value, int) or value < 1:
-        raise AttributeValueError(f"{what} is {value!r}", hint="it is an integer of at least 1")
+        raise AttributeValueError(f"{name} is {value!r}", hint="it is an integer of at least 1")

@@ -74,13 +74,13 @@ class SGD(Optimizer):
         return _Rates(as_schedule(options.lr)(step), step == 0)
 
     def update(
-        self, options: Any, param: Tensor, grad: Tensor, own: dict[str, Tensor], rates: _Rates
+        self, options: Any, param: Tensor, grad: Tensor, slots: dict[str, Tensor], rates: _Rates
     ) -> tuple[Tensor, dict[str, Tensor]]:
         changed: dict[str, Tensor] = {}
         if options.weight_decay:
             grad = grad + param * options.weight_decay
         if options.momentum:
-            buffer = own["momentum_buffer"] * options.momentum
+            buffer = slots["momentum_buffer"] * options.momentum
             buffer = buffer + grad * (1.0 - options.dampening)
             if options.dampening:
                 # The first gradient is used undamped.

@@ -15,7 +15,7 @@ import numpy as np
 from nova import _native
 from nova.artifact.format import TensorSpec
 from nova.core.dlpack import as_numpy
-from nova.core.dtypes import DType, converted, dtype
+from nova.core.dtypes import DType, array_dtype, converted
 from nova.core.location import user_location
 from nova.errors import (
     ArgumentCountError,
@@ -94,7 +94,7 @@ def _count_error(specs: Sequence[TensorSpec], count: int, is_output: bool) -> Ar
 def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
     """`value` as an array that a run, or a file with weights, can use for this argument."""
     title = title_of(spec)
-    expected = dtype(spec.dtype)
+    expected = array_dtype(spec.dtype)
     if type(value) in (bool, int, float) and not spec.shape and not spec.donated:
         return _number(value, expected, title)
     if isinstance(value, _native.DeviceArray):
@@ -161,7 +161,7 @@ def _output(spec: TensorSpec, value: Any) -> np.ndarray:
         array = as_numpy(value, title)
     except NovaError as error:
         raise OutputError(error.what, hint=error.hint) from None
-    if array.dtype != dtype(spec.dtype).numpy or array.shape != tuple(spec.shape):
+    if array.dtype != array_dtype(spec.dtype).numpy or array.shape != tuple(spec.shape):
         raise OutputError(
             f"{title} is {array.dtype}{list(array.shape)}, the result is "
             f"{spec.dtype}{list(spec.shape)}"

@@ -18,7 +18,7 @@ from ml_dtypes import bfloat16
 
 from nova import _native
 from nova.artifact.format import TensorSpec
-from nova.core.dtypes import dtype
+from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.errors import (
     ArgumentDTypeError,
@@ -43,7 +43,11 @@ _TYPES = {
     (4, 16): np.dtype(bfloat16),
     (0, 64): np.dtype("i8"),
     (0, 32): np.dtype("i4"),
+    (0, 16): np.dtype("i2"),
     (0, 8): np.dtype("i1"),
+    (1, 64): np.dtype("u8"),
+    (1, 32): np.dtype("u4"),
+    (1, 16): np.dtype("u2"),
     (1, 8): np.dtype("u1"),
     (6, 8): np.dtype("?"),
 }
@@ -134,7 +138,7 @@ def _take(
             f"{title} is on {array.device}, the program runs on {device.name}",
             hint="all arguments must be on one device: copy it through the host with .numpy()",
         )
-    expected = dtype(spec.dtype)
+    expected = array_dtype(spec.dtype)
     error_class: type[NovaError]
     if array.dtype != expected.numpy:
         error_class = OutputError if is_output else ArgumentDTypeError
@@ -205,8 +209,8 @@ def _torch_view(tensor: Any, torch: Any, device: _native.Device, title: str) -> 
 
 
 def _torch_type(name: str) -> tuple[int, int]:
-    exact = {"bool": (6, 8), "bfloat16": (4, 16), "uint8": (1, 8)}
-    codes = {"float": 2, "int": 0}
+    exact = {"bool": (6, 8), "bfloat16": (4, 16)}
+    codes = {"float": 2, "int": 0, "uint": 1}
     prefix = name.rstrip("0123456789")
     bits = name[len(prefix) :]
     return exact.get(name, (codes.get(prefix, -1), int(bits or 0)))

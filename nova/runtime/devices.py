@@ -16,7 +16,7 @@ import numpy as np
 
 from nova import _native
 from nova.core.dlpack import as_numpy
-from nova.core.dtypes import dtype
+from nova.core.dtypes import array_dtype
 from nova.core.user_facing import user_facing
 from nova.errors import (
     DeviceArchitectureError,
@@ -93,7 +93,7 @@ def to_device(array: Any, device: str = "cuda") -> DeviceArray:
     take them through DLPack or `__cuda_array_interface__`.
     """
     dense = np.asarray(as_numpy(array, "the array"), order="C")
-    element_type = dtype(dense.dtype.newbyteorder("=")).numpy
+    element_type = array_dtype(dense.dtype.newbyteorder("=")).numpy
     return DeviceArray.of(open_device(device), dense.astype(element_type, copy=False))
 
 

@@ -15,7 +15,7 @@ from nova.artifact.choose import choose_variant, explain_variant
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import VariantSpec
 from nova.artifact.tables import Tables, read_header
-from nova.core.dtypes import dtype
+from nova.core.dtypes import array_dtype
 from nova.core.log import enabled, log
 from nova.errors import ArtifactError
 from nova.runtime.arrays import make_converter
@@ -43,8 +43,8 @@ class Executable:
             load_image(artifact, self.variant),
             block,
             file.constants_vaddr(self.variant),
-            [(a.shape, dtype(a.dtype).numpy, a.donated) for a in manifest.args],
-            [(o.shape, dtype(o.dtype).numpy, o.alias) for o in manifest.outputs],
+            [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in manifest.args],
+            [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in manifest.outputs],
             make_converter(manifest.args, manifest.outputs),
             work > _KEEP_GIL_WORK,
             make_reporter(artifact, self.variant),

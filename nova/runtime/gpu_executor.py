@@ -17,7 +17,7 @@ from nova.artifact.device_image import arch_number
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import DeviceSpec, TensorSpec
 from nova.artifact.tables import kernel_addresses, read_header
-from nova.core.dtypes import dtype
+from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.core.log import enabled, log
 from nova.errors import DeviceArchitectureError, NovaError
@@ -54,8 +54,8 @@ class DeviceExecutable(Executable):
             image.arch,
             code,
             artifact.section(".nova.const")[offset : offset + size],
-            [(a.shape, dtype(a.dtype).numpy, a.donated) for a in args],
-            [(o.shape, dtype(o.dtype).numpy, o.alias) for o in outputs],
+            [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in args],
+            [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
             make_device_converter(args, outputs, device),
             sum(a.role == "input" for a in args),
             load_image(artifact, self.variant) if pinned else None,

@@ -6,7 +6,7 @@ Creates `Model.signature`; `print(model.signature)` shows it as a table.
 from __future__ import annotations
 
 from nova.artifact.manifest import Manifest, TensorSpec
-from nova.core.dtypes import TensorType, dtype
+from nova.core.dtypes import TensorType, array_dtype
 from nova.core.records import record
 
 
@@ -62,5 +62,5 @@ def read_signature(manifest: Manifest) -> Signature:
 
 def _argument(spec: TensorSpec) -> Argument:
     return Argument(
-        spec.name, TensorType(tuple(spec.shape), dtype(spec.dtype)), spec.role, spec.donated
+        spec.name, TensorType(tuple(spec.shape), array_dtype(spec.dtype)), spec.role, spec.donated
     )

@@ -21,7 +21,7 @@ from nova.artifact.files import check_path, open_regular
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
 from nova.core.dlpack import as_numpy
-from nova.core.dtypes import dtype
+from nova.core.dtypes import array_dtype
 from nova.errors import ArtifactError, NovaError, WeightsError
 from nova.frontends.safetensors import Layout, lay_out, read_safetensors
 from nova.runtime.arrays import take_argument
@@ -170,7 +170,7 @@ def _views(manifest: Manifest, pieces: Mapping[int, memoryview], origin: str) ->
 
 
 def _view(spec: TensorSpec, piece: memoryview) -> np.ndarray:
-    array = np.frombuffer(piece, np.uint8).view(dtype(spec.dtype).numpy).reshape(spec.shape)
+    array = np.frombuffer(piece, np.uint8).view(array_dtype(spec.dtype).numpy).reshape(spec.shape)
     array.flags.writeable = False
     return array
 

@@ -19,7 +19,7 @@ from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import TensorSpec, VariantSpec
 from nova.artifact.sign import KEY_BYTES, check_trust, is_signed
 from nova.artifact.tables import Tables
-from nova.core.dtypes import dtype
+from nova.core.dtypes import array_dtype
 from nova.errors import ArtifactError, TrustError
 
 # Compute capabilities of the GPUs that are around: which code would they take?
@@ -181,7 +181,7 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
         "name": spec.name,
         "dtype": spec.dtype,
         "shape": list(spec.shape),
-        "nbytes": prod(spec.shape) * dtype(spec.dtype).itemsize,
+        "nbytes": prod(spec.shape) * array_dtype(spec.dtype).itemsize,
         "donated": spec.donated,
         "alias": spec.alias,
     }

@@ -1,9 +1,9 @@
 """Pages of the documentation, and stubs for type checkers, that are tables in the code.
 
-In: the tables (`nova/knobs.py`, `nova/errors.py`, `nova/ops/`). Out: Markdown files under `docs/`
-and `.pyi` files, written by `python -m nova.tools.gen_docs`; with `--check` nothing is written and
-stale pages are an error, which is what the tests and CI run. A new page is a row in `PAGES` and a
-function that renders it.
+In: the tables (`nova/knobs.py`, `nova/errors.py`, `nova/ops/`, `nova/ir/attributes.py`). Out:
+Markdown files under `docs/` and `.pyi` files, written by `python -m nova.tools.gen_docs`; with
+`--check` nothing is written and stale pages are an error, which is what the tests and CI run. A new
+page is a row in `PAGES` and a function that renders it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nova import errors, knobs
+from nova.tools.attributes_page import render_attributes
 from nova.tools.ops_page import render_ops
 from nova.tools.stubs import render_methods, render_package
 
@@ -84,7 +85,12 @@ def _ops_page() -> str:
     return HEADER.format(source="nova/ops/") + render_ops()
 
 
+def _attributes_page() -> str:
+    return HEADER.format(source="nova/ir/attributes.py") + render_attributes()
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/attributes.md": _attributes_page,
     "docs/errors.md": render_errors,
     "docs/knobs.md": render_knobs,
     "docs/ops.md": _ops_page,

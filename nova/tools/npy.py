@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nova.artifact.files import write_atomically
-from nova.core.dtypes import bf16, dtype
+from nova.core.dtypes import array_dtype, bf16
 from nova.errors import ArrayFileError
 
 _RAW_BF16 = np.dtype("V2")
@@ -43,7 +43,7 @@ def _is_raw_bf16(array: np.ndarray, tensor: dict[str, Any]) -> bool:
 
 def draw_array(tensor: dict[str, Any], random: np.random.Generator) -> np.ndarray:
     """Random values: floats are normal, integers from 0 to 9, truth values even."""
-    kind, shape = dtype(tensor["dtype"]), tuple(tensor["shape"])
+    kind, shape = array_dtype(tensor["dtype"]), tuple(tensor["shape"])
     if kind.is_float:
         return random.standard_normal(shape, np.float32).astype(kind.numpy)
     return random.integers(0, 10 if kind.is_integer else 2, shape).astype(kind.numpy)

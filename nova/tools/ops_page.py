@@ -68,6 +68,8 @@ _ATTRIBUTES: dict[str, Any] = {
     "start": 2,
     "value": 1,
     "region": 1,
+    "kernel": (1,),
+    "size": (3,),
     "dtype": dtypes.f32,
     "min": 0,
 }

@@ -42,14 +42,14 @@ def find_advice(timeline: Timeline, path: Sequence[Step], bound: int) -> tuple[F
     any wait the cores still have to do all the work.
     """
     idle = timeline.makespan - timeline.busy // timeline.workers
-    found = [
+    advice = [
         *_about_kernels(timeline, path),
         *_limited(_about_reuse(timeline, path), idle),
         *_limited(_about_cores(path), timeline.makespan - bound),
         *_limited(_about_overhead(path), idle),
     ]
     least = _WORTH_SAYING * timeline.makespan
-    return tuple(sorted((f for f in found if f.gain > least), key=lambda f: -f.gain)[:_MOST])
+    return tuple(sorted((f for f in advice if f.gain > least), key=lambda f: -f.gain)[:_MOST])
 
 
 def _limited(findings: Iterable[Finding], most: int) -> Iterable[Finding]:
@@ -117,10 +117,10 @@ def _about_reuse(timeline: Timeline, path: Sequence[Step]) -> Iterable[Finding]:
     """Waits that exist only because memory is reused."""
     steps = [step for step in path if step.cause == "reuse"]
     if steps:
-        longest = max(steps, key=lambda step: step.held[1] - step.held[0])
+        longest = max(steps, key=lambda step: step.idle[1] - step.idle[0])
         yield Finding(
             "reuse",
-            _covered(step.held for step in steps),
+            _covered(step.idle for step in steps),
             f"{_count(steps, 'wait')} for workspace to be free again, most for "
             f"{_name(timeline.graph.tasks[longest.task])}: memory is used again, "
             "the more the lower max_workspace is",
@@ -132,7 +132,7 @@ def _about_cores(path: Sequence[Step]) -> Iterable[Finding]:
     if steps:
         yield Finding(
             "cores",
-            _covered(step.held for step in steps),
+            _covered(step.idle for step in steps),
             f"{_count(steps, 'task')} on the path waited for a core: more workers would help",
         )
 

@@ -53,7 +53,7 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str] | None = None):
         self._path = None if path is None else Path(path)
         if self._path is not None:
-            check_place(self._path)
+            check_folder(self._path)
         self._items: list[Any] = []
         self._runs: tuple[AnyRun, ...] | None = None
 
@@ -69,7 +69,7 @@ class Trace:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -84,7 +84,7 @@ class Trace:
         if self._path is None:
             return
         try:
-            if kind is None:
+            if error_type is None:
                 _native.await_traced(self._items)
         finally:  # also when Ctrl-C ends the wait
             self.save(self._path)
@@ -153,11 +153,11 @@ class _Builder:
         self, base: int, program: Any, start: int, end: int, lost: int, spans: bytes, values: bytes
     ) -> DeviceRun:
         tables = self._tables_of(program)
-        found = read_spans(
+        decoded = read_spans(
             tables, program.names, np.frombuffer(spans, SPAN), np.frombuffer(values, "<u4"), base
         )
         label = program.label or "program"
-        return DeviceRun(label, program.device.name, start - base, end - base, found, lost)
+        return DeviceRun(label, program.device.name, start - base, end - base, decoded, lost)
 
     def _tables_of(self, program: Any) -> Tables:
         key = id(program)  # the item keeps it alive
@@ -203,7 +203,7 @@ def _is_page(path: Path) -> bool:
     return path.suffix in (".html", ".htm")
 
 
-def check_place(path: Path) -> None:
+def check_folder(path: Path) -> None:
     """Check the output path first: a block may run for hours."""
     folder = path.parent
     if path.is_dir():

@@ -43,7 +43,7 @@ def speeds_of(peaks: Peaks) -> Speeds:
     """The expected speeds of a core with these peaks."""
     flops = peaks.core_flops / 1e9
     return Speeds(
-        **{kind: part * flops for kind, part in _OF_PEAK.items()},
+        **{core: part * flops for core, part in _OF_PEAK.items()},
         bytes=_OF_COPY * peaks.core_bytes / 1e9,
     )
 

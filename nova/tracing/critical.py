@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nova.tracing.edges import EdgeKinds
+from nova.artifact.tables import BufferSpec
 from nova.tracing.graph import TaskGraph
 from nova.tracing.timeline import Timeline
 
@@ -21,11 +21,11 @@ from nova.tracing.timeline import Timeline
 class Step:
     """A task on the critical path, and the last cause that it waited for.
 
-    cause     `start` of the run; `data` or `reuse` of memory (`edges.py`), or a `join` of them, for
-              a task before it; `core` for the task that occupied its core.
+    cause     `start` of the run; `data` or `reuse` of memory (`EdgeCauses`), or a `join` of them,
+              for a task before it; `core` for the task that occupied its core.
     wait      nanoseconds between the end of the cause and its own start.
     duration  nanoseconds that it ran.
-    held      the interval in which only the cause delayed it: only if memory or a core was the
+    idle      the interval in which only the cause delayed it: only if memory or a core was the
               cause, else empty.
     """
 
@@ -33,7 +33,7 @@ class Step:
     cause: str
     wait: int
     duration: int
-    held: tuple[int, int] = (0, 0)
+    idle: tuple[int, int] = (0, 0)
 
 
 def critical_path(timeline: Timeline) -> tuple[Step, ...]:
@@ -48,7 +48,7 @@ class _Walk:
 
     def __init__(self, timeline: Timeline):
         self.timeline = timeline
-        self.kinds = EdgeKinds(timeline.graph)
+        self.causes = EdgeCauses(timeline.graph)
         self.ends = {int(r["task"]): int(r["end"]) for r in timeline.records}
         self.previous: dict[int, int] = {}  # the previous task on the same core
         tasks = timeline.records["task"]
@@ -57,31 +57,31 @@ class _Walk:
 
     def steps(self) -> tuple[Step, ...]:
         task: int | None = max(self.ends, key=lambda t: (self.ends[t], t))
-        found = []
+        steps = []
         while task is not None:
             step, task = self._step(task)
-            found.append(step)
-        return tuple(reversed(found))
+            steps.append(step)
+        return tuple(reversed(steps))
 
     def _step(self, task: int) -> tuple[Step, int | None]:
         timeline, ends = self.timeline, self.ends
         record = timeline.records[timeline.record_of[task]]
         start = int(record["start"])
-        known = [p for p in timeline.graph.predecessors[task] if p in ends]
+        predecessors = [p for p in timeline.graph.predecessors[task] if p in ends]
         cause, before, since = "start", None, timeline.start
         free = int(record["ready"])  # earliest start without the cause
-        if known:
-            before = max(known, key=lambda p: (ends[p], p))
-            cause, since = self.kinds.kind(before, task), ends[before]
+        if predecessors:
+            before = max(predecessors, key=lambda p: (ends[p], p))
+            cause, since = self.causes.cause(before, task), ends[before]
         previous = self.previous.get(task)
         if previous is not None and ends[previous] > since and previous != before:
             cause, before, since = "core", previous, ends[previous]
         elif cause == "reuse":
-            data = [ends[p] for p in known if self.kinds.kind(p, task) != "reuse"]
+            data = [ends[p] for p in predecessors if self.causes.cause(p, task) != "reuse"]
             free = max(data, default=timeline.start)
-        held = (free, since) if cause in ("core", "reuse") and free < since else (0, 0)
+        idle = (free, since) if cause in ("core", "reuse") and free < since else (0, 0)
         wait, duration = max(0, start - since), int(record["end"]) - start
-        return Step(task, cause, wait, duration, held), before
+        return Step(task, cause, wait, duration, idle), before
 
 
 def longest_path(graph: TaskGraph, durations: np.ndarray) -> tuple[int, tuple[int, ...]]:
@@ -101,3 +101,48 @@ def longest_path(graph: TaskGraph, durations: np.ndarray) -> tuple[int, tuple[in
         path.append(task)
         task = following[task]
     return total, tuple(path)
+
+
+class EdgeCauses:
+    """The cause of an edge: a task reads the result of another, or only waits for its memory.
+
+    `data`, `reuse`, or `join` for an edge into a task without tiles. `reuse` edges are
+    write-after-read and write-after-write: a larger workspace would remove them. The cause depends
+    on the launches at both ends; each pair is computed once.
+    """
+
+    def __init__(self, graph: TaskGraph):
+        self._graph = graph
+        self._causes: dict[tuple[int, int], str] = {}
+
+    def cause(self, before: int, after: int) -> str:
+        """`data` if task `after` reads a result of task `before`, else `reuse`."""
+        tasks = self._graph.tasks
+        if tasks[after].is_join:
+            return "join"
+        if tasks[before].is_join:
+            # A join stands for all its predecessors: one that provides data is sufficient.
+            causes = {self.cause(p, after) for p in self._graph.predecessors[before]}
+            return "reuse" if causes == {"reuse"} else "data"
+        pair = (tasks[before].launch, tasks[after].launch)
+        if pair not in self._causes:
+            self._causes[pair] = self._find(*pair)
+        return self._causes[pair]
+
+    def _find(self, before: int, after: int) -> str:
+        first, second = self._graph.tables.launches[before], self._graph.tables.launches[after]
+        if self._graph.by_launch or not first.reads or not second.reads:
+            return "data"  # program order; the dependence is unknown
+        buffers = self._graph.tables.buffers
+        written = [buffers[b] for b in first.buffers[first.reads :]]
+        read = [buffers[b] for b in second.buffers[: second.reads]]
+        return "data" if any(share_bytes(w, r) for w in written for r in read) else "reuse"
+
+
+def share_bytes(a: BufferSpec, b: BufferSpec) -> bool:
+    """Whether two buffers have bytes in common."""
+    if a.kind != b.kind or a.kind == "constant":
+        return False
+    if a.kind != "workspace":
+        return a.value == b.value
+    return a.value < b.value + b.nbytes and b.value < a.value + a.nbytes

@@ -18,7 +18,7 @@ _COLORS = {
     "wait": "thread_state_sleeping",
 }
 _USUAL_COLOR = "thread_state_runnable"
-_APART = 1000  # spacing of lane numbers by kind
+_LANE_SPACING = 1000  # spacing of lane numbers by kind
 
 
 class DeviceLanes:
@@ -32,15 +32,15 @@ class DeviceLanes:
     def events(self, run: DeviceRun) -> list[dict[str, Any]]:
         """The slices of a run; lanes are named on first use."""
         pid = self._process(run.device)
-        found = []
+        events = []
         for number, lane in enumerate(LANES):
             spans = run.lanes[lane]
             slot = self._take(pid, lane, spans)
             title = run.lane_title(lane)
-            tid = number * _APART + slot
+            tid = number * _LANE_SPACING + slot
             self._name(pid, tid, title if slot == 0 else f"{title} ({slot + 1})")
-            found += [_slice(pid, tid, run.program, span) for span in spans]
-        return found
+            events += [_slice(pid, tid, run.program, span) for span in spans]
+        return events
 
     def _take(self, pid: int, lane: str, spans: tuple[Span, ...]) -> int:
         """The first lane of its kind that is free at that time."""
@@ -61,6 +61,6 @@ def _slice(pid: int, tid: int, program: str, span: Span) -> dict[str, Any]:
         "cat": "device" if span.lane != "host" else "host",
         "ts": span.start / 1000,
         "dur": span.duration / 1000,
-        "cname": _COLORS.get(span.kind, _USUAL_COLOR),
+        "cname": _COLORS.get(span.activity, _USUAL_COLOR),
         "args": {"program": program, **span.details},
     }

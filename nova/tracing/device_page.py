@@ -24,11 +24,11 @@ def describe_graph(
     described: list[dict[str, Any]] = []
     numbers = []
     for span in run.spans:
-        key = (span.name, span.kind)
+        key = (span.name, span.activity)
         if key not in kernels:
             kernels[key] = first_kernel + len(described)
-            about = {"name": span.name, "core": _core(span), "grid": 1, "location": span.location}
-            described.append(about)
+            entry = {"name": span.name, "core": _core(span), "grid": 1, "location": span.location}
+            described.append(entry)
         numbers.append(kernels[key])
     count = len(run.spans)
     return {
@@ -43,7 +43,7 @@ def describe_graph(
 
 
 def _core(span: Span) -> str:
-    return "copy" if span.lane == "copies" else span.lane if span.kernels else span.kind
+    return "copy" if span.lane == "copies" else span.lane if span.kernels else span.activity
 
 
 def describe_device_run(run: DeviceRun, graph: int) -> dict[str, Any]:

@@ -27,9 +27,18 @@ SPAN = np.dtype(
         ("end", "<u8"),
     ]
 )
-"""`nova_span`; its kinds are indices of KINDS."""
+"""`nova_span`; its kinds are indices of ACTIVITIES."""
 
-KINDS = ("kernel", "copy in", "copy out", "copy within", "enqueue", "wait", "stage", "host kernel")
+ACTIVITIES = (
+    "kernel",
+    "copy in",
+    "copy out",
+    "copy within",
+    "enqueue",
+    "wait",
+    "stage",
+    "host kernel",
+)
 LANES = ("host", "copies", "kernels")
 """The calling thread, device copies and device kernels."""
 
@@ -47,7 +56,7 @@ class Span:
     """
 
     lane: str
-    kind: str
+    activity: str
     name: str
     start: int
     end: int
@@ -79,21 +88,21 @@ class Span:
     @property
     def details(self) -> dict[str, Any]:
         """Details that a viewer shows next to name and time."""
-        found: dict[str, Any] = {"kind": self.kind}
+        entries: dict[str, Any] = {"kind": self.activity}
         if self.launch is not None:
-            found["launch"] = self.launch
+            entries["launch"] = self.launch
         if self.tensors:
-            found["tensors"] = ", ".join(self.tensors)
+            entries["tensors"] = ", ".join(self.tensors)
         if self.lane == "copies":
-            found["bytes"] = self.bytes
+            entries["bytes"] = self.bytes
         if not self.kernels:
-            return found
+            return entries
         shape = self.kernels[0].device
         if shape is not None:
-            found["grid"] = "x".join(map(str, shape.grid))
-            found["block"] = "x".join(map(str, shape.block))
-            found["shared"] = shape.shared
-        return {**found, "flops": self.flops, "bytes": self.moved, "line": self.location}
+            entries["grid"] = "x".join(map(str, shape.grid))
+            entries["block"] = "x".join(map(str, shape.block))
+            entries["shared"] = shape.shared
+        return {**entries, "flops": self.flops, "bytes": self.moved, "line": self.location}
 
 
 @dataclass(frozen=True)
@@ -136,15 +145,15 @@ def read_spans(
     tables: Tables, names: Names, spans: np.ndarray, values: np.ndarray, base: int
 ) -> tuple[Span, ...]:
     """The spans of a run by their start, with times relative to `base`."""
-    made = [_read_span(tables, names, span, values, base) for span in spans]
-    return tuple(sorted(made, key=lambda span: (span.start, span.end)))
+    decoded = [_read_span(tables, names, span, values, base) for span in spans]
+    return tuple(sorted(decoded, key=lambda span: (span.start, span.end)))
 
 
 def _read_span(tables: Tables, names: Names, span: Any, values: np.ndarray, base: int) -> Span:
-    kind, number = KINDS[span["kind"]], int(span["launch"])
+    activity, number = ACTIVITIES[span["kind"]], int(span["launch"])
     launch = None if number == _NO_LAUNCH else number
     times = int(span["start"]) - base, int(span["end"]) - base
-    if kind in _COPIES:
+    if activity in _COPIES:
         if launch is None:
             first = int(span["first"])
             both = (*names[0], *names[1])
@@ -152,16 +161,16 @@ def _read_span(tables: Tables, names: Names, span: Any, values: np.ndarray, base
         else:
             buffer = tables.buffers[tables.launches[launch].buffers[0]]
             moved = (_name_buffer(buffer, names),)
-        name = f"{_COPIES[kind]}: {_listed(moved)}"
-        return Span("copies", kind, name, *times, int(span["bytes"]), moved, launch=launch)
+        name = f"{_COPIES[activity]}: {_listed(moved)}"
+        return Span("copies", activity, name, *times, int(span["bytes"]), moved, launch=launch)
     if launch is None:
-        return Span("host", kind, kind, *times)
-    count = 1 if kind == "kernel" else int(span["count"])
+        return Span("host", activity, activity, *times)
+    count = 1 if activity == "kernel" else int(span["count"])
     run = tables.launches[launch : launch + count]
     kernels = tuple(tables.kernels[item.kernel] for item in run)
-    lane = "kernels" if kind == "kernel" else "host"
+    lane = "kernels" if activity == "kernel" else "host"
     name = _listed([kernel.name for kernel in kernels])
-    return Span(lane, kind, name, *times, kernels=kernels, launch=launch)
+    return Span(lane, activity, name, *times, kernels=kernels, launch=launch)
 
 
 def _name_buffer(buffer: BufferSpec, names: Names) -> str:
@@ -171,8 +180,8 @@ def _name_buffer(buffer: BufferSpec, names: Names) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    left = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+    unnamed = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
 
 
 def covered(spans: Iterable[Span]) -> int:

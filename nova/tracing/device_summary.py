@@ -82,7 +82,7 @@ class DeviceSummary:
             lines += ["", "time by kernel", *self._kernel_lines()]
         if self.copies:
             lines += ["", "copies", *self._copy_lines()]
-        host = [(_HOST[kind], spent) for kind, spent in self.host.items()]
+        host = [(_HOST[activity], spent) for activity, spent in self.host.items()]
         return "\n".join([*lines, "", *_time_lines("time of the host", host, self.time)[1:]])
 
     def _kernel_lines(self) -> list[str]:
@@ -116,9 +116,9 @@ class DeviceSummary:
         return columns([("", "copies", "bytes", "time", "GB/s"), *rows], right=range(1, 5))
 
 
-def _time_lines(title: str, rows: Sequence[tuple[str, int]], whole: int) -> list[str]:
-    shown = [(name, format_ns(spent), percent(spent, whole)) for name, spent in rows if spent]
-    return ["", title, *columns(shown)]
+def _time_lines(title: str, rows: Sequence[tuple[str, int]], total: int) -> list[str]:
+    cells = [(name, format_ns(spent), percent(spent, total)) for name, spent in rows if spent]
+    return ["", title, *columns(cells)]
 
 
 def summarize_devices(runs: Sequence[DeviceRun]) -> tuple[DeviceSummary, ...]:
@@ -136,7 +136,7 @@ def _summarize(device: str, runs: Sequence[DeviceRun]) -> DeviceSummary:
     host: dict[str, int] = {}
     for run in runs:
         for span in run.lanes["host"]:
-            host[span.kind] = host.get(span.kind, 0) + span.duration
+            host[span.activity] = host.get(span.activity, 0) + span.duration
     time = sum(run.makespan for run in runs)
     return DeviceSummary(
         device=device,
@@ -154,13 +154,13 @@ def _summarize(device: str, runs: Sequence[DeviceRun]) -> DeviceSummary:
 
 def _launch_times(runs: Sequence[DeviceRun]) -> tuple[LaunchTime, ...]:
     """By program and kernel, the longest first; includes host kernels."""
-    found: dict[tuple[str, str], list[Span]] = {}
+    groups: dict[tuple[str, str], list[Span]] = {}
     for run in runs:
         for span in run.spans:
             if span.kernels:
-                found.setdefault((run.program, span.name), []).append(span)
+                groups.setdefault((run.program, span.name), []).append(span)
     rows = []
-    for (program, name), spans in found.items():
+    for (program, name), spans in groups.items():
         rows.append(
             LaunchTime(
                 program,
@@ -177,9 +177,10 @@ def _launch_times(runs: Sequence[DeviceRun]) -> tuple[LaunchTime, ...]:
 
 
 def _copy_times(spans: Sequence[Span]) -> tuple[CopyTime, ...]:
-    kinds = dict.fromkeys(span.kind for span in spans)
-    groups = {kind: [span for span in spans if span.kind == kind] for kind in kinds}
+    groups: dict[str, list[Span]] = {}
+    for span in spans:
+        groups.setdefault(span.activity, []).append(span)
     return tuple(
-        CopyTime(kind, len(g), sum(s.bytes for s in g), sum(s.duration for s in g))
-        for kind, g in groups.items()
+        CopyTime(direction, len(g), sum(s.bytes for s in g), sum(s.duration for s in g))
+        for direction, g in groups.items()
     )

@@ -51,8 +51,8 @@ class Task:
         """`kernel_3[4:8]`, or the name alone if it is the whole kernel."""
         if self.is_join:
             return "join"
-        whole = self.end - self.begin == self.kernel.grid
-        return self.kernel.name if whole else f"{self.kernel.name}[{self.begin}:{self.end}]"
+        is_full = self.end - self.begin == self.kernel.grid
+        return self.kernel.name if is_full else f"{self.kernel.name}[{self.begin}:{self.end}]"
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class TaskGraph:
     @cached_property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
         """The tasks that each task waits for."""
-        found: list[list[int]] = [[] for _ in self.specs]
+        predecessors: list[list[int]] = [[] for _ in self.specs]
         for number, spec in enumerate(self.specs):
             for successor in spec.successors:
-                found[successor].append(number)
-        return tuple(map(tuple, found))
+                predecessors[successor].append(number)
+        return tuple(map(tuple, predecessors))
 
     @cached_property
     def task_counts(self) -> tuple[int, ...]:
@@ -105,8 +105,8 @@ class TaskGraph:
                 spec.launch, spec.waits, spec.begin, spec.end, first, len(spec.successors)
             )
             successors += np.array(spec.successors, "<u4").tobytes()
-        kinds = bytes(CORES.index(task.kernel.core) for task in self.tasks)
-        return bytes(records), bytes(successors), kinds
+        cores = bytes(CORES.index(task.kernel.core) for task in self.tasks)
+        return bytes(records), bytes(successors), cores
 
 
 def make_graph(tables: Tables, *, by_launch: bool = False) -> TaskGraph:

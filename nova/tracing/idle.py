@@ -23,7 +23,7 @@ SLEEP_NS = 50_000
 
 def idle_reasons(timeline: Timeline) -> dict[str, int]:
     """Idle nanoseconds of cores, by reason; together with the busy time they make up the run."""
-    found = dict.fromkeys(REASONS, 0)
+    idle = dict.fromkeys(REASONS, 0)
     clock = _ReadyClock(timeline)
     last_start = int(timeline.records["start"].max(initial=timeline.start))
     for lane in timeline.lanes:
@@ -33,19 +33,19 @@ def idle_reasons(timeline: Timeline) -> dict[str, int]:
             start = int(record["start"])
             if start > since:
                 ready = clock.some_ready(since, start)
-                found["dependency"] += start - since - ready
+                idle["dependency"] += start - since - ready
                 asleep = first or start - since > SLEEP_NS
                 stolen = int(record["stolen_from"]) != NOT_STOLEN
-                found["sleeping" if asleep else "stealing" if stolen else "dispatch"] += ready
+                idle["sleeping" if asleep else "stealing" if stolen else "dispatch"] += ready
             since, first = max(since, int(record["end"])), False
         if timeline.end > since:
             # After its last task: from some moment on there was nothing left to start.
             until = min(max(last_start, since), timeline.end)
             ready = clock.some_ready(since, until)
-            found["sleeping"] += ready
-            found["dependency"] += until - since - ready
-            found["no task left"] += timeline.end - until
-    return found
+            idle["sleeping"] += ready
+            idle["dependency"] += until - since - ready
+            idle["no task left"] += timeline.end - until
+    return idle
 
 
 class _ReadyClock:

@@ -38,10 +38,10 @@ def to_html(runs: Sequence[AnyRun], summary: Summary) -> str:
 
 
 def _page_data(runs: Sequence[AnyRun], summary: Summary) -> dict[str, Any]:
-    shown = _choose(runs)
+    chosen = _choose(runs)
     graphs = _Graphs()
-    described = [_describe_run(run, graphs) for run in shown]
-    longest = max(range(len(shown)), key=lambda i: _makespan(shown[i]), default=0)
+    described = [_describe_run(run, graphs) for run in chosen]
+    longest = max(range(len(chosen)), key=lambda i: _makespan(chosen[i]), default=0)
     return {
         "peaks": None if summary.peaks is None else asdict(summary.peaks),
         "table": [
@@ -53,7 +53,7 @@ def _page_data(runs: Sequence[AnyRun], summary: Summary) -> dict[str, Any]:
         "graphs": graphs.described,
         "runs": described,
         "longest": longest,
-        "left_out": len(runs) - len(shown),
+        "left_out": len(runs) - len(chosen),
     }
 
 
@@ -80,15 +80,15 @@ class _Graphs:
     def __init__(self) -> None:
         self.kernels: list[dict[str, Any]] = []
         self.described: list[dict[str, Any]] = []
-        self._places: dict[int, int] = {}
-        self._kept: list[TaskGraph] = []  # an id stays in use as long as its object lives
+        self._numbers: dict[int, int] = {}
+        self._graphs: list[TaskGraph] = []  # an id stays in use as long as its object lives
 
-    def place(self, graph: TaskGraph) -> int:
-        if id(graph) not in self._places:
-            self._kept.append(graph)
-            self._places[id(graph)] = len(self.described)
+    def number(self, graph: TaskGraph) -> int:
+        if id(graph) not in self._numbers:
+            self._graphs.append(graph)
+            self._numbers[id(graph)] = len(self.described)
             self.described.append(self._describe(graph))
-        return self._places[id(graph)]
+        return self._numbers[id(graph)]
 
     def place_spans(self, run: DeviceRun) -> int:
         """The spans of a run on a device, in the form of a graph."""
@@ -122,7 +122,7 @@ def _describe_run(run: AnyRun, graphs: _Graphs) -> dict[str, Any]:
     return {
         "program": run.program,
         "kind": run.kind,
-        "graph": graphs.place(measured.graph),
+        "graph": graphs.number(measured.graph),
         "workers": measured.workers,
         "makespan": measured.makespan,
         "planned_makespan": run.planned.makespan,

@@ -54,14 +54,14 @@ def _peaks_in(folder: str | None, cpu: str, cores: int) -> Peaks:
     """The peaks in a folder; without a folder they are measured in every process."""
     name = sha256(f"{cpu}/{cores}/1".encode()).hexdigest()[:16]
     path = None if folder is None else Path(folder) / f"peaks-{name}.json"
-    found = None if path is None else _read(path)
-    if found is None:
-        found = _measure(cores)
+    peaks = None if path is None else _read(path)
+    if peaks is None:
+        peaks = _measure(cores)
         if path is not None:
             with suppress(OSError):  # a full or read-only disk: measured again next time
                 make_folder(path.parent)
-                write_atomically(path, json.dumps(asdict(found)).encode(), mode=0o600, sync=False)
-    return found
+                write_atomically(path, json.dumps(asdict(peaks)).encode(), mode=0o600, sync=False)
+    return peaks
 
 
 def _read(path: Path) -> Peaks | None:
@@ -82,14 +82,20 @@ def _measure(cores: int) -> Peaks:
     def copied() -> float:
         return _native.measure_copy(_COPIED, _SECONDS)
 
-    one, alone = flops(), copied()
-    return Peaks(cores, one, alone, _together(flops, cores, one), _together(copied, cores, alone))
+    core_flops, core_copies = flops(), copied()
+    return Peaks(
+        cores,
+        core_flops,
+        core_copies,
+        _together(flops, cores, core_flops),
+        _together(copied, cores, core_copies),
+    )
 
 
-def _together(measure: Callable[[], float], cores: int, alone: float) -> float:
+def _together(measure: Callable[[], float], cores: int, core_copies: float) -> float:
     """The sum over all cores running concurrently; at least that of one core alone."""
     with ThreadPoolExecutor(cores) as threads:
-        return max(alone, sum(threads.map(lambda _: measure(), range(cores))))
+        return max(core_copies, sum(threads.map(lambda _: measure(), range(cores))))
 
 
 def _cpu_name() -> str:

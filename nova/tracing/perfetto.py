@@ -197,8 +197,8 @@ def _ready_counter(pid: int, timeline: Timeline) -> Iterator[dict[str, Any]]:
         }
 
 
-def _name_event(what: str, pid: int, lane: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "M", "pid": pid, "tid": lane, "name": what, "args": args}
+def _name_event(name: str, pid: int, lane: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "pid": pid, "tid": lane, "name": name, "args": args}
 
 
 def _us(nanoseconds: Any) -> float:

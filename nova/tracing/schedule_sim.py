@@ -154,8 +154,8 @@ def moved(simulation: Simulation, start: int) -> Timeline:
 
 def _as_timeline(graph: TaskGraph, played: np.ndarray, cores: int, makespan: int) -> Timeline:
     records = np.empty(len(played), RECORD)
-    for ours, theirs in (("task", "task"), ("worker", "core"), ("start", "start"), ("end", "end")):
-        records[ours] = played[theirs]
+    for field, source in (("task", "task"), ("worker", "core"), ("start", "start"), ("end", "end")):
+        records[field] = played[source]
     records["stolen_from"] = NOT_STOLEN
     ends = np.zeros(len(played), np.uint64)
     ends[played["task"]] = played["end"]

@@ -171,7 +171,7 @@ def _kernel_times(runs: Sequence[Run]) -> tuple[KernelTime, ...]:
             row[2] += task.flops
             row[3] += task.bytes
     total = sum(row[1] for row in rows.values())
-    found = [
+    kernels = [
         KernelTime(
             program,
             name,
@@ -185,7 +185,7 @@ def _kernel_times(runs: Sequence[Run]) -> tuple[KernelTime, ...]:
         )
         for (program, name), (count, spent, flops, moved) in rows.items()
     ]
-    return tuple(sorted(found, key=lambda kernel: -kernel.time))
+    return tuple(sorted(kernels, key=lambda kernel: -kernel.time))
 
 
 def path_parts(run: Run) -> dict[str, int]:

@@ -13,9 +13,9 @@ def format_ns(nanoseconds: float) -> str:
     return f"{nanoseconds / 1e9:.2f} s"
 
 
-def percent(part: float, whole: float) -> str:
+def percent(part: float, total: float) -> str:
     """`12.3 %`, or a dash if there is no total."""
-    return f"{100 * part / whole:.1f} %" if whole else "-"
+    return f"{100 * part / total:.1f} %" if total else "-"
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (1, 2)) -> list[str]:

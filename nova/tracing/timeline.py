@@ -70,9 +70,9 @@ class Timeline:
 
     def task_durations(self) -> np.ndarray:
         """Nanoseconds of each task of the graph; 0 for one whose record was lost."""
-        found = np.zeros(len(self.graph.specs), np.int64)
-        found[self.records["task"]] = self.durations
-        return found
+        durations = np.zeros(len(self.graph.specs), np.int64)
+        durations[self.records["task"]] = self.durations
+        return durations
 
 
 def make_timeline(

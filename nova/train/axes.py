@@ -20,7 +20,7 @@ class Axis:
     high: float
     log: bool = False
 
-    def place(self, values: np.ndarray) -> np.ndarray:
+    def normalize(self, values: np.ndarray) -> np.ndarray:
         """Positions of values between the ends, 0 to 1."""
         low, high = (log10(self.low), log10(self.high)) if self.log else (self.low, self.high)
         # Halves: the difference of two large numbers may overflow.
@@ -33,15 +33,15 @@ class Axis:
         if not self.log:
             return _round_numbers(self.low, self.high, most)
         first, last = ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9)
-        found = [10.0**e for e in range(first, last + 1)]
-        if 3 * len(found) <= most:
-            found = [
+        ticks = [10.0**e for e in range(first, last + 1)]
+        if 3 * len(ticks) <= most:
+            ticks = [
                 m * 10.0**e
                 for e in range(first - 1, last + 1)
                 for m in (1.0, 2.0, 5.0)
                 if self.low <= m * 10.0**e <= self.high
             ]
-        return found[:: ceil(len(found) / most)] if found else []
+        return ticks[:: ceil(len(ticks) / most)] if ticks else []
 
 
 def value_axis(values: np.ndarray, log: bool | None) -> Axis:

@@ -108,11 +108,11 @@ class CheckpointFile:
         return "pass another path, or resume=False to start anew"
 
     def _cannot_write(self, error: OSError) -> CheckpointError:
-        gone = isinstance(error, FileNotFoundError)
+        is_missing = isinstance(error, FileNotFoundError)
         return CheckpointError(
             f"the checkpoint cannot be written: {error.strerror}",
             where=str(self.path),
-            hint="does another run write to the same checkpoint?" if gone else None,
+            hint="does another run write to the same checkpoint?" if is_missing else None,
         )
 
 

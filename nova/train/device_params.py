@@ -28,11 +28,11 @@ class DeviceParams:
         self.changed = False
         self._arrays: dict[Tensor, _native.DeviceArray] = {}
 
-    def place(self, tensors: Iterable[Tensor]) -> tuple[Any, ...]:
+    def upload(self, tensors: Iterable[Tensor]) -> tuple[Any, ...]:
         """The arrays of `tensors` on the device; missing ones are copied there."""
-        return tuple(self._placed(tensor) for tensor in tensors)
+        return tuple(self._upload(tensor) for tensor in tensors)
 
-    def _placed(self, tensor: Tensor) -> _native.DeviceArray:
+    def _upload(self, tensor: Tensor) -> _native.DeviceArray:
         if tensor not in self._arrays:
             self._arrays[tensor] = _native.DeviceArray.of(self.device, _contiguous(tensor.data))
             if isinstance(tensor, Parameter):
@@ -49,7 +49,7 @@ class DeviceParams:
                 np.copyto(tensor.data, array.numpy())
 
     def push(self) -> None:
-        """Take the values that the host has written; programs need `place` again."""
+        """Take the values that the host has written; programs need `upload` again."""
         self.changed = False
         for tensor in self._arrays:
             self._arrays[tensor] = _native.DeviceArray.of(self.device, _contiguous(tensor.data))

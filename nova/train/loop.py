@@ -184,17 +184,17 @@ class _Run:
             self.file.save(Saved(state, position, self.history, _description(self.batches)))
 
     def _not_finite(self, loss: float, epoch: int, batch: int) -> TrainingError:
-        kept = "; the last checkpoint is from before" if self.file is not None else ""
+        note = "; the last checkpoint is from before" if self.file is not None else ""
         return TrainingError(
             f"the loss of step {self.history.steps} is {loss} (epoch {epoch}, batch {batch}, "
-            f"counted from 0){kept}",
+            f"counted from 0){note}",
             where=str(user_location()),
             hint="NOVA_CHECK=nan names the op that made it; on_nan='continue' goes on",
         )
 
     def _interrupted(self) -> TrainingInterrupted:
-        kept = f"; {self.file.path} continues from here" if self.file is not None else ""
-        return TrainingInterrupted(f"interrupted after step {self.history.steps}{kept}")
+        note = f"; {self.file.path} continues from here" if self.file is not None else ""
+        return TrainingInterrupted(f"interrupted after step {self.history.steps}{note}")
 
 
 class _Picture:

@@ -148,8 +148,7 @@ class TrainStep(Sealed):
         self._tune = tune
         self._run_mode = run_mode
         self._params = all_params(model, optimizer.params)
-        own = find_roots(loss)
-        self._roots = own.extended((model, optimizer), ())
+        self._roots = find_roots(loss).extended((model, optimizer), ())
         self._leaves = {
             name: Tensor(TensorType(a.shape, dtype(a.dtype)), data=a, name=name)
             for name, a in self._fresh_state(seed).items()
@@ -157,7 +156,7 @@ class TrainStep(Sealed):
         self._entries: dict[Any, _Entry] = {}
         self._last: _Entry | None = None
         self._program: BoundProgram | None = None
-        self._resident: DeviceParams | None = None
+        self._device_params: DeviceParams | None = None
         floats = [p.dtype for p in self._params if p.dtype.is_float]
         self._narrows = bool(floats) and f64 not in floats
         self._warned = False
@@ -184,8 +183,8 @@ class TrainStep(Sealed):
         program = self._program
         if program is not None:
             try:
-                if self._resident is not None:
-                    self._resident.changed = True
+                if self._device_params is not None:
+                    self._device_params.changed = True
                 return program(*batch)
             except SignatureError:
                 pass  # another signature, or an error that is reported below
@@ -193,8 +192,8 @@ class TrainStep(Sealed):
         self._entry(arrays)
         program = self._program
         assert program is not None
-        if self._resident is not None:
-            self._resident.changed = True
+        if self._device_params is not None:
+            self._device_params.changed = True
         return program(*arrays)
 
     def _narrowed(self, array: Any) -> Any:
@@ -221,8 +220,8 @@ class TrainStep(Sealed):
 
         Reading them through the model or the step does this automatically.
         """
-        if self._resident is not None:
-            self._resident.pull()
+        if self._device_params is not None:
+            self._device_params.pull()
 
     def lower(self, *batch: Any) -> Compiled:
         """The program for these arrays, compiled but not run."""
@@ -258,7 +257,7 @@ class TrainStep(Sealed):
     def _entry(self, batch: Sequence[Any]) -> _Entry:
         try:
             types = tuple(map(_type_of, batch))
-            seen = generation[0]
+            version = generation[0]
             state = self._roots.snapshot()
             key = (types, state.values)
             entry = self._entries.get(key)
@@ -269,7 +268,7 @@ class TrainStep(Sealed):
         except NovaError as error:
             raise error.located(str(user_location())) from None
         self._last = entry
-        self._bind(entry, seen)
+        self._bind(entry, version)
         return entry
 
     def _keep(self, key: Any, entry: _Entry) -> None:
@@ -277,22 +276,22 @@ class TrainStep(Sealed):
         while len(self._entries) > knobs.get("jit_programs"):
             del self._entries[next(iter(self._entries))]
 
-    def _bind(self, entry: _Entry, seen: int) -> None:
+    def _bind(self, entry: _Entry, version: int) -> None:
         """The fast path of later calls."""
         arrays: tuple[Any, ...] = ()
-        if self._resident is not None:
+        if self._device_params is not None:
             before = generation[0]
-            arrays = self._resident.place(entry.placed)
-            seen += generation[0] - before  # parameters that are on the device from now on
+            arrays = self._device_params.upload(entry.placed)
+            version += generation[0] - before  # parameters that are on the device from now on
         self._program = BoundProgram(
-            entry.compiled._program, entry.captured, self._roots, entry.state, seen, None, arrays
+            entry.compiled._program, entry.captured, self._roots, entry.state, version, None, arrays
         )
 
     def _check_params(self) -> None:
         """The optimizer has state only for the parameters at the creation of the step."""
-        known = {id(p) for p in self._params}
+        param_ids = {id(p) for p in self._params}
         for name, param in self.model.named_parameters():
-            if id(param) not in known:
+            if id(param) not in param_ids:
                 raise GraphError(
                     f"the model got the parameter {name!r} after the step was made",
                     hint="make a new optimizer and a new step for the changed model",
@@ -317,8 +316,8 @@ class TrainStep(Sealed):
         named += list(self._leaves.items())  # type: ignore[arg-type]
         self.sync()
         report = copy_into(named, state, strict)
-        if self._resident is not None:
-            self._resident.push()
+        if self._device_params is not None:
+            self._device_params.push()
             self._program = None
         return report
 
@@ -349,9 +348,9 @@ class TrainStep(Sealed):
         self._roots = roots.extended(capture.holders.values(), capture.read.values())
         state = self._roots.snapshot()
         updates = self._updates(loss)
-        own = (*self._params, *self._leaves.values())
-        others = captured_leaves([loss, *updates.values()], [*batch, *own])
-        base = Captured.sorted(own)
+        state_tensors = (*self._params, *self._leaves.values())
+        others = captured_leaves([loss, *updates.values()], [*batch, *state_tensors])
+        base = Captured.sorted(state_tensors)
         captured = Captured(base.stored, (*base.leaves, *others), (), ())
         params = captured.tensors
         with named_as_state(self.model):
@@ -367,11 +366,12 @@ class TrainStep(Sealed):
         device = compiled.native_device
         if device is None:
             return _Entry(compiled, state, (), captured)
-        if self._resident is None:
-            self._resident = DeviceParams(device)
-        count = len(own)  # others are arguments from the host: their owners may change them
+        if self._device_params is None:
+            self._device_params = DeviceParams(device)
+        # The others are arguments from the host: their owners may change them.
+        count = len(state_tensors)
         return _Entry(
-            carrying(compiled, [p.data for p in params], self._resident.pull),
+            carrying(compiled, [p.data for p in params], self._device_params.pull),
             state,
             params[:count],
             Captured((), params[count:], (), ()),
@@ -385,9 +385,10 @@ class TrainStep(Sealed):
             capture = stack.enter_context(capturing(lifts_seeds=False))
             loss = self._loss(self.model, *batch)
         if not isinstance(loss, Tensor) or loss.size != 1 or not loss.dtype.is_float:
-            what = loss.type if isinstance(loss, Tensor) else type(loss).__name__
+            description = loss.type if isinstance(loss, Tensor) else type(loss).__name__
             raise GradientError(
-                f"the loss is {what}, not one float number", hint="reduce it, e.g. with .mean()"
+                f"the loss is {description}, not one float number",
+                hint="reduce it, e.g. with .mean()",
             )
         loss = F.reshape(loss, ()) if loss.shape else loss
         return loss if self._half is None else cast(loss, f32), capture
@@ -419,8 +420,8 @@ class TrainStep(Sealed):
         by_name = dict(zip([e.name for e in trained], grads, strict=True))
         state = self._group("optimizer")
         params = [e.param for e in entries]
-        given = [by_name.get(e.name) for e in entries]
-        new_params, new_state = self.optimizer.apply(params, given, state)
+        entry_grads = [by_name.get(e.name) for e in entries]
+        new_params, new_state = self.optimizer.apply(params, entry_grads, state)
         changes = [*zip(params, new_params, strict=True)]
         changes += [(state[name], value) for name, value in new_state.items()]
         updates.update((old, _select(commit, new, old)) for old, new in changes if new is not old)

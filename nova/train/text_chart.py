@@ -19,10 +19,10 @@ def draw_text(losses: np.ndarray) -> str:
     columns = np.repeat(columns, max(1, _WIDTH // len(columns)))
     axis = value_axis(columns, None)
     eighths = np.zeros(len(columns), np.int64)
-    shown = np.isfinite(columns)
+    finite = np.isfinite(columns)
     # The lowest value is visible too.
-    eighths[shown] = np.maximum(1, np.rint(axis.place(columns[shown]) * _HEIGHT * 8))
-    labels = _labels(axis.ticks(4), axis.place(np.array(axis.ticks(4))))
+    eighths[finite] = np.maximum(1, np.rint(axis.normalize(columns[finite]) * _HEIGHT * 8))
+    labels = _labels(axis.ticks(4), axis.normalize(np.array(axis.ticks(4))))
     wide = max(map(len, labels.values()), default=1)
     lines = [f"{'loss':>{wide}}" + (" (log scale)" if axis.log else "")]
     for row in reversed(range(_HEIGHT)):
@@ -42,7 +42,7 @@ def column_means(losses: np.ndarray, count: int) -> np.ndarray:
     return np.array([part.mean() if part.size else np.nan for part in finite])
 
 
-def _labels(ticks: list[float], places: np.ndarray) -> dict[int, str]:
+def _labels(ticks: list[float], heights: np.ndarray) -> dict[int, str]:
     """The label of a row, if it has one."""
-    rows = [min(_HEIGHT - 1, int(place * _HEIGHT)) for place in places]
+    rows = [min(_HEIGHT - 1, int(height * _HEIGHT)) for height in heights]
     return {row: label(tick) for row, tick in zip(rows, ticks, strict=True)}

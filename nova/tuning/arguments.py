@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nova.artifact.manifest import TensorSpec
-from nova.core.dtypes import dtype
+from nova.core.dtypes import array_dtype
 from nova.ir.walk import every_op
 
 _MOST_BYTES = 2 << 30
@@ -30,11 +30,11 @@ def why_not_run(kernel: Any, specs: Sequence[TensorSpec]) -> str | None:
         return "how often it loops depends on its arguments"
     if "memref.get_global" in names:
         return "it reads constants of the program"
-    if any(not dtype(spec.dtype).is_float and spec.dtype != "bool" for spec in specs) and (
+    if any(not array_dtype(spec.dtype).is_float and spec.dtype != "bool" for spec in specs) and (
         "memref.load" in names and names & _DIVISIONS
     ):
         return "its integers are divisors and may be indices as well"
-    if sum(prod(s.shape) * dtype(s.dtype).itemsize for s in specs) > _MOST_BYTES:
+    if sum(prod(s.shape) * array_dtype(s.dtype).itemsize for s in specs) > _MOST_BYTES:
         return "its arguments are too large to make up"
     return None
 
@@ -49,7 +49,7 @@ def make_arguments(kernel: Any, specs: Sequence[TensorSpec]) -> list[np.ndarray]
 
 
 def _array(random: np.random.Generator, spec: TensorSpec, low: int, high: int) -> np.ndarray:
-    kind = dtype(spec.dtype)
+    kind = array_dtype(spec.dtype)
     if kind.is_float:
         # Neither zero nor so large that their sums overflow, like the values of a model.
         values = random.random(spec.shape, np.float32)

@@ -53,10 +53,10 @@ def test_what_does_not_exist_is_refused(
 
 
 def test_only_a_whole_run_rewrites_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _options(monkeypatch).whole
-    assert _options(monkeypatch, "--rounds", "20", "--json", "x").whole
+    assert _options(monkeypatch).full_run
+    assert _options(monkeypatch, "--rounds", "20", "--json", "x").full_run
     for some in (["softmax"], ["--quick"], ["--without", "IREE"], ["--only", "softmax"]):
-        assert not _options(monkeypatch, *some).whole
+        assert not _options(monkeypatch, *some).full_run
 
 
 def test_contenders_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +117,11 @@ def test_waits_until_a_process_is_at_rest() -> None:
 def test_every_workload_has_its_parts(name: str) -> None:
     module = importlib.import_module(f"workloads.{name}")
     assert module.TITLE and module.UNIT in ("us", "ms", "s")
-    if module.KIND == "loop":
+    if module.MODE == "loop":
         assert module.SIZES and module.THREADS and module.TOLERANCE <= 1e-4
         assert callable(module.arrays) and callable(module.oracle)
     else:
-        assert module.KIND == "fresh" and set(module.SLOW) <= set(module.CONTENDERS)
+        assert module.MODE == "fresh" and set(module.SLOW) <= set(module.CONTENDERS)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 import workloads
 from bars import BARS, SPEED
 from harness.bar import BEST_PEER, Bar
-from harness.plot import draw, lines_of, wanted_of
-from harness.rates import Work, products
+from harness.plot import draw, lines_of, required_speeds
+from harness.rates import Work, matmul_work
 from harness.report import markdown
 from harness.verdicts import add_fresh_summaries, add_loop_summaries, best_peer, judge, summarise
 
@@ -120,8 +120,8 @@ def test_phases_of_a_start() -> None:
     assert _judge(bar, table)["met"] is True
 
 
-def test_a_bar_says_what_it_is_beside() -> None:
-    with pytest.raises(AssertionError, match="beside whom"):
+def test_a_bar_names_its_peer() -> None:
+    with pytest.raises(AssertionError, match="which peer"):
         Bar("x", "matmul", "Nova", 1.0, "share")
     with pytest.raises(AssertionError, match="not one of"):
         Bar("x", "matmul", "Nova", 1.0, "times", BEST_PEER)
@@ -132,9 +132,9 @@ def test_every_bar_names_what_is_measured(bar: Bar) -> None:
     assert bar.workload in workloads.ORDER
     module = importlib.import_module(f"workloads.{bar.workload}")
     assert bar.contender in module.CONTENDERS
-    assert bar.beside in ("", BEST_PEER, *module.CONTENDERS)
+    assert bar.peer in ("", BEST_PEER, *module.CONTENDERS)
     assert module.CONTENDERS[bar.contender][0] == "nova"
-    if module.KIND == "loop":
+    if module.MODE == "loop":
         assert bar.size in module.SIZES if len(module.SIZES) > 1 else bar.size == ""
         assert bar.threads in module.THREADS if len(module.THREADS) > 1 else bar.threads < 2
     else:
@@ -157,7 +157,7 @@ def test_the_peak_that_bounds() -> None:
     assert Work(flop=2e11).floor_seconds(PEAKS, 2) == 1.0
     assert Work(flop=2e11, byte=3e10).floor_seconds(PEAKS, 2) == 2.0
     assert Work(flop=1.0).floor_seconds(PEAKS, 3) is None
-    assert products((2, 3, 4), (1, 1, 1), times=2).flop == 2 * 2 * (24 + 1)
+    assert matmul_work((2, 3, 4), (1, 1, 1), times=2).flop == 2 * 2 * (24 + 1)
 
 
 def test_every_work_fits_its_sizes() -> None:
@@ -205,7 +205,7 @@ def test_the_page_shows_verdicts_peaks_and_rates() -> None:
 def test_the_lines_of_the_picture() -> None:
     results = _results()
     assert lines_of(results["workloads"]) == {"matmul 128": {1: (1.0, "fast")}}
-    assert wanted_of(results["bars"]) == {("matmul 128", 1): 1.1}
+    assert required_speeds(results["bars"]) == {("matmul 128", 1): 1.1}
 
 
 def test_the_picture_is_drawn(tmp_path: Any) -> None:

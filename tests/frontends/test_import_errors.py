@@ -106,34 +106,6 @@ MISTAKES = [
     ),
     (
         UNKNOWN,
-        op(
-            "stablehlo.not %x : tensor<4xi16>",
-            arguments="%x: tensor<4xi16>",
-            result="tensor<4xi16>",
-        ),
-        "tensor<4xi16>, which no array",
-        ":1:17",
-    ),
-    (
-        UNKNOWN,
-        op(
-            "stablehlo.not %x : tensor<4xui32>",
-            arguments="%x: tensor<4xui32>",
-            result="tensor<4xui32>",
-        ),
-        "tensor<4xui32>",
-        ":1:17",
-    ),
-    (
-        UNKNOWN,
-        op(
-            "stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xi64>", result="tensor<4xui64>"
-        ).replace("xi64", "xui64"),
-        "result 0",
-        "<text>:1:1",
-    ),
-    (
-        UNKNOWN,
         main("  return %x : memref<4xf32>", "%x: memref<4xf32>", "memref<4xf32>"),
         "argument 'arg0' of the program: memory",
         ":1:17",
@@ -200,6 +172,36 @@ MISTAKES = [
         OP,
         op("stablehlo.custom_call @lapack(%x) : (tensor<4xf32>) -> tensor<4xf32>"),
         "stablehlo.custom_call @lapack: code that is not part",
+        ":2:8",
+    ),
+    (
+        OP,
+        op(
+            '"stablehlo.all_gather"(%x) <{all_gather_dim = 0 : i64, replica_groups = '
+            "dense<[[0, 1]]> : tensor<1x2xi64>}> : (tensor<2xf32>) -> tensor<4xf32>",
+            arguments="%x: tensor<2xf32>",
+        ),
+        "stablehlo.all_gather between devices",
+        ":2:8",
+    ),
+    (
+        OP,
+        op(
+            '"stablehlo.collective_permute"(%x) <{source_target_pairs = dense<[[0, 1]]> : '
+            "tensor<1x2xi64>}> : (tensor<4xf32>) -> tensor<4xf32>"
+        ),
+        "stablehlo.collective_permute between devices",
+        ":2:8",
+    ),
+    (
+        OP,
+        op(
+            '"stablehlo.rng"(%a, %b, %n) '
+            "<{rng_distribution = #stablehlo<rng_distribution UNIFORM>}> : "
+            "(tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<4xf32>",
+            arguments="%a: tensor<f32>, %b: tensor<f32>, %n: tensor<1xi64>",
+        ),
+        "stablehlo.rng: random numbers without a seed",
         ":2:8",
     ),
     (

@@ -117,6 +117,10 @@ def test_mistakes(body: str, message: str):
         SimModule(make_kernel(body))
 
 
+# Together more than 4 GiB, each less than 1 GiB.
+LOCALS = "".join(f".local .b8 v{i}[{1 << 28}];" for i in range(20))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -127,6 +131,9 @@ def test_mistakes(body: str, message: str):
         (f"{HEADER}.visible .entry k() {{ ret;", "the text ends"),
         (f"{HEADER}.visible .entry k(.param .b128 x) {{ ret; }}", "a parameter of k"),
         (f"{HEADER}.visible .entry k() .reqnctapercluster 2 {{ ret; }}", "not understood"),
+        (f"{HEADER}.visible .entry k() .maxntid 6442450944 {{ ret; }}", "k: .maxntid 6442450944"),
+        (f"{HEADER}.visible .entry k() .reqntid 0, 1, 1 {{ ret; }}", "k: .reqntid 0, 1, 1"),
+        (f"{HEADER}.visible .entry k() {{ {LOCALS} ret; }}", "v4 ends at byte"),
     ],
 )
 def test_texts_that_are_refused(text: str, message: str):

@@ -154,7 +154,7 @@ def test_copies_name_what_they_move() -> None:
     first, last = run.lanes["copies"]
     assert (first.name, first.tensors) == ("to device: X, W", ("X", "W"))
     assert first.bytes >= x.nbytes + w.nbytes
-    assert last.kind == "copy out" and set(last.tensors) == {"W", "y0"}
+    assert last.activity == "copy out" and set(last.tensors) == {"W", "y0"}
     assert last.bytes >= w.nbytes + 4
     kernels = run.lanes["kernels"]
     assert first.end <= kernels[0].start and kernels[-1].end <= last.start
@@ -187,7 +187,7 @@ def test_large_arrays_are_copied_one_by_one() -> None:
         "to host: y0",
     ]
     assert [span.bytes for span in run.lanes["copies"][:2]] == [large.nbytes, large.nbytes]
-    assert "stage" in {span.kind for span in run.lanes["host"]}
+    assert "stage" in {span.activity for span in run.lanes["host"]}
 
 
 def test_the_host_enqueues_waits_and_runs_islands() -> None:
@@ -197,7 +197,7 @@ def test_the_host_enqueues_waits_and_runs_islands() -> None:
     (run,) = trace.runs
     host = run.lanes["host"]
     assert all(a.end == b.start for a, b in pairwise(host)), "it does something all the time"
-    kinds = [span.kind for span in host]
+    kinds = [span.activity for span in host]
     island = kinds.index("host kernel")
     assert kinds[0] == "enqueue" and kinds[island - 1] == "wait" and "wait" in kinds[island:]
     cores = {kernel.name: kernel.core for kernel in program.kernels}
@@ -220,7 +220,7 @@ def test_arrays_on_the_device_are_not_waited_for() -> None:
     for run in trace.runs:
         check(run)
         (host,) = run.lanes["host"]
-        assert host.kind == "enqueue" and host.end <= run.lanes["kernels"][0].start
+        assert host.activity == "enqueue" and host.end <= run.lanes["kernels"][0].start
     np.testing.assert_array_equal(results[0].numpy(), results[2].numpy())
 
 

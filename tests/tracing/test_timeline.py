@@ -18,8 +18,7 @@ from graphs import (
 )
 
 from nova.artifact.tables import BufferSpec, LaunchSpec
-from nova.tracing.critical import critical_path, longest_path
-from nova.tracing.edges import EdgeKinds, share_bytes
+from nova.tracing.critical import EdgeCauses, critical_path, longest_path, share_bytes
 from nova.tracing.graph import make_graph
 from nova.tracing.idle import idle_reasons
 from nova.tracing.timeline import make_timeline
@@ -74,7 +73,7 @@ def test_the_critical_path_adds_up_to_the_run():
         (6, "data"),
     ]
     assert [s.wait for s in path] == [10, 50, 10, 5, 4]
-    assert path[2].held == (100, 250), "ready at 100, its core was free at 250"
+    assert path[2].idle == (100, 250), "ready at 100, its core was free at 250"
     assert sum(s.wait + s.duration for s in path) == 400
 
 
@@ -145,8 +144,8 @@ def reusing():
 
 
 def test_an_edge_is_for_data_or_for_memory():
-    kinds = EdgeKinds(make_graph(reusing()))
-    assert [kinds.kind(0, 1), kinds.kind(0, 2), kinds.kind(1, 2)] == ["data", "data", "reuse"]
+    causes = EdgeCauses(make_graph(reusing()))
+    assert [causes.cause(0, 1), causes.cause(0, 2), causes.cause(1, 2)] == ["data", "data", "reuse"]
 
 
 def test_what_is_not_known_counts_as_data():
@@ -154,12 +153,12 @@ def test_what_is_not_known_counts_as_data():
     unknown = replace(
         tables, launches=tuple(LaunchSpec(x.kernel, x.buffers) for x in tables.launches)
     )
-    assert EdgeKinds(make_graph(unknown)).kind(1, 2) == "data"
+    assert EdgeCauses(make_graph(unknown)).cause(1, 2) == "data"
 
 
 def test_a_join_passes_on_what_it_joins():
-    kinds = EdgeKinds(make_graph(fork_join()))
-    assert (kinds.kind(1, 5), kinds.kind(5, 6)) == ("join", "data")
+    causes = EdgeCauses(make_graph(fork_join()))
+    assert (causes.cause(1, 5), causes.cause(5, 6)) == ("join", "data")
 
 
 def test_buffers_that_share_bytes():

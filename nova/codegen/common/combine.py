@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova.codegen.cpu.vector_body import fast_math_flags, is_fast_math
 from nova.codegen.cpu.vectorize import COMBINERS
 from nova.ir.bindings import arith, ir
 
+Combine = Callable[[Any, Any], Any]
+"""Emits the combination of two partial results."""
 
-def combiner(name: str) -> Callable[[Any, Any], Any]:
+
+def combiner(name: str) -> Combine:
     """Emit the op called `name` on two values."""
 
     def combine(left: Any, right: Any) -> Any:
@@ -34,3 +37,21 @@ def identity(name: str, kind: Any) -> Any:
     if isinstance(kind, ir.VectorType):
         attr = ir.DenseElementsAttr.get_splat(kind, attr)
     return arith.ConstantOp(kind, attr).result
+
+
+def reduce_tree(values: Sequence[Any], combine: Combine) -> Any:
+    """Combine values pairwise, in a balanced tree."""
+    level = list(values)
+    while len(level) > 1:
+        pairs = [combine(a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
+        level = pairs + level[len(level) & ~1 :]
+    return level[0]
+
+
+def reduce_halves(values: Sequence[Any], combine: Combine) -> Any:
+    """Combine the first half with the second half, until one value is left; a power of two."""
+    level = list(values)
+    while len(level) > 1:
+        half = len(level) // 2
+        level = [combine(level[i], level[half + i]) for i in range(half)]
+    return level[0]

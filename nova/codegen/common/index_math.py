@@ -18,6 +18,11 @@ def index(value: int) -> Any:
     return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
 
 
+def round_up(value: int, step: int) -> int:
+    """The smallest multiple of `step` that is not below `value`."""
+    return -(-value // step) * step
+
+
 def advance(bases: Sequence[Any], iv: Any, loop: Loop) -> list[Any]:
     """The position of each operand's access in iteration `iv` of `loop`; None is position 0."""
     return [_moved(base, iv, stride) for base, stride in zip(bases, loop.strides, strict=True)]

@@ -14,9 +14,9 @@ from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.footprint import find_footprint
-from nova.codegen.common.index_math import distance
+from nova.codegen.common.index_math import distance, round_up
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
-from nova.codegen.common.match_contraction import Product, match_contraction
+from nova.codegen.common.match_contraction import LoopContraction, match_contraction
 from nova.codegen.common.overrides import read_overrides
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
@@ -105,9 +105,9 @@ class KernelSchedule:
 
     # --- analysis -------------------------------------------------------------------------------
 
-    def _find_contractions(self, kernel: Any) -> dict[Any, Product]:
+    def _find_contractions(self, kernel: Any) -> dict[Any, LoopContraction]:
         packed = read_prepacked(kernel)
-        products: dict[Any, Product] = {}
+        products: dict[Any, LoopContraction] = {}
         ops = list(self.nests)
         for i, op in enumerate(ops):
             before = ops[i - 1] if i else None
@@ -129,7 +129,7 @@ class KernelSchedule:
             raise LoweringError(
                 f"@{kernel.name.value} has arguments packed for another schedule than its own",
                 where=place_of(kernel.location),
-                hint="run pack-constants for the same target and with the same nova.schedule",
+                hint=f"run pack-constants for the same target and with the same {SCHEDULE.name}",
             )
         return products
 
@@ -196,7 +196,7 @@ class KernelSchedule:
     def _fit_scratch(self, tile: list[int], unit: dict[int, int]) -> None:
         """Halve the sides of a tile until its tile-local buffers stay in the cache."""
         while self.scratch.nbytes(tile) > self._most_scratch:
-            half = {i: _up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
+            half = {i: round_up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
             shorter = {i: size for i, size in half.items() if 0 < size < tile[i]}
             if not shorter:
                 return
@@ -351,7 +351,9 @@ class KernelSchedule:
         """The root buffer of `value` as one dimension; scalars unchanged."""
         return flatten_root(value, self.flat)
 
-    def _emit_gemm(self, nest: LoopNest, product: Product, ranges: list[Range | None]) -> None:
+    def _emit_gemm(
+        self, nest: LoopNest, product: LoopContraction, ranges: list[Range | None]
+    ) -> None:
         buffers = [self._flat(v) for v in nest.generic.op.operands]
         offsets = [index(o) for o in nest.offsets]
         for i in self.scratch.operands(nest):
@@ -394,10 +396,6 @@ def _relative(span: Range, origin: Any) -> Range:
     start = index(0) if low == origin else arith.subi(low, origin)
     extent = distance(low, high)
     return start, arith.subi(high, origin) if extent is None else arith.addi(start, index(extent))
-
-
-def _up(value: int, step: int) -> int:
-    return -(-value // step) * step
 
 
 def _count(grid: Sequence[int], tile: Sequence[int]) -> int:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from nova.codegen.common.combine import Combine
 from nova.codegen.common.index_math import index
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.gpu_bindings import gpu
@@ -22,17 +23,18 @@ WARP = 32
 class LaunchShape:
     """The launch of a kernel: blocks, threads of a block, bytes of shared memory.
 
-    `resident` is the number of blocks per multiprocessor of the launch bounds; 0 for no bound.
+    `min_blocks_per_sm` is the number of blocks per multiprocessor of the launch bounds; 0 for no
+    bound.
     """
 
     blocks: int
     threads: int
     shared: int = 0
-    resident: int = 0
+    min_blocks_per_sm: int = 0
 
 
 @dataclass(frozen=True)
-class Place:
+class ThreadPosition:
     """The position of a thread: its block, its number in the block, and the threads of a block."""
 
     block: Any
@@ -118,9 +120,6 @@ def split(number: Any, sizes: Sequence[int]) -> list[Any]:
     return counters[::-1]
 
 
-Combine = Callable[[Any, Any], Any]
-
-
 def shuffle_down(value: Any, distance: int) -> Any:
     """The value of the lane `distance` higher; any element type."""
     return _through_words(value, lambda word: _shuffle(word, distance, gpu.ShuffleMode.DOWN))
@@ -184,16 +183,27 @@ def reduce_warp(values: Sequence[Any], combine: Combine) -> list[Any]:
 
 def reduce_lanes(values: Sequence[Any], combine: Combine, lanes: int) -> list[Any]:
     """Like `reduce_warp`, over groups of `lanes` adjacent lanes, a power of two."""
-    found = list(values)
+    return butterfly(values, lambda a, b: [combine(x, y) for x, y in zip(a, b, strict=True)], lanes)
+
+
+def butterfly(
+    values: Sequence[Any], merge: Callable[[list[Any], list[Any]], list[Any]], lanes: int
+) -> list[Any]:
+    """A butterfly reduction: `merge` combines a lane's values with those of ever closer lanes.
+
+    After log2(lanes) shuffles every lane of a group has the same values.
+    """
+    merged = list(values)
     distance = lanes // 2
     while distance:
-        moved = [shuffle_xor(v, distance) for v in found]
-        found = [combine(a, b) for a, b in zip(found, moved, strict=True)]
+        merged = merge(merged, [shuffle_xor(value, distance) for value in merged])
         distance //= 2
-    return found
+    return merged
 
 
-def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, partial: Any) -> Any:
+def reduce_block(
+    place: ThreadPosition, value: Any, combine: Combine, identity: Any, partial: Any
+) -> Any:
     """`value` combined over the block, in every thread; `partial` has room for all warps.
 
     The order is fixed: lanes of a warp, then warps. It contains two barriers, one before `partial`
@@ -206,13 +216,15 @@ def reduce_block(place: Place, value: Any, combine: Combine, identity: Any, part
     return _exchange(place, own, combine, identity, partial)
 
 
-def reduce_block_once(place: Place, value: Any, combine: Combine, partial: Any) -> Any:
+def reduce_block_once(place: ThreadPosition, value: Any, combine: Combine, partial: Any) -> Any:
     """Like `reduce_block`, for 2, 4, ... 32 warps, and a new `partial`: one barrier."""
     (own,) = reduce_warp([value], combine)
     return _exchange(place, own, combine, None, partial)
 
 
-def _exchange(place: Place, own: Any, combine: Combine, identity: Any, partial: Any) -> Any:
+def _exchange(
+    place: ThreadPosition, own: Any, combine: Combine, identity: Any, partial: Any
+) -> Any:
     """Combine the values of all warps; without an `identity` their number is a power of two."""
     lane = place.lane()
     with when(is_equal(lane, index(0))):

@@ -11,36 +11,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from nova.codegen.common.cascade_sum import Cascade
-from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import index
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import (
     WARP,
-    Place,
     SharedMemory,
+    ThreadPosition,
     barrier,
     is_equal,
     is_less,
+    split,
     when,
 )
+from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
 from nova.codegen.gpu.rowwise_plan import (
     BUSY,
+    SHORT,
+    accesses_match,
     along_row,
     goes_along,
-    keeps_places,
     last_writes,
 )
+from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.ir.bindings import arith, ir, memref, scf
 
-_MOST_PARTS = 32
-_TERMS = 4
+_MAX_PARTS = 32
+_MIN_ROWS = 4
 """Minimum rows per thread, if there are that many."""
 
 
@@ -62,17 +65,26 @@ class ColumnReducePlan:
     def blocks(self) -> int:
         return -(-self.columns // WARP)
 
+    @property
+    def min_blocks_per_sm(self) -> int:
+        return default_min_blocks_per_sm(self.blocks)
 
-def plan_columns(
-    nests: Sequence[LoopNest], others: Sequence[Any], grid: Sequence[int], results: set[Any]
-) -> ColumnReducePlan | None:
-    """The plan for `nests` over the columns of `grid`, if one thread per column is too few.
 
-    `results` are the buffers that outlive the kernel; `others` are unstructured ops.
-    """
-    rank, columns = len(grid), prod(grid)
+@dataclass(frozen=True)
+class ColumnReduction:
+    """The last reduction of a kernel (its number), and the rows of the shortest reduction."""
+
+    last: int
+    rows: int
+
+
+def match_columns(kernel: DeviceKernel) -> ColumnReduction | None:
+    """Match reductions of columns, if one thread per column is too few."""
+    nests, rank = kernel.loop_nests, kernel.grid_rank
+    if kernel.inner_size <= SHORT or kernel.scalar_ops is None:
+        return None
     reductions = [i for i, nest in enumerate(nests) if along_row(nest, rank)]
-    if not grid or not reductions or columns >= BUSY:
+    if not kernel.grid or not reductions or kernel.num_points >= BUSY:
         return None
     if not all(goes_along(nest, rank) for nest in nests):
         return None
@@ -80,14 +92,19 @@ def plan_columns(
         along_row(nests[i], rank)[0].parallel or not _reads_rows(nests[i], rank) for i in reductions
     ):
         return None
-    shared = reductions[-1] + 1
-    if not keeps_places(nests, others, rank, nests[:shared]):
+    last = reductions[-1]
+    if not accesses_match(nests, kernel.scalar_ops, rank, nests[: last + 1]):
         return None
-    terms = min(along_row(nests[i], rank)[0].size for i in reductions)
-    parts = 1
-    while parts < _MOST_PARTS and parts * _TERMS < terms and columns * parts < 4 * BUSY:
+    return ColumnReduction(last, min(along_row(nests[i], rank)[0].size for i in reductions))
+
+
+def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePlan:
+    """Twice as many warps per column while there are rows for them, and the device is not full."""
+    columns, parts = kernel.num_points, 1
+    while parts < _MAX_PARTS and parts * _MIN_ROWS < match.rows and columns * parts < 4 * BUSY:
         parts *= 2
-    return ColumnReducePlan(columns, parts, shared, last_writes(nests, rank, results))
+    stored = last_writes(kernel.loop_nests, kernel.grid_rank, kernel.results)
+    return ColumnReducePlan(columns, parts, match.last + 1, stored)
 
 
 def _reads_rows(nest: LoopNest, rank: int) -> bool:
@@ -99,12 +116,14 @@ def _reads_rows(nest: LoopNest, rank: int) -> bool:
 class ColumnReduceCode(ElementwiseCode):
     """The code of a thread for its column; every thread has the results of the reductions."""
 
-    def __init__(self, plan: ColumnReducePlan, place: Place, rank: int, shared: SharedMemory):
+    def __init__(
+        self, plan: ColumnReducePlan, position: ThreadPosition, rank: int, shared: SharedMemory
+    ):
         super().__init__(rank, None)
         self.plan = plan
-        self.part = arith.divui(place.thread, index(WARP))
-        self.lane_number = place.lane()
-        self.number = arith.addi(arith.muli(place.block, index(WARP)), self.lane_number)
+        self.part = arith.divui(position.thread, index(WARP))
+        self.lane = position.lane()
+        self.number = arith.addi(arith.muli(position.block, index(WARP)), self.lane)
         first = is_equal(self.part, index(0))
         ragged = plan.columns % WARP
         inside = is_less(self.number, index(plan.columns)) if ragged else None
@@ -126,7 +145,7 @@ class ColumnReduceCode(ElementwiseCode):
                     room = self.shared.allocate(self.plan.parts * WARP, argument.type)
                     self.rooms[key] = room
 
-    def finish(self) -> AbstractContextManager[None]:
+    def emit_in_owners(self) -> AbstractContextManager[None]:
         """After the last reduction: one thread per column continues."""
         self.alone = True
         return when(self.owns)
@@ -175,16 +194,14 @@ class ColumnReduceCode(ElementwiseCode):
             return value
         room = self.rooms[str(value.type)]
         barrier()  # others may still read the previous contents
-        place = arith.addi(arith.muli(self.part, index(WARP)), self.lane_number)
-        memref.store(value, room, [place])
+        slot = arith.addi(arith.muli(self.part, index(WARP)), self.lane)
+        memref.store(value, room, [slot])
         barrier()
-        given = [
-            memref.load(room, [arith.addi(self.lane_number, index(k * WARP))])
+        partials = [
+            memref.load(room, [arith.addi(self.lane, index(k * WARP))])
             for k in range(self.plan.parts)
         ]
-        while len(given) > 1:
-            given = [combiner(name)(a, b) for a, b in zip(given[::2], given[1::2], strict=True)]
-        return given[0]
+        return reduce_tree(partials, combiner(name))
 
     def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
         for i, points in enumerate(values):
@@ -196,3 +213,25 @@ class ColumnReduceCode(ElementwiseCode):
                     with when(self.owns):
                         self._put(elements, operand, points, bases[operand])
             self._remember(elements, operand, points)
+
+
+def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadPosition) -> None:
+    """Emit the reductions in all threads of a column, and the ops after them in one."""
+    flat = kernel.flat_buffers(lambda value: value)
+    code = ColumnReduceCode(plan, position, kernel.grid_rank, kernel.shared)
+    code.reserve(kernel.loop_nests)
+    counters = split(code.column, kernel.grid)
+    mapping: dict[Any, Any] = {}
+
+    def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
+        code.emit(nest, buffers, counters, mapping)
+
+    last = kernel.ops.index(list(kernel.nests)[plan.shared_ops - 1])
+    for op in kernel.ops[: last + 1]:
+        kernel.emit_op(op, flat, mapping, emit_nest)
+    with code.emit_in_owners():
+        for op in kernel.ops[last + 1 :]:
+            kernel.emit_op(op, flat, mapping, emit_nest)
+
+
+COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns)

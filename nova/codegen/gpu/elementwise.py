@@ -21,43 +21,48 @@ from nova.ir.bindings import arith, ir, scf
 
 
 @dataclass(frozen=True)
-class Lane:
-    """The loop of the grid along which a thread has `count` adjacent points; its number."""
+class ThreadVector:
+    """The number of the grid loop along which a thread has `width` adjacent points."""
 
     loop: int
-    count: int
+    width: int
 
 
-def widest_lane(nests: Sequence[LoopNest], grid: Sequence[int]) -> Lane | None:
+def widest_vector(nests: Sequence[LoopNest], grid: Sequence[int]) -> ThreadVector | None:
     """Along the last loop: as many points as 16 bytes of the widest element hold."""
     if not grid:
         return None
     loop = len(grid) - 1
-    kinds = [
+    elements = [
         value.type.element_type
         for nest in nests
         for value, stride in zip(nest.generic.op.operands, nest.loops[loop].strides, strict=True)
         if stride == 1 and isinstance(value.type, ir.MemRefType)
     ]
-    count = widest(kinds)
-    if any(_has_own_memory(nest) for nest in nests):
-        return None  # it reads at computed positions: none of it is a vector
-    return Lane(loop, count) if count > 1 and grid[loop] % count == 0 else None
+    width = widest(elements)
+    if any(_reads_computed_positions(nest) for nest in nests):
+        return None  # no vector: the elements of adjacent points are not adjacent
+    return ThreadVector(loop, width) if width > 1 and grid[loop] % width == 0 else None
 
 
-def _has_own_memory(nest: LoopNest) -> bool:
+def _reads_computed_positions(nest: LoopNest) -> bool:
     return any(op.operation.name == "memref.load" for op in nest.generic.block.operations)
 
 
 class ElementwiseCode:
     """The code of a thread at its points."""
 
-    def __init__(self, grid_rank: int, lane: Lane | None, apart: Mapping[Any, int] | None = None):
+    def __init__(
+        self,
+        grid_rank: int,
+        vector: ThreadVector | None,
+        point_strides: Mapping[Any, int] | None = None,
+    ):
         self.grid_rank = grid_rank
-        self.lane = lane
-        self.count = lane.count if lane else 1
+        self.vector = vector
+        self.count = vector.width if vector else 1
         # Private buffers that hold a value per point of the thread, at this distance in elements.
-        self.apart = apart or {}
+        self.point_strides = point_strides or {}
         # The last written values, by buffer and access: a read of them uses the registers.
         self.known: dict[Any, list[Any]] = {}
 
@@ -75,7 +80,7 @@ class ElementwiseCode:
         for i, counter in enumerate(counters):
             loop = nest.loops[i]
             if len(loop.dims) == 1 and loop.dims[0] in nest.indexed:
-                step = self.lane is not None and i == self.lane.loop
+                step = self.vector is not None and i == self.vector.loop
                 for k in range(self.count):
                     ivs[k][loop.dims[0]] = shifted(counter, k) if step else counter
         inner = list(range(self.grid_rank, len(nest.loops)))
@@ -83,7 +88,7 @@ class ElementwiseCode:
         reductions = [i for i in inner if not nest.loops[i].parallel]
         self._parallel(elements, parallel, reductions, bases, ivs)
 
-    def give(
+    def store_results(
         self,
         nest: LoopNest,
         buffers: Sequence[Any],
@@ -227,19 +232,19 @@ class ElementwiseCode:
 
     def _stride(self, elements: Elements, operand: int) -> int:
         """Elements between adjacent points of the thread."""
-        if self.lane is None:
+        if self.vector is None:
             return 0
-        along = elements.nest.loops[self.lane.loop].strides[operand]
-        return self.apart.get(elements.buffers[operand], along)
+        along = elements.nest.loops[self.vector.loop].strides[operand]
+        return self.point_strides.get(elements.buffers[operand], along)
 
     def _is_vector(self, elements: Elements, operand: int) -> bool:
         """Whether the thread's points of an operand are one aligned vector in memory."""
-        if self.lane is None:
+        if self.vector is None:
             return False
         nest = elements.nest
-        lane = self.lane
-        steps = [loop.strides[operand] for i, loop in enumerate(nest.loops) if i != lane.loop]
-        return nest.loops[lane.loop].strides[operand] == 1 and not any(
+        vector = self.vector
+        steps = [loop.strides[operand] for i, loop in enumerate(nest.loops) if i != vector.loop]
+        return nest.loops[vector.loop].strides[operand] == 1 and not any(
             step % self.count for step in (*steps, nest.offsets[operand])
         )
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from nova.codegen.common.cascade_sum import Cascade, cascade_of
 from nova.codegen.common.combine import combiner, identity
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, index
+from nova.codegen.common.index_math import advance, index, round_up
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.argreduce import ArgReduce, find_extreme
 from nova.codegen.gpu.block_ops import (
     WARP,
-    Place,
     SharedMemory,
+    ThreadPosition,
+    barrier,
     is_equal,
     is_less,
     reduce_block,
@@ -30,7 +31,13 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
+from nova.codegen.gpu.device_kernel import DeviceKernel, computes_scalars
+from nova.codegen.gpu.hazards import Hazards
+from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.ir.bindings import arith, ir, scf
+from nova.ir.clone import clone_into
+
+_MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class _Spot:
 class GenericCode:
     """Emits the ops of a kernel for one block, in order."""
 
-    def __init__(self, place: Place, grid_rank: int, shared: SharedMemory):
+    def __init__(self, place: ThreadPosition, grid_rank: int, shared: SharedMemory):
         self.place = place
         self.grid_rank = grid_rank
         self.shared = shared
@@ -251,6 +258,56 @@ class GenericCode:
         with ir.InsertionPoint(loop.body):
             body(loop.induction_variable)
             scf.YieldOp([])
+
+
+@dataclass(frozen=True)
+class GenericPlan:
+    """One block per point of the grid."""
+
+    blocks: int
+    threads: int
+
+    @property
+    def min_blocks_per_sm(self) -> int:
+        return default_min_blocks_per_sm(self.blocks)
+
+
+def match_generic(kernel: DeviceKernel) -> bool:
+    """Every kernel matches."""
+    return True
+
+
+def plan_generic(kernel: DeviceKernel, _: bool) -> GenericPlan:
+    """About four iterations of the longest op per thread."""
+    threads = max(WARP, round_up(ceil(kernel.inner_size / 4), WARP))
+    return GenericPlan(kernel.num_points, min(_MAX_THREADS, threads))
+
+
+def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPosition) -> None:
+    """Emit all ops for one block, with barriers between dependent ops."""
+    code = GenericCode(position, kernel.grid_rank, kernel.shared)
+    flat = kernel.flat_buffers(kernel.allocate_shared, kernel.private_arguments())
+    code.reserve(kernel.loop_nests)
+    counters = split(position.block, kernel.grid)
+    mapping: dict[Any, Any] = {}
+    hazards = Hazards()
+
+    def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
+        code.emit(nest, buffers, counters, mapping)
+
+    for op in kernel.ops:
+        if hazards.conflicts(op):
+            barrier()
+            hazards.clear()
+        hazards.add(op)
+        if op in kernel.nests or computes_scalars(op):
+            kernel.emit_op(op, flat, mapping, emit_nest)
+        else:
+            with op.location, code.alone():
+                clone_into(op, mapping)
+
+
+GENERIC = Strategy("generic", match_generic, plan_generic, emit_generic)
 
 
 def _parallel_size(nest: LoopNest, grid_rank: int) -> int:

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.builder import splat
+from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, at, index
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import (
     WARP,
-    Place,
     SharedMemory,
+    ThreadPosition,
     is_equal,
     is_less,
     reduce_block_once,
@@ -27,8 +28,17 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
+from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, store_run
-from nova.codegen.gpu.rowwise_plan import Key, RowwisePlan, along_row, row_key
+from nova.codegen.gpu.rowwise_plan import (
+    Key,
+    RowwisePlan,
+    along_row,
+    match_rows,
+    plan_rows,
+    row_key,
+)
+from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, memref, scf
 
 Values = list[list[Any]]
@@ -38,24 +48,28 @@ Values = list[list[Any]]
 class RowwiseCode:
     """Emits the ops of a kernel for one thread, in order."""
 
-    def __init__(self, plan: RowwisePlan, place: Place, grid: Sequence[int], shared: SharedMemory):
+    def __init__(
+        self, plan: RowwisePlan, position: ThreadPosition, grid: Sequence[int], shared: SharedMemory
+    ):
         self.plan = plan
-        self.place = place
+        self.position = position
         self.grid_rank = len(grid)
         self.shared = shared
         # This thread's part of a chunk of a row, and the scalars of the row: chunk 0.
         self.known: dict[tuple[Key, int], list[Any]] = {}
         self.partials: dict[tuple[Any, int], Any] = {}
-        team = index(plan.team)
-        self.member = place.thread if plan.per_block == 1 else arith.remui(place.thread, team)
-        row = place.block
-        if plan.per_block > 1:
-            own = arith.divui(place.thread, team)
-            row = arith.addi(arith.muli(row, index(plan.per_block)), own)
+        team = index(plan.threads_per_row)
+        self.member = (
+            position.thread if plan.rows_per_block == 1 else arith.remui(position.thread, team)
+        )
+        row = position.block
+        if plan.rows_per_block > 1:
+            own = arith.divui(position.thread, team)
+            row = arith.addi(arith.muli(row, index(plan.rows_per_block)), own)
         # Rows past the last one: their threads take part in shuffles, and access no memory.
-        self.active = is_less(row, index(plan.rows)) if plan.rows % plan.per_block else None
+        self.active = is_less(row, index(plan.rows)) if plan.rows % plan.rows_per_block else None
         self.counters = split(row, list(grid))
-        starts = [self._start(chunk) for chunk in range(plan.chunks)]
+        starts = [self._start(chunk) for chunk in range(plan.vectors_per_thread)]
         self.starts = starts
         self.guards = [self._guard(chunk, start) for chunk, start in enumerate(starts)]
 
@@ -64,14 +78,14 @@ class RowwiseCode:
 
         Each reduction has separate memory, so that none waits for the readers of the previous one.
         """
-        if self.plan.team <= WARP:
+        if self.plan.threads_per_row <= WARP:
             return
         for nest in nests:
             if all(loop.parallel for loop in nest.loops):
                 continue
             first = nest.generic.num_inputs
             for i, argument in enumerate(list(nest.generic.block.arguments)[first:]):
-                room = self.shared.allocate(self.place.warps, argument.type)
+                room = self.shared.allocate(self.position.warps, argument.type)
                 self.partials[nest.generic.op, i] = room
 
     def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
@@ -81,7 +95,7 @@ class RowwiseCode:
         if not row:
             self._number(elements)
         elif row[0].parallel:
-            for chunk in range(self.plan.chunks):
+            for chunk in range(self.plan.vectors_per_thread):
                 self._elementwise(elements, chunk)
         else:
             self._reduction(elements)
@@ -113,11 +127,11 @@ class RowwiseCode:
         def make() -> Values:
             points = [
                 elements.apply([v and v[k] for v in given], self._moved(elements.nest, ivs, k))
-                for k in range(self.plan.width)
+                for k in range(self.plan.vector_width)
             ]
             made = [list(values) for values in zip(*points, strict=True)]
             for i, values in enumerate(made):
-                if self.plan.last_writes[generic.op, i]:
+                if self.plan.stored[generic.op, i]:
                     operand = generic.num_inputs + i
                     packed = [elements.packed(operand, v) for v in values]
                     stride = along_row(elements.nest, self.grid_rank)[0].strides[operand]
@@ -125,7 +139,9 @@ class RowwiseCode:
                     store_run(packed, elements.buffers[operand], where[operand], stride, whole)
             return made
 
-        made = self._guarded(self.guards[chunk], make, self._kinds(elements), self.plan.width)
+        made = self._guarded(
+            self.guards[chunk], make, self._kinds(elements), self.plan.vector_width
+        )
         for i, values in enumerate(made):
             key = row_key(elements.nest, generic.num_inputs + i, self.grid_rank)
             self.known[key, chunk] = values
@@ -136,9 +152,9 @@ class RowwiseCode:
         assert names is not None, "the plan has only reductions that combine"
         kinds = self._kinds(elements)
         neutral = [identity(n, kind) for n, kind in zip(names, kinds, strict=True)]
-        width = self.plan.width
+        width = self.plan.vector_width
         totals: Values = [[value] * width for value in neutral]
-        for chunk in range(self.plan.chunks):
+        for chunk in range(self.plan.vectors_per_thread):
             where, ivs = self._at(nest, chunk)
             given = self._inputs(elements, where, chunk)
 
@@ -159,7 +175,7 @@ class RowwiseCode:
         for i, (name, values) in enumerate(zip(names, totals, strict=True)):
             combine = combiner(name)
             room = self.partials.get((elements.generic.op, i))
-            made.append(self._reduced(_tree(values, combine), combine, room))
+            made.append(self._reduced(reduce_tree(values, combine), combine, room))
 
         where, _ = self._at(nest, None)
         initial = self._outputs(elements, where, None)
@@ -168,9 +184,9 @@ class RowwiseCode:
 
     def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], room: Any) -> Any:
         """Combine over the threads of the row, in each of them."""
-        if self.plan.team <= WARP:
-            return reduce_lanes([value], combine, self.plan.team)[0]
-        return reduce_block_once(self.place, value, combine, room)
+        if self.plan.threads_per_row <= WARP:
+            return reduce_lanes([value], combine, self.plan.threads_per_row)[0]
+        return reduce_block_once(self.position, value, combine, room)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -192,7 +208,7 @@ class RowwiseCode:
         with ir.InsertionPoint(op.then_block):
             scf.YieldOp([value for values in make() for value in values])
         with ir.InsertionPoint(op.else_block):
-            empty = otherwise or [[_zero(kind)] * width for kind in kinds]
+            empty = otherwise or [[splat(kind, 0)] * width for kind in kinds]
             scf.YieldOp([value for values in empty for value in values])
         results = list(op.results)
         return [results[i * width : (i + 1) * width] for i in range(len(kinds))]
@@ -215,7 +231,7 @@ class RowwiseCode:
 
     def _load(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
         """A thread's elements of an operand; a scalar is repeated."""
-        width = 1 if chunk is None else self.plan.width
+        width = 1 if chunk is None else self.plan.vector_width
         buffer = elements.buffers[operand]
         if not isinstance(buffer.type, ir.MemRefType):
             return [buffer] * width
@@ -230,7 +246,7 @@ class RowwiseCode:
     def _fetch(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
         """Load a thread's elements of an operand from memory, where they exist; else zeros."""
         *_, stride = row_key(elements.nest, operand, self.grid_rank)
-        width = 1 if chunk is None else self.plan.width
+        width = 1 if chunk is None else self.plan.vector_width
         buffer = elements.buffers[operand]
 
         def load() -> Values:
@@ -246,7 +262,7 @@ class RowwiseCode:
         for i, value in enumerate(values):
             operand = generic.num_inputs + i
             self.known[row_key(elements.nest, operand, self.grid_rank), 0] = [value]
-            if not self.plan.last_writes[generic.op, i]:
+            if not self.plan.stored[generic.op, i]:
                 continue
             first = is_equal(self.member, index(0))
             here = first if self.active is None else arith.andi(first, self.active)
@@ -262,7 +278,7 @@ class RowwiseCode:
 
     def _start(self, chunk: int) -> Any:
         """The position of the thread's elements of a chunk in the row."""
-        width, team = self.plan.width, self.plan.team
+        width, team = self.plan.vector_width, self.plan.threads_per_row
         first = self.member if width == 1 else arith.muli(self.member, index(width))
         return first if chunk == 0 else arith.addi(first, index(chunk * team * width))
 
@@ -272,7 +288,7 @@ class RowwiseCode:
 
     def _guard(self, chunk: int, start: Any) -> Any:
         """Whether the thread has elements in a chunk; None where every thread has."""
-        if (chunk + 1) * self.plan.team * self.plan.width <= self.plan.length:
+        if (chunk + 1) * self.plan.threads_per_row * self.plan.vector_width <= self.plan.length:
             return self.active
         inside = is_less(start, index(self.plan.length))
         return inside if self.active is None else arith.andi(inside, self.active)
@@ -302,18 +318,18 @@ class RowwiseCode:
         return {**ivs, row.dims[0]: arith.addi(ivs[row.dims[0]], index(by))}
 
 
-def _tree(values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
-    found = list(values)
-    while len(found) > 1:
-        pairs = [combine(a, b) for a, b in zip(found[::2], found[1::2], strict=False)]
-        found = pairs + found[len(found) & ~1 :]
-    return found[0]
+def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition) -> None:
+    """Emit all ops for the part of a row of one thread."""
+    flat = kernel.flat_buffers(lambda value: value)
+    code = RowwiseCode(plan, position, kernel.grid, kernel.shared)
+    code.reserve(kernel.loop_nests)
+    mapping: dict[Any, Any] = {}
+
+    def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
+        code.emit(nest, buffers, mapping)
+
+    for op in kernel.ops:
+        kernel.emit_op(op, flat, mapping, emit_nest)
 
 
-def _zero(kind: Any) -> Any:
-    attr: Any = (
-        ir.FloatAttr.get(kind, 0.0)
-        if isinstance(kind, ir.FloatType)
-        else ir.IntegerAttr.get(kind, 0)
-    )
-    return arith.ConstantOp(kind, attr).result
+ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows)

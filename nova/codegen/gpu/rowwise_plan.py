@@ -3,37 +3,40 @@
 Input: the loop nests of a kernel over its grid. Output: a `RowwisePlan`, or None. In a row program
 every op runs along a row at each point of the grid: elementwise, or a reduction of the row to a
 scalar, or on scalars of the row; and ops read intermediate values at the positions at which they
-were written. Then every thread keeps its part of the row in registers from op to op. `schedule.py`
-calls this, `rowwise.py` emits the code.
+were written. Then every thread keeps its part of the row in registers from op to op. `rowwise.py`
+emits the code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import WARP
+from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import divides, widest
+from nova.codegen.gpu.strategy import default_min_blocks_per_sm
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
 from nova.ir.walk import every_op, find_ops
 
 _BLOCK = 128
 """Threads of a block whose rows are shorter than that."""
-_MOST = 1024
-_LONG = ("math.sin", "math.cos", "math.tan")
+_MAX_THREADS = 1024
+_REGISTER_HUNGRY = ("math.sin", "math.cos", "math.tan")
 """Functions whose code needs more registers than each of 1024 threads can have."""
-_HELD = 64
+_MAX_LIVE_ELEMENTS = 64
 """Elements that a thread may hold in registers, of all simultaneously live rows."""
-_PART = 32
+_MAX_ELEMENTS = 32
 """Maximum elements of one row per thread: the code of each is unrolled."""
 _FEW, _WIDE = 2, 512
 """Vectors of a row per thread, and the threads up to which that holds: few vectors leave room for
 more warps, which hide latency; with more threads, all wait for the last."""
+SHORT = 8
+"""Iterations per point of the grid that a single thread may run."""
 BUSY = 132 * 1024
 """Threads that saturate a large device: below that, more of them share a row."""
 
@@ -43,26 +46,30 @@ Key = tuple[Any, int, tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class RowwisePlan:
-    """`team` threads share a row of `length`; each has `chunks` vectors of `width` elements."""
+    """Rows of `length`, shared by a few threads with some vectors each."""
 
     rows: int
     length: int
-    width: int
-    team: int
-    chunks: int
-    per_block: int
-    last_writes: Mapping[tuple[Any, int], bool]
+    vector_width: int
+    threads_per_row: int
+    vectors_per_thread: int
+    rows_per_block: int
+    stored: Mapping[tuple[Any, int], bool]
     """Whether output i of an op must be stored, by (op, i)."""
-    resident: int = 0
-    """Blocks per multiprocessor of the launch bounds; 0 for no bound."""
+    many_blocks_bound: int = 0
+    """Blocks per multiprocessor of the launch bounds of many blocks; 0 for no bound."""
 
     @property
     def threads(self) -> int:
-        return self.team * self.per_block
+        return self.threads_per_row * self.rows_per_block
 
     @property
     def blocks(self) -> int:
-        return -(-self.rows // self.per_block)
+        return -(-self.rows // self.rows_per_block)
+
+    @property
+    def min_blocks_per_sm(self) -> int:
+        return default_min_blocks_per_sm(self.blocks) or self.many_blocks_bound
 
 
 def along_row(nest: LoopNest, grid_rank: int) -> list[Loop]:
@@ -80,43 +87,55 @@ def row_key(nest: LoopNest, operand: int, grid_rank: int) -> Key:
     return root, nest.offsets[operand], strides, row[0].strides[operand] if row else 0
 
 
-def plan_rows(
-    nests: Sequence[LoopNest], others: Sequence[Any], grid: Sequence[int], stored: set[Any]
-) -> RowwisePlan | None:
-    """The plan for `nests` over `grid`; `stored` are its results, other buffers are private.
+@dataclass(frozen=True)
+class RowProgram:
+    """The common length of all rows."""
 
-    `others` are unstructured ops, which compute scalars from memory.
-    """
-    rank = len(grid)
+    length: int
+
+
+def match_rows(kernel: DeviceKernel) -> RowProgram | None:
+    """Match a row program; short rows need no cooperation of threads."""
+    nests, rank = kernel.loop_nests, kernel.grid_rank
+    if kernel.scalar_ops is None or (kernel.grid and kernel.inner_size <= SHORT):
+        return None
     lengths = {loop.size for nest in nests for loop in along_row(nest, rank)}
     if len(lengths) != 1 or not all(goes_along(nest, rank) for nest in nests):
         return None
-    if not keeps_places(nests, others, rank, nests) or _by_columns(nests, rank):
+    if not accesses_match(nests, kernel.scalar_ops, rank, nests) or _by_columns(nests, rank):
         return None
-    rows, length = prod(grid), lengths.pop()
-    width = _width(nests, rank, length)
-    held = _most_alive(nests, rank)
+    return RowProgram(lengths.pop())
+
+
+def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
+    """Choose the threads per row; None where a row does not fit in the registers of a block."""
+    nests, rank = kernel.loop_nests, kernel.grid_rank
+    rows, length = kernel.num_points, match.length
+    width = _vector_width(nests, rank, length)
+    live_rows = _max_live_rows(nests, rank)
     vectors = -(-length // width)
-    part = min(_PART, max(width, _HELD // max(1, held)))
-    most = _MOST // 2 if any(find_ops(nest.generic.op, *_LONG) for nest in nests) else _MOST
-    own = max(1, part // width)
-    team = 1
-    while (team < _WIDE and vectors > team * min(_FEW, own)) or (
-        team < most and vectors > team * own
+    elements = min(_MAX_ELEMENTS, max(width, _MAX_LIVE_ELEMENTS // max(1, live_rows)))
+    large = any(find_ops(nest.generic.op, *_REGISTER_HUNGRY) for nest in nests)
+    max_threads = _MAX_THREADS // 2 if large else _MAX_THREADS
+    max_vectors = max(1, elements // width)
+    threads = 1
+    while (threads < _WIDE and vectors > threads * min(_FEW, max_vectors)) or (
+        threads < max_threads and vectors > threads * max_vectors
     ):
-        team *= 2
-    if vectors > team * own:
+        threads *= 2
+    if vectors > threads * max_vectors:
         return None
-    while team < min(vectors, most) and rows * team < BUSY:
-        team *= 2
-    per_block = _BLOCK // team if team <= WARP else 1
-    while per_block * team > WARP and rows % per_block:
-        per_block //= 2
-    chunks = -(-vectors // team)
+    while threads < min(vectors, max_threads) and rows * threads < BUSY:
+        threads *= 2
+    rows_per_block = _BLOCK // threads if threads <= WARP else 1
+    while rows_per_block * threads > WARP and rows % rows_per_block:
+        rows_per_block //= 2
+    per_thread = -(-vectors // threads)
+    stored = last_writes(nests, rank, kernel.results)
     # Two blocks with long rows have enough registers to load all of them at once; more would not.
-    resident = 2 if team == _WIDE and chunks > _FEW and held * chunks * width <= _PART else 0
-    writes = last_writes(nests, rank, stored)
-    return RowwisePlan(rows, length, width, team, chunks, per_block, writes, resident)
+    in_registers = live_rows * per_thread * width <= _MAX_ELEMENTS
+    bound = 2 if threads == _WIDE and per_thread > _FEW and in_registers else 0
+    return RowwisePlan(rows, length, width, threads, per_thread, rows_per_block, stored, bound)
 
 
 def _by_columns(nests: Sequence[LoopNest], rank: int) -> bool:
@@ -141,7 +160,7 @@ def goes_along(nest: LoopNest, rank: int) -> bool:
     return find_combiners(nest) is not None
 
 
-def keeps_places(
+def accesses_match(
     nests: Sequence[LoopNest], others: Sequence[Any], rank: int, together: Sequence[LoopNest]
 ) -> bool:
     """Whether every thread touches only its own elements of the buffers that the kernel writes.
@@ -176,7 +195,7 @@ def keeps_places(
     return not any(buffer_root(op.operands[0]) in written for op in loads)
 
 
-def _width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
+def _vector_width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
     """Adjacent elements per thread: as many as one access moves."""
     kinds, steps = [], [length]
     for nest in nests:
@@ -191,7 +210,7 @@ def _width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
     return divides(widest(kinds), steps)
 
 
-def _most_alive(nests: Sequence[LoopNest], rank: int) -> int:
+def _max_live_rows(nests: Sequence[LoopNest], rank: int) -> int:
     """The maximum number of simultaneously live rows of values."""
     spans: dict[Key, tuple[int, int]] = {}
     for time, nest in enumerate(nests):

@@ -4,7 +4,6 @@ Input: a `ScatterPlan`. Output: the code of a warp. A warp owns some positions a
 elements at each. It scans all updates, one per lane, and applies those at its own positions with
 all lanes, in order. Where each line of the buffer has positions of its own, a lane owns a line. So
 one thread touches each element, sums have the order of the loops, and there is no synchronization.
-`launch.py` calls this.
 """
 
 from __future__ import annotations
@@ -16,8 +15,17 @@ from typing import Any
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, index, shifted
 from nova.codegen.common.loop_nest import make_loop_nest
-from nova.codegen.gpu.block_ops import WARP, Place, ballot, is_less, split, when
-from nova.codegen.gpu.scatter_plan import BLOCK, ScatterPlan, iterations_of
+from nova.codegen.gpu.block_ops import WARP, ThreadPosition, ballot, is_less, split, when
+from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.scatter_plan import (
+    WARPS_PER_BLOCK,
+    ScatterPlan,
+    counter_of,
+    iterations_of,
+    match_scatter,
+    plan_scatter,
+)
+from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.clone import clone_into
 
@@ -25,16 +33,19 @@ from nova.ir.clone import clone_into
 class ScatterCode:
     """Emits the ops of the kernel for one warp."""
 
-    def __init__(self, plan: ScatterPlan, place: Place):
+    def __init__(self, plan: ScatterPlan, position: ThreadPosition):
         self.plan = plan
-        self.lane = place.lane()
-        number = arith.addi(arith.muli(place.block, index(BLOCK)), place.warp())
-        self.exists = is_less(number, index(plan.warps)) if plan.warps % BLOCK else None
-        first, strip = split(number, [plan.warps // plan.strips, plan.strips])
-        self.first = first if plan.rows == 1 else arith.muli(first, index(plan.rows))
-        begin = arith.muli(strip, index(WARP * plan.per_lane))
+        self.match = plan.match
+        self.lane = position.lane()
+        number = arith.addi(arith.muli(position.block, index(WARPS_PER_BLOCK)), position.warp())
+        ragged = plan.warps % WARPS_PER_BLOCK
+        self.exists = is_less(number, index(plan.warps)) if ragged else None
+        first, row_part = split(number, [plan.warps // plan.row_parts, plan.row_parts])
+        rows = plan.rows_per_warp
+        self.first = first if rows == 1 else arith.muli(first, index(rows))
+        begin = arith.muli(row_part, index(WARP * plan.elements_per_lane))
         begin = arith.addi(begin, self.lane)
-        self.parts = [shifted(begin, k * WARP) for k in range(plan.per_lane)]
+        self.parts = [shifted(begin, k * WARP) for k in range(plan.elements_per_lane)]
 
     def elementwise(self, op: Any, flat: Any, captured: Mapping[Any, Any]) -> None:
         """Emit one op on the warp's elements of the whole buffer."""
@@ -51,78 +62,80 @@ class ScatterCode:
                         ivs[nest.loops[i].dims[0]] = counter
                     elements.store(elements.apply(elements.load_all(bases), ivs), bases)
 
-        if self.plan.rows == 1:
+        if self.plan.rows_per_warp == 1:
             at_position(self.first)
             return
-        loop = scf.ForOp(index(0), index(self.plan.rows), index(1))
+        loop = scf.ForOp(index(0), index(self.plan.rows_per_warp), index(1))
         with ir.InsertionPoint(loop.body):
             at_position(arith.addi(self.first, loop.induction_variable))
             scf.YieldOp([])
 
     def add(self, captured: Mapping[Any, Any]) -> None:
         """Emit the loops: scan 32 iterations at a time, and run the warp's own."""
-        plan = self.plan
-        sizes = [iterations_of(plan.loops[i]) or 0 for i in plan.turns]
+        match = self.match
+        sizes = [iterations_of(match.loops[i]) or 0 for i in match.update_loops]
         count = prod(sizes)
-        if plan.by_lines:
+        if match.positions_per_line:
             loop = scf.ForOp(index(0), index(count), index(1))
             with ir.InsertionPoint(loop.body):
-                self._turn(split(loop.induction_variable, sizes), captured)
+                self._add_update(split(loop.induction_variable, sizes), captured)
                 scf.YieldOp([])
             return
         i32 = ir.IntegerType.get_signless(32)
         loop = scf.ForOp(index(0), index(count), index(WARP))
         with ir.InsertionPoint(loop.body):
             base = loop.induction_variable
-            turn = arith.addi(base, self.lane)
-            mask = ballot(self._is_own(turn, sizes, count, captured))
-            one = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 1)).result
+            number = arith.addi(base, self.lane)
+            mask = ballot(self._owns_update(number, sizes, count, captured))
+            unit = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 1)).result
             zero = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 0)).result
-            many = arith.index_castui(ir.IndexType.get(), _ones(mask))
-            each = scf.ForOp(index(0), many, index(1), [mask])
+            owned = arith.index_castui(ir.IndexType.get(), _popcount(mask))
+            each = scf.ForOp(index(0), owned, index(1), [mask])
             with ir.InsertionPoint(each.body):
-                left = each.inner_iter_args[0]
-                lowest = arith.andi(left, arith.subi(zero, left))
-                below = _ones(arith.subi(lowest, one))
+                remaining = each.inner_iter_args[0]
+                lowest = arith.andi(remaining, arith.subi(zero, remaining))
+                below = _popcount(arith.subi(lowest, unit))
                 number = arith.addi(base, arith.index_castui(ir.IndexType.get(), below))
-                self._turn(split(number, sizes), captured)
-                scf.YieldOp([arith.xori(left, lowest)])
+                self._add_update(split(number, sizes), captured)
+                scf.YieldOp([arith.xori(remaining, lowest)])
             scf.YieldOp([])
 
-    def _is_own(self, turn: Any, sizes: Sequence[int], count: int, captured: Any) -> Any:
+    def _owns_update(
+        self, number: Any, sizes: Sequence[int], count: int, captured: Mapping[Any, Any]
+    ) -> Any:
+        """Whether update `number` is at a position of the warp."""
         i1 = ir.IntegerType.get_signless(1)
 
-        def own() -> Any:
-            mapping = self._counters(split(turn, sizes), captured)
-            for op in self.plan.position:
+        def is_owned() -> Any:
+            mapping = self._counters(split(number, sizes), captured)
+            for op in self.match.position_ops:
                 clone_into(op, mapping)
-            offset = arith.subi(mapping.get(self.plan.wanted, self.plan.wanted), self.first)
-            return is_less(offset, index(self.plan.rows))
+            position = mapping.get(self.match.position, self.match.position)
+            offset = arith.subi(position, self.first)
+            return is_less(offset, index(self.plan.rows_per_warp))
 
-        guards = [is_less(turn, index(count))] if count % WARP else []
+        guards = [is_less(number, index(count))] if count % WARP else []
         if self.exists is not None:
             guards.append(self.exists)
         if not guards:
-            return own()
+            return is_owned()
         guard = guards[0] if len(guards) == 1 else arith.andi(*guards)
         op = scf.IfOp(guard, [i1], has_else=True)
         with ir.InsertionPoint(op.then_block):
-            scf.YieldOp([own()])
+            scf.YieldOp([is_owned()])
         with ir.InsertionPoint(op.else_block):
             scf.YieldOp([arith.ConstantOp(i1, ir.IntegerAttr.get(i1, 0)).result])
         return op.results[0]
 
-    def _turn(self, counters: Sequence[Any], captured: Mapping[Any, Any]) -> None:
+    def _add_update(self, counters: Sequence[Any], captured: Mapping[Any, Any]) -> None:
         """The addends of an iteration, in each lane at its own elements."""
         for part in self.parts:
             with when(self._inside(part)):
                 mapping = self._counters(counters, captured)
-                own = self._split(part)
-                dims = [d for d in range(len(self.plan.shape)) if d != self.plan.axis]
-                for dim, counter in zip(dims, own, strict=True):
-                    loop = self.plan.loops[self.plan.along[dim]]
-                    mapping[loop.regions[0].blocks[0].arguments[0]] = counter
-                for loop in self.plan.loops:
+                dims = [d for d in range(len(self.match.shape)) if d != self.match.axis]
+                for dim, counter in zip(dims, self._split(part), strict=True):
+                    mapping[counter_of(self.match.loops[self.match.loop_of_dim[dim]])] = counter
+                for loop in self.match.loops:
                     for op in loop.regions[0].blocks[0].operations:
                         if op.operation.name not in ("scf.for", "scf.yield"):
                             clone_into(op.operation, mapping)
@@ -131,28 +144,43 @@ class ScatterCode:
 
     def _counters(self, counters: Sequence[Any], captured: Mapping[Any, Any]) -> dict[Any, Any]:
         mapping = dict(captured)
-        for i, counter in zip(self.plan.turns, counters, strict=True):
-            mapping[self.plan.loops[i].regions[0].blocks[0].arguments[0]] = counter
+        for i, counter in zip(self.match.update_loops, counters, strict=True):
+            mapping[counter_of(self.match.loops[i])] = counter
         return mapping
 
     def _split(self, part: Any) -> list[Any]:
-        shape, axis = self.plan.shape, self.plan.axis
+        shape, axis = self.match.shape, self.match.axis
         return split(part, [size for d, size in enumerate(shape) if d != axis])
 
     def _indices(self, part: Any, position: Any) -> list[Any]:
-        own = self._split(part)
-        return [*own[: self.plan.axis], position, *own[self.plan.axis :]]
+        indices = self._split(part)
+        return [*indices[: self.match.axis], position, *indices[self.match.axis :]]
 
     def _inside(self, part: Any) -> Any:
-        inside = is_less(part, index(self.plan.part))
+        inside = is_less(part, index(self.match.row_size))
         return inside if self.exists is None else arith.andi(inside, self.exists)
 
     def _owns(self, part: Any, position: Any) -> Any:
         return arith.andi(
-            self._inside(part), is_less(position, index(self.plan.shape[self.plan.axis]))
+            self._inside(part), is_less(position, index(self.match.shape[self.match.axis]))
         )
 
 
-def _ones(mask: Any) -> Any:
-    """The number of set bits (popcount)."""
+def _popcount(mask: Any) -> Any:
+    """The number of set bits."""
     return ir.Operation.create("math.ctpop", [mask.type], [mask]).results[0]
+
+
+def emit_scatter(kernel: DeviceKernel, plan: ScatterPlan, position: ThreadPosition) -> None:
+    """Emit all ops for the positions of one warp."""
+    flat = kernel.flat_buffers()
+    code = ScatterCode(plan, position)
+    for op in kernel.ops:
+        with op.location:
+            if op == plan.match.root:
+                code.add({})
+            else:
+                code.elementwise(op, flat, {})
+
+
+SCATTER = Strategy("scatter", match_scatter, plan_scatter, emit_scatter)

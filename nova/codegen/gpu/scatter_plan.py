@@ -1,8 +1,7 @@
 """Matches kernels that add to rows at computed positions, and assigns the rows to warps.
 
 Input: a kernel that is one loop nest which adds to a buffer, with elementwise ops on the whole
-buffer before and after it. Output: a `ScatterPlan`, or None. `schedule.py` calls this; `scatter.py`
-emits the code.
+buffer before and after it. Output: a `ScatterPlan`, or None. `scatter.py` emits the code.
 """
 
 from __future__ import annotations
@@ -14,121 +13,150 @@ from typing import Any
 
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest
 from nova.codegen.gpu.block_ops import WARP
+from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.strategy import default_min_blocks_per_sm
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
 
 _WARPS = 132 * 16
 """Warps that saturate a large device."""
-_PER_LANE = 4
+_MAX_PER_LANE = 4
 _FEW = 8
 """Minimum positions per warp where few elements are at each."""
-BLOCK = 4
-"""Warps of a block."""
+WARPS_PER_BLOCK = 4
 
 
 @dataclass(frozen=True)
-class ScatterPlan:
-    """The loops over updates and over the updated elements, and the partition of the buffer."""
+class ScatterLoops:
+    """The loops over updates and over the updated elements."""
 
-    loop: Any
     loops: tuple[Any, ...]
-    turns: tuple[int, ...]
+    update_loops: tuple[int, ...]
     """Which of the loops run over updates; the others are indices of the buffer."""
     target: Any
-    shape: tuple[int, ...]
     axis: int
-    along: Mapping[int, int]
+    """The dimension of the buffer whose index is computed."""
+    loop_of_dim: Mapping[int, int]
     """Dimension of the buffer -> the loop that indexes it."""
-    position: tuple[Any, ...]
+    position: Any
+    """The computed index."""
+    position_ops: tuple[Any, ...]
     """The ops that compute the position of an update."""
-    wanted: Any
-    rows: int
-    """Positions per warp."""
-    per_lane: int
-    by_lines: bool
-    """Whether a lane has all positions of a line: positions differ from line to line."""
 
     @property
-    def part(self) -> int:
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.target.type.shape)
+
+    @property
+    def root(self) -> Any:
+        """The outermost loop, which is one op of the kernel."""
+        return self.loops[0]
+
+    @property
+    def row_size(self) -> int:
         """Elements at a position."""
         return prod(self.shape) // self.shape[self.axis]
 
     @property
-    def warps(self) -> int:
-        return -(-self.shape[self.axis] // self.rows) * self.strips
+    def positions_per_line(self) -> bool:
+        """Whether positions differ from line to line: they depend on loops over the buffer."""
+        counters = {
+            counter_of(loop) for i, loop in enumerate(self.loops) if i not in self.update_loops
+        }
+        return any(v in counters for op in self.position_ops for v in op.operands)
+
+
+def match_scatter(kernel: DeviceKernel) -> ScatterLoops | None:
+    """Match a kernel that is one such loop nest, with elementwise ops on the whole buffer."""
+    if kernel.scratch:
+        return None
+    unstructured = [op for op in kernel.ops if op.name != "linalg.generic"]
+    if len(unstructured) != 1 or unstructured[0].name != "scf.for":
+        return None
+    match = _match_loops(unstructured[0])
+    elementwise = [op for op in kernel.ops if op.name == "linalg.generic"]
+    if match is None or not all(
+        _accesses_point(make_loop_nest(op), match.shape) for op in elementwise
+    ):
+        return None
+    return match
+
+
+def _match_loops(root: Any) -> ScatterLoops | None:
+    if len(root.results):
+        return None
+    loops, bodies = _chain(root)
+    if loops is None or any(iterations_of(loop) is None for loop in loops):
+        return None
+    ops = [op for body in bodies for op in body]
+    stores = [op for op in ops if op.name == "memref.store"]
+    if len(stores) != 1 or any(len(op.regions) for op in ops):
+        return None
+    target, indices = stores[0].operands[1], list(stores[0].operands)[2:]
+    loads = [op for op in ops if op.name == "memref.load"]
+    buffers = [target, *[op.operands[0] for op in loads]]
+    if any(buffer_root(value) != value for value in buffers):
+        return None  # a launch takes arguments of the kernel, not views of them
+    if any(op.operands[0] == target and list(op.operands)[1:] != indices for op in loads):
+        return None
+    counters = {counter_of(loop): i for i, loop in enumerate(loops)}
+    loop_of_dim = {d: counters[v] for d, v in enumerate(indices) if v in counters}
+    computed = [d for d in range(len(indices)) if d not in loop_of_dim]
+    if len(computed) != 1 or len(set(loop_of_dim.values())) != len(loop_of_dim):
+        return None
+    (axis,) = computed
+    update_loops = tuple(i for i in range(len(loops)) if i not in loop_of_dim.values())
+    position_ops = _backward_slice(indices[axis], ops)
+    position_loads = [op for op in position_ops if op.name == "memref.load"]
+    if any(op.operands[0] == target for op in position_loads):
+        return None
+    if any(iterations_of(loops[i]) != target.type.shape[d] for d, i in loop_of_dim.items()):
+        return None
+    return ScatterLoops(
+        tuple(loops), update_loops, target, axis, loop_of_dim, indices[axis], tuple(position_ops)
+    )
+
+
+@dataclass(frozen=True)
+class ScatterPlan:
+    """The partition of the buffer: positions per warp, and elements of each per lane."""
+
+    match: ScatterLoops
+    rows_per_warp: int
+    elements_per_lane: int
 
     @property
-    def strips(self) -> int:
-        return -(-self.part // (WARP * self.per_lane))
+    def warps(self) -> int:
+        match = self.match
+        return -(-match.shape[match.axis] // self.rows_per_warp) * self.row_parts
+
+    @property
+    def row_parts(self) -> int:
+        """Warps that share the elements at a position."""
+        return -(-self.match.row_size // (WARP * self.elements_per_lane))
 
     @property
     def blocks(self) -> int:
-        return -(-self.warps // BLOCK)
+        return -(-self.warps // WARPS_PER_BLOCK)
 
     @property
     def threads(self) -> int:
-        return WARP * BLOCK
+        return WARP * WARPS_PER_BLOCK
+
+    @property
+    def min_blocks_per_sm(self) -> int:
+        return default_min_blocks_per_sm(self.blocks)
 
 
-def plan_scatter(ops: Sequence[Any]) -> ScatterPlan | None:
-    """The plan for a kernel of `ops`, if one of them is such a loop nest."""
-    others = [op for op in ops if op.name != "linalg.generic"]
-    if len(others) != 1 or others[0].name != "scf.for" or len(others[0].results):
-        return None
-    loops, bodies = _chain(others[0])
-    if loops is None or any(iterations_of(loop) is None for loop in loops):
-        return None
-    every = [op for body in bodies for op in body]
-    stores = [op for op in every if op.name == "memref.store"]
-    if len(stores) != 1 or any(len(op.regions) for op in every):
-        return None
-    target, indices = stores[0].operands[1], list(stores[0].operands)[2:]
-    read = [op for op in every if op.name == "memref.load"]
-    buffers = [target, *[op.operands[0] for op in read]]
-    if any(buffer_root(value) != value for value in buffers):
-        return None  # a launch takes arguments of the kernel, not views of them
-    if any(op.operands[0] == target and list(op.operands)[1:] != indices for op in read):
-        return None
-    counters = {loop.regions[0].blocks[0].arguments[0]: i for i, loop in enumerate(loops)}
-    along = {d: counters[v] for d, v in enumerate(indices) if v in counters}
-    computed = [d for d in range(len(indices)) if d not in along]
-    if len(computed) != 1 or len(set(along.values())) != len(along):
-        return None
-    (axis,) = computed
-    turns = tuple(i for i in range(len(loops)) if i not in along.values())
-    position = _makers(indices[axis], every)
-    own = {v for v, i in counters.items() if i not in turns}
-    used = {v for op in position for v in op.operands}
-    loads = [op for op in position if op.name == "memref.load"]
-    if any(op.operands[0] == target for op in loads):
-        return None
-    shape = tuple(target.type.shape)
-    if any(iterations_of(loops[i]) != shape[d] for d, i in along.items()):
-        return None
-    around = [op for op in ops if op.name == "linalg.generic"]
-    if not all(_at_own_elements(make_loop_nest(op), shape) for op in around):
-        return None
-    part = prod(shape) // shape[axis]
-    by_lines = bool(used & own)
-    per_lane = 1 if by_lines else min(_PER_LANE, -(-part // WARP))
-    strips = -(-part // (WARP * per_lane))
-    rows = max(1 if part >= WARP else _FEW, shape[axis] * strips // _WARPS)
-    if by_lines:
-        rows = shape[axis]
-    return ScatterPlan(
-        others[0],
-        tuple(loops),
-        turns,
-        target,
-        shape,
-        axis,
-        along,
-        tuple(position),
-        indices[axis],
-        rows,
-        per_lane,
-        by_lines,
-    )
+def plan_scatter(kernel: DeviceKernel, match: ScatterLoops) -> ScatterPlan:
+    """Divide the positions among as many warps as saturate a device."""
+    positions, row_size = match.shape[match.axis], match.row_size
+    if match.positions_per_line:
+        return ScatterPlan(match, positions, 1)  # a lane has all positions of a line
+    per_lane = min(_MAX_PER_LANE, -(-row_size // WARP))
+    row_parts = -(-row_size // (WARP * per_lane))
+    least = 1 if row_size >= WARP else _FEW
+    return ScatterPlan(match, max(least, positions * row_parts // _WARPS), per_lane)
 
 
 def _chain(loop: Any) -> tuple[list[Any] | None, list[list[Any]]]:
@@ -145,6 +173,11 @@ def _chain(loop: Any) -> tuple[list[Any] | None, list[list[Any]]]:
     return loops, bodies
 
 
+def counter_of(loop: Any) -> Any:
+    """The induction variable of a loop."""
+    return loop.regions[0].blocks[0].arguments[0]
+
+
 def iterations_of(loop: Any) -> int | None:
     """The iteration count of a loop that counts from 0 in steps of 1."""
     low, high, step = (_constant(v) for v in list(loop.operands)[:3])
@@ -157,18 +190,18 @@ def _constant(value: Any) -> int | None:
     return int(value.owner.operation.attributes["value"].value)
 
 
-def _makers(value: Any, ops: Sequence[Any]) -> list[Any]:
+def _backward_slice(value: Any, ops: Sequence[Any]) -> list[Any]:
     """Those of `ops` on which `value` depends, in order (a backward slice)."""
     needed = {value}
-    found = []
+    slice_ops = []
     for op in reversed(ops):
         if any(r in needed for r in op.results):
-            found.append(op)
+            slice_ops.append(op)
             needed.update(op.operands)
-    return found[::-1]
+    return slice_ops[::-1]
 
 
-def _at_own_elements(nest: LoopNest, shape: tuple[int, ...]) -> bool:
+def _accesses_point(nest: LoopNest, shape: tuple[int, ...]) -> bool:
     """Whether an op runs over `shape`, and accesses buffers of that shape at its own point."""
     if tuple(loop.size for loop in nest.loops) != shape:
         return False

@@ -17,19 +17,30 @@ from typing import Any
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, at, index, shifted
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.gpu.block_ops import WARP, Place, SharedMemory, barrier, is_less, split, when
+from nova.codegen.gpu.block_ops import (
+    WARP,
+    SharedMemory,
+    ThreadPosition,
+    barrier,
+    is_less,
+    split,
+    when,
+)
+from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
+from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root
 
 _SIDE = WARP
 _ROWS = 8
 """Rows of a tile that the threads of a block process at a time."""
-_LEAST = 8
+_MIN_SIDE = 8
 """Minimum elements of a side: below, tiles are mostly empty."""
-
-_MOST_TURNED = 4
+_MAX_TILES = 4
 """Tiles that fit in the shared memory of a block."""
+_MIN_POINTS = 4096
+"""Minimum points of a kernel with transpose tiles: fewer are read from the cache."""
 
 Operand = tuple[Any, int]
 """An op and the number of one of its operands."""
@@ -37,11 +48,11 @@ Operand = tuple[Any, int]
 
 @dataclass(frozen=True)
 class TransposeTilePlan:
-    """Tiles over loop `across`, along which inputs `turned` are contiguous, and the last loop."""
+    """Tiles over loop `across`, along which `transposed` inputs are contiguous, and the last."""
 
     grid: tuple[int, ...]
     across: int
-    turned: tuple[Operand, ...]
+    transposed: tuple[Operand, ...]
 
     @property
     def threads(self) -> int:
@@ -57,15 +68,29 @@ class TransposeTilePlan:
     def blocks(self) -> int:
         return prod(self.tiles)
 
+    @property
+    def min_blocks_per_sm(self) -> int:
+        return default_min_blocks_per_sm(self.blocks)
 
-def plan_tiles(nests: Sequence[LoopNest], grid: Sequence[int]) -> TransposeTilePlan | None:
-    """The plan for a kernel whose `nests` have no loops except those of `grid`."""
-    rank = len(grid)
+
+@dataclass(frozen=True)
+class TransposedInputs:
+    """The inputs that are contiguous along the loop `across`, not along the last loop."""
+
+    across: int
+    operands: tuple[Operand, ...]
+
+
+def match_transposes(kernel: DeviceKernel) -> TransposedInputs | None:
+    """Match a large elementwise kernel with inputs in another dimension order."""
+    nests, grid, rank = kernel.loop_nests, kernel.grid, kernel.grid_rank
+    if kernel.num_points < _MIN_POINTS or not kernel.is_structured:
+        return None
     if rank < 2 or any(len(nest.loops) != rank for nest in nests):
         return None
     written = {buffer_root(v) for nest in nests for v in nest.generic.outputs}
-    turned: list[Operand] = []
-    found: set[int] = set()
+    transposed: list[Operand] = []
+    loops: set[int] = set()
     for nest in nests:
         for k in range(nest.generic.num_inputs):
             value = nest.generic.op.operands[k]
@@ -73,27 +98,33 @@ def plan_tiles(nests: Sequence[LoopNest], grid: Sequence[int]) -> TransposeTileP
                 continue
             across = [i for i in range(rank - 1) if nest.loops[i].strides[k] == 1]
             if across and buffer_root(value) not in written:
-                turned.append((nest.generic.op, k))
-                found.add(max(across, key=lambda i: grid[i]))
-    if len(found) != 1 or len(turned) > _MOST_TURNED:
+                transposed.append((nest.generic.op, k))
+                loops.add(max(across, key=lambda i: grid[i]))
+    if len(loops) != 1:
         return None
-    (loop,) = found
-    return (
-        TransposeTilePlan(tuple(grid), loop, tuple(turned))
-        if min(grid[loop], grid[-1]) >= _LEAST
-        else None
-    )
+    return TransposedInputs(loops.pop(), tuple(transposed))
+
+
+def plan_transpose_tiles(
+    kernel: DeviceKernel, inputs: TransposedInputs
+) -> TransposeTilePlan | None:
+    """Square tiles; None where they would be mostly empty, or too many for shared memory."""
+    grid = kernel.grid
+    short_side = min(grid[inputs.across], grid[-1])
+    if len(inputs.operands) > _MAX_TILES or short_side < _MIN_SIDE:
+        return None
+    return TransposeTilePlan(tuple(grid), inputs.across, inputs.operands)
 
 
 class TransposeTileCode:
     """Emits the ops of a kernel for one block."""
 
-    def __init__(self, plan: TransposeTilePlan, place: Place, shared: SharedMemory):
+    def __init__(self, plan: TransposeTilePlan, position: ThreadPosition, shared: SharedMemory):
         self.plan = plan
         self.shared = shared
-        self.column = place.lane()
-        self.row = place.warp()
-        self.corner = split(place.block, plan.tiles)
+        self.column = position.lane()
+        self.row = position.warp()
+        self.corner = split(position.block, plan.tiles)
         for loop in (plan.across, len(plan.grid) - 1):
             self.corner[loop] = arith.muli(self.corner[loop], index(_SIDE))
         self.tiles: dict[Operand, Any] = {}
@@ -102,7 +133,7 @@ class TransposeTileCode:
         """Load the transposed inputs of an op into shared memory; called before `emit`."""
         for operand in range(nest.generic.num_inputs):
             key = (nest.generic.op, operand)
-            if key not in self.plan.turned:
+            if key not in self.plan.transposed:
                 continue
             tile = self.shared.allocate(_SIDE * (_SIDE + 1), buffers[operand].type.element_type)
             self.tiles[key] = tile
@@ -112,7 +143,7 @@ class TransposeTileCode:
                 with when(self._inside(counters)):
                     base = _position(nest, operand, counters)
                     value = memref.load(buffers[operand], [at(base)])
-                    memref.store(value, tile, [_place(row, self.column)])
+                    memref.store(value, tile, [_tile_offset(row, self.column)])
 
     def emit(
         self, ops: Sequence[tuple[LoopNest, Sequence[Any]]], captured: Mapping[Any, Any]
@@ -123,7 +154,7 @@ class TransposeTileCode:
             row = shifted(self.row, first)
             counters = self._counters(row, self.column)
             with when(self._inside(counters)):
-                code = _TilePoint(len(self.plan.grid), self.tiles, _place(self.column, row))
+                code = _TilePoint(len(self.plan.grid), self.tiles, _tile_offset(self.column, row))
                 for nest, buffers in ops:
                     with nest.generic.op.location:
                         code.emit(nest, buffers, counters, captured)
@@ -144,20 +175,38 @@ class TransposeTileCode:
 class _TilePoint(ElementwiseCode):
     """One point, whose transposed inputs are in shared memory."""
 
-    def __init__(self, rank: int, tiles: Mapping[Operand, Any], place: Any):
+    def __init__(self, rank: int, tiles: Mapping[Operand, Any], offset: Any):
         super().__init__(rank, None)
         self.tiles = tiles
-        self.place = place
+        self.offset = offset
 
     def _load(self, elements: Elements, operand: int, base: Any) -> list[Any]:
         tile = self.tiles.get((elements.generic.op, operand))
         if tile is None:
             return super()._load(elements, operand, base)
-        return [elements.unpacked(operand, memref.load(tile, [self.place]))]
+        return [elements.unpacked(operand, memref.load(tile, [self.offset]))]
 
 
-def _place(row: Any, column: Any) -> Any:
-    """A row is padded by one element: columns are in different banks."""
+def emit_transpose_tile(
+    kernel: DeviceKernel, plan: TransposeTilePlan, position: ThreadPosition
+) -> None:
+    """Emit all ops for one tile."""
+    flat = kernel.flat_buffers()
+    code = TransposeTileCode(plan, position, kernel.shared)
+    ops = [(kernel.nests[op], [flat(value) for value in op.operands]) for op in kernel.ops]
+    for nest, buffers in ops:
+        with nest.generic.op.location:
+            code.load(nest, buffers)
+    code.emit(ops, {})
+
+
+TRANSPOSE_TILE = Strategy(
+    "transpose_tile", match_transposes, plan_transpose_tiles, emit_transpose_tile
+)
+
+
+def _tile_offset(row: Any, column: Any) -> Any:
+    """The offset in a tile; a row is padded by one element: columns are in different banks."""
     return arith.addi(arith.muli(row, index(_SIDE + 1)), column)
 
 

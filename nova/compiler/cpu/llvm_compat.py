@@ -41,9 +41,21 @@ def normalise(text: str) -> str:
             continue  # in a line that has been changed
         start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
         end = len(text) if end < 0 else end
-        pieces += [text[done:start], _line(text[start:end])]
+        line = _line(text[start:end])
+        if line.startswith("declare ") and _is_declared(line, text):
+            line = ""
+        pieces += [text[done:start], line]
         done = end
     return "".join([*pieces, text[done:]])
+
+
+def _is_declared(line: str, text: str) -> bool:
+    """Whether `text` itself declares the function: one of i16, which one of bf16 has become."""
+    name = line[line.index("@") : line.index("(", line.index("@")) + 1]
+    return any(
+        text.startswith("declare ", text.rfind("\n", 0, use.start()) + 1)
+        for use in re.finditer(re.escape(name), text)
+    )
 
 
 def _line(line: str) -> str:

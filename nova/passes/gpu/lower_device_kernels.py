@@ -64,8 +64,8 @@ class LowerDeviceKernels(Pass):
             _erase_unused(old)
             view = Kernel(kernel)
             view.launch = (shape.blocks, shape.threads, shape.shared)
-            if shape.resident:
-                view.min_blocks_per_sm = shape.resident
+            if shape.min_blocks_per_sm:
+                view.min_blocks_per_sm = shape.min_blocks_per_sm
 
 
 def _sink_views(kernel: Any, ops: list[Any]) -> None:

@@ -87,7 +87,18 @@ def _kept_axes(sizes: list[int], shape: list[int]) -> tuple[int, ...]:
 
 def _extract_slice(op: Any) -> Any:
     source, result = op.operands[0], op.results[0]
-    box = _read_box(op, result, 1)
+    return _read_slice(source, result.type, _read_box(op, result, 1))
+
+
+def slice_front(source: Any, sizes: Sequence[int]) -> Any:
+    """The first `sizes` elements along each axis of a tensor, as a linalg op."""
+    axes = tuple(range(len(sizes)))
+    box = _Box((0,) * len(sizes), tuple(sizes), (1,) * len(sizes), axes)
+    type_ = ir.RankedTensorType.get(list(sizes), source.type.element_type)
+    return _read_slice(source, type_, box)
+
+
+def _read_slice(source: Any, type_: Any, box: _Box) -> Any:
     if _is_affine(source.type.shape, box):
         rank = len(box.kept)
         position = {axis: ir.AffineDimExpr.get(i) for i, axis in enumerate(box.kept)}
@@ -98,7 +109,7 @@ def _extract_slice(op: Any) -> Any:
             for axis, (offset, step) in enumerate(zip(box.offsets, box.steps, strict=True))
         ]
         access = ir.AffineMap.get(rank, 0, at)
-        return generic(result.type, [(source, access)], lambda values: values[0])
+        return generic(type_, [(source, access)], lambda values: values[0])
 
     def body(_: list[Any]) -> Any:
         at = []
@@ -107,7 +118,7 @@ def _extract_slice(op: Any) -> Any:
             at.append(_add(_scale(own, step), offset))
         return tensor.extract(source, at)
 
-    return generic(result.type, [], body)
+    return generic(type_, [], body)
 
 
 def _is_affine(shape: Sequence[int], box: _Box) -> bool:

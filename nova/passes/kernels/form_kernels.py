@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
@@ -43,7 +44,8 @@ class FormKernels(Pass):
     epilogue: bias and activation, or the update of the weight whose gradient it computes.
     `nova/passes/kernels/group_ops.py` has the rules. Ops with less than `serial_work` scalar
     operations in all become one kernel with an empty grid: below that, tiles do not pay. A matmul
-    may share its rows with other ops if its right operand has `row_operand` bytes or less. A kernel
+    may share its rows with other ops if its right operand has `row_operand` bytes or less, but
+    without `share_rows` (on a device) every matmul and attention has a kernel by itself. A kernel
     has at most `max_ops` ops, which become about `max_size` instructions: far more than layers of
     models need, and few enough that LLVM's time is linear in the program.
 
@@ -58,8 +60,12 @@ class FormKernels(Pass):
     max_ops: int = 32
     max_size: int = 2048
     row_operand: int = HOST_ROW_OPERAND
+    share_rows: bool = True
 
     def run(self, module: ir.Module) -> None:
+        if self.row_operand < 0:  # how pipelines of earlier versions say it
+            replace(self, row_operand=HOST_ROW_OPERAND, share_rows=False).run(module)
+            return
         main = main_function(module)
         if formed := kernels(module):
             raise LoweringError(
@@ -74,10 +80,10 @@ class FormKernels(Pass):
         inline_host_regions(module, main)
         waits = _prepare(main)
         _delay_updates(module, main)
-        grouping = self._grouping(self.row_operand, waits)
+        grouping = self._grouping(self.row_operand if self.share_rows else None, waits)
         _Outliner(module, main, names).outline(grouping.form(main.entry_block))
 
-    def _grouping(self, row_operand: int, waits: dict[Any, list[Any]]) -> Grouping:
+    def _grouping(self, row_operand: int | None, waits: dict[Any, list[Any]]) -> Grouping:
         return Grouping(self.serial_work, self.max_ops, self.max_size, row_operand, waits)
 
 

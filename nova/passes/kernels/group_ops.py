@@ -44,14 +44,18 @@ class Group:
 
 
 class Grouping:
-    """Assigns each op to a group, in order; `waits` are the dependences that barriers impose."""
+    """Assigns each op to a group, in order; `waits` are the dependences that barriers impose.
+
+    `row_operand` is the size in bytes of the right operand up to which a matmul may share its rows
+    with other ops. With None no matmul does, and attention is a kernel by itself.
+    """
 
     def __init__(
         self,
         serial_work: int,
         max_ops: int,
         max_size: int,
-        row_operand: int,
+        row_operand: int | None,
         waits: dict[Any, list[Any]],
     ):
         self.serial_work = serial_work
@@ -119,8 +123,10 @@ class Grouping:
         return small and not group.formed and not group.alone
 
     def _stands_alone(self, op: Any) -> bool:
-        """Whether an op is a kernel by itself: attention on a device, with its own schedule."""
-        return self.row_operand < 0 and op.name == "linalg.generic" and find_point(op) is not None
+        """Whether an op is a kernel by itself: attention, unless rows are shared."""
+        return (
+            self.row_operand is None and op.name == "linalg.generic" and find_point(op) is not None
+        )
 
     def _new(self, structured: GenericOp | None, formed: bool = False) -> Group:
         grid = _own_grid(structured) if structured else ()
@@ -166,7 +172,7 @@ def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     return prod(after) >= min(prod(before), 64)
 
 
-def _least_grid(op: GenericOp, row_operand: int) -> int:
+def _least_grid(op: GenericOp, row_operand: int | None) -> int:
     """The number of grid dimensions that a matmul must keep.
 
     All of them: it is cut into tiles of rows and columns, and ops that need whole rows (another
@@ -180,6 +186,8 @@ def _least_grid(op: GenericOp, row_operand: int) -> int:
     if match_contraction(nest, accumulate=True) is None:
         return 0
     grid = len(_own_grid(op))
+    if row_operand is None:
+        return grid
     columns = [not loop.strides[0] and loop.size > 1 for loop in nest.loops[:grid]]
     rows = columns.index(True) if True in columns else grid
     right = prod(loop.size for loop in nest.loops if loop.strides[1] and not loop.strides[0])

@@ -19,7 +19,7 @@ from nova.errors import AttributeValueError, SignatureError
 from nova.runtime.devices import check_device_name
 from nova.tools.arguments import add_array_arguments, gather_arrays, parse_count
 from nova.tools.report import print_json, printable
-from nova.tracing.collect import Trace, check_place, save_runs
+from nova.tracing.collect import Trace, check_folder, save_runs
 from nova.tracing.run import Run, replay
 from nova.tracing.summary import summarize
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Trace the file."""
     targets = [Path(path) for path in (args.out, args.html) if path is not None]
     for path in targets:
-        check_place(path)
+        check_folder(path)
     collected = _trace(args)
     runs = collected.runs
     if args.sim is not None:

@@ -1,24 +1,19 @@
-"""How a device's kernels are divided: counters from a number, barriers, and who takes a point."""
+"""Counters from the number of an iteration, and barriers between ops."""
 
 # ruff: noqa: E501 (MLIR text)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
 
-import nova
 from nova.codegen.common.index_math import index
 from nova.codegen.gpu.block_ops import split
 from nova.codegen.gpu.hazards import Hazards, touched
-from nova.codegen.gpu.schedule import DeviceSchedule
 from nova.compiler.stages import start_from_text
-from nova.core.targets import parse_target
 from nova.ir.bindings import func, ir
 from nova.ir.context import make_context
 from nova.ir.walk import find_ops, kernels
@@ -112,51 +107,3 @@ def test_touched() -> None:
     with module.context:
         assert touched(plain) == ({a}, {t})
         assert touched(adding) == ({a, t}, {t})
-
-
-@contextmanager
-def schedule_of(program: str, *shapes: str) -> Iterator[DeviceSchedule]:
-    """The schedule of a program's first kernel, whose ops are there as long as this is open.
-
-    %0, %1, ... are the arguments of the program.
-    """
-    arguments = ", ".join(f"%{i}: tensor<{shape}>" for i, shape in enumerate(shapes))
-    result = program.rpartition("->")[2].strip()
-    text = f"func.func @main({arguments}) -> {result} {{\n%r = {program}\nreturn %r : {result}\n}}"
-    buffers = nova.translate(text, targets="cuda:sm_80", emit="buffers").data.decode()
-    module = start_from_text(buffers, "-")
-    kernel = kernels(module)[0]
-    with module.context, ir.Location.unknown():
-        ops = [op.operation for op in kernel.entry_block.operations][:-1]
-        schedule = DeviceSchedule(kernel, ops, parse_target("cuda:sm_80"))
-    yield schedule
-
-
-def test_elementwise_work_is_by_points() -> None:
-    program = '"nova.exp"(%0) : (tensor<64x300xf32>) -> tensor<64x300xf32>'
-    with schedule_of(program, "64x300xf32") as schedule:
-        assert schedule.by_points and schedule.product is None
-        assert schedule.points == 64 * 300 and schedule.inner == 1
-
-
-def test_sums_of_columns_are_columns() -> None:
-    """Neighbouring threads read neighbouring elements."""
-    program = '"nova.sum"(%0) {axis = array<i64: 0>, keepdims = false} : (tensor<64x8192xf32>) -> tensor<8192xf32>'
-    with schedule_of(program, "64x8192xf32") as schedule:
-        assert schedule.columns is not None and schedule.inner == 64
-        assert not schedule.by_points and schedule.product is None
-
-
-def test_rows_are_rows() -> None:
-    program = '"nova.softmax"(%0) : (tensor<300x1000xf32>) -> tensor<300x1000xf32>'
-    with schedule_of(program, "300x1000xf32") as schedule:
-        assert schedule.rows is not None and not schedule.by_points and schedule.product is None
-        assert schedule.points == 300 and schedule.inner == 1000
-
-
-@pytest.mark.parametrize("kind", ["f32", "bf16", "f64"])
-def test_products_are_products(kind: str) -> None:
-    program = f'"nova.matmul"(%0, %1) : (tensor<128x64x{kind}>, tensor<64x96x{kind}>) -> tensor<128x96x{kind}>'
-    with schedule_of(program, f"128x64x{kind}", f"64x96x{kind}") as schedule:
-        assert schedule.product is not None
-        assert tuple(schedule.grid) == (128, 96)

@@ -19,6 +19,7 @@ from math import inf
 from typing import Any
 
 from nova.codegen.common.builder import Index, add, index, loop, minimum, mul, splat, sub
+from nova.codegen.common.index_math import round_up
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
     Attention,
@@ -41,7 +42,6 @@ from nova.codegen.cpu.attention.tiles import (
     store_tile,
     write_rows,
 )
-from nova.codegen.cpu.gemm.blocking import round_up
 from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.loops import Range
 from nova.codegen.cpu.shared_functions import entry_alloca

@@ -28,6 +28,7 @@ from nova.codegen.common.builder import (
     splat,
     sub,
 )
+from nova.codegen.common.index_math import round_up
 from nova.codegen.cpu.attention.flash_backward import emit_gradient
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
@@ -50,7 +51,6 @@ from nova.codegen.cpu.attention.tiles import (
     span,
     store_tile,
 )
-from nova.codegen.cpu.gemm.blocking import round_up
 from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.loops import Range
 from nova.codegen.cpu.shared_functions import entry_alloca

@@ -25,9 +25,9 @@ from nova.codegen.common.builder import (
     sub,
     vector_type,
 )
+from nova.codegen.common.index_math import round_up
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.widening import widen
-from nova.codegen.cpu.gemm.blocking import round_up
 from nova.codegen.cpu.loops import Range
 from nova.core.records import record
 from nova.core.targets import Target

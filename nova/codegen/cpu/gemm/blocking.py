@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nova.codegen.common.builder import BITS
+from nova.codegen.common.index_math import round_up
 from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides
 from nova.codegen.cpu.gemm.packed_layout import (
     ELEMENTS,
@@ -115,10 +116,6 @@ class Tiling:
     def b_size(self) -> int:
         past = 0 if self.form is ELEMENTS else TILE * self.nr
         return (self.nr if self.copying else self.nc) * self.kc + past
-
-
-def round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
 
 
 def with_unit_columns(spec: Contraction) -> Contraction:

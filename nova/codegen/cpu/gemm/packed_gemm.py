@@ -36,12 +36,12 @@ from nova.codegen.common.builder import (
     sub,
     vector_type,
 )
+from nova.codegen.common.index_math import round_up
 from nova.codegen.cpu.gemm.amx_microkernel import multiply_tiles
 from nova.codegen.cpu.gemm.blocking import (
     Contraction,
     Tiling,
     choose_tiling,
-    round_up,
     with_unit_columns,
 )
 from nova.codegen.cpu.gemm.microkernel import Microkernel

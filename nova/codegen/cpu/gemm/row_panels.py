@@ -13,7 +13,7 @@ from typing import Any
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.common.match_contraction import Product
+from nova.codegen.common.match_contraction import LoopContraction
 from nova.codegen.cpu.gemm.blocking import with_unit_columns
 from nova.codegen.cpu.gemm.packed_gemm import row_panels_of
 from nova.core.records import record
@@ -42,7 +42,7 @@ class RowPanels:
 def find_row_panels(
     target: Target,
     nests: Mapping[Any, LoopNest],
-    products: Mapping[Any, Product],
+    products: Mapping[Any, LoopContraction],
     skipped: Collection[Any],
     grid: Sequence[int],
     tile: Sequence[int],

@@ -29,7 +29,8 @@ from nova.codegen.common.builder import (
     vector_type,
 )
 from nova.codegen.common.cascade_sum import SUMS
-from nova.codegen.cpu.gemm.blocking import Contraction, round_up
+from nova.codegen.common.index_math import round_up
+from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.codegen.cpu.gemm.gemv import emit_gemv
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps, turns
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, UnpackedTile, unpacked_tile

@@ -16,7 +16,7 @@ from math import inf
 from nova.codegen.common.builder import BITS, Index, add, compare, minimum, mul
 from nova.codegen.gpu.attention.block import AttentionBlock
 from nova.codegen.gpu.attention.hidden import multiply_seen
-from nova.codegen.gpu.block_ops import shuffle_xor
+from nova.codegen.gpu.block_ops import reduce_lanes
 from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import Fragments, TensorCore
 from nova.codegen.gpu.ptx_ops import (
@@ -90,10 +90,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
         for i in range(rows):
             numbers = [scores.number(i, j) for j in columns]
             top = reduce(_larger, (found[n] for n in numbers), tops[i])
-            distance = scores.row_lanes // 2
-            while distance:
-                top = _larger(shuffle_xor(top, distance), top)
-                distance //= 2
+            (top,) = reduce_lanes([top], lambda a, b: _larger(b, a), scores.row_lanes)
             nothing = arith.cmpf(arith.CmpFPredicate.OEQ, top, block.number(-inf))
             shift = arith.mulf(arith.select(nothing, zero, top), unit)
             fade = block.weight(tops[i], shift)
@@ -147,8 +144,4 @@ def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
 
 def _summed(value: ir.Value, lanes: int) -> ir.Value:
     """The sum over the lanes of a row, in each of them."""
-    distance = lanes // 2
-    while distance:
-        value = arith.addf(value, shuffle_xor(value, distance))
-        distance //= 2
-    return value
+    return reduce_lanes([value], arith.addf, lanes)[0]

@@ -1,25 +1,25 @@
 """Kernels that are an attention, or its gradients.
 
-Input: the ops of a kernel with their loop nests. Output: whether the kernel matches, and the code
-of its launch. `schedule.py` tries this before any other strategy.
+Input: the ops of a kernel with their loop nests. Output: the strategy `ATTENTION`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from nova.codegen.common.builder import Index, add, compare, mul, sub
-from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.attention.tiles import Attention, Matrix, find_attention
 from nova.codegen.gpu.attention.block import AttentionBlock
 from nova.codegen.gpu.attention.flash_backward import emit_gradient
 from nova.codegen.gpu.attention.flash_forward import emit_forward
 from nova.codegen.gpu.attention.plan import AttentionPlan, AttentionSizes, plan_attention
-from nova.codegen.gpu.block_ops import Place
+from nova.codegen.gpu.block_ops import ThreadPosition
+from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.ptx_ops import divide, modulo, shared_base
+from nova.codegen.gpu.strategy import Strategy
 from nova.errors import LoweringError
 from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, scf
@@ -30,11 +30,27 @@ from nova.ir.diagnostics import place_of
 class AttentionKernel:
     """The attention of a kernel, and its plan."""
 
-    op: Any
     attention: Attention
     plan: AttentionPlan
 
-    def emit(self, flat: Callable[[Any], Any], place: Place) -> None:
+    @property
+    def op(self) -> Any:
+        return self.attention.nest.generic.op
+
+    @property
+    def blocks(self) -> int:
+        return self.plan.blocks
+
+    @property
+    def threads(self) -> int:
+        return self.plan.threads
+
+    @property
+    def min_blocks_per_sm(self) -> int:
+        """One: blocks get all the registers there are; shared memory limits their occupancy."""
+        return 1
+
+    def emit(self, flat: Callable[[Any], Any], position: ThreadPosition) -> None:
         """Emit the code of a block; `flat` maps operands to flat buffers."""
         buffers = [flat(value) for value in self.op.operands]
         shared = shared_base()
@@ -42,21 +58,21 @@ class AttentionKernel:
         def emit_role(role: str, number: Index) -> None:
             point, own = self._order(role, number)
             matrices = self._matrices(buffers, point)
-            block = AttentionBlock(self.plan, self.attention, matrices, place.thread, shared)
+            block = AttentionBlock(self.plan, self.attention, matrices, position.thread, shared)
             if self.attention.kind.op == "attend":
                 emit_forward(block, own)
             else:
                 emit_gradient(block, role, own)
 
         if len(self.plan.roles) == 1:
-            emit_role(self.plan.roles[0], place.block)
+            emit_role(self.plan.roles[0], position.block)
             return
         first, second = self.plan.roles
         count = self.plan.blocks_of(first)
-        rest = sub(place.block, count)
-        either = scf.IfOp(compare(arith.CmpIPredicate.slt, place.block, count), has_else=True)
+        rest = sub(position.block, count)
+        either = scf.IfOp(compare(arith.CmpIPredicate.slt, position.block, count), has_else=True)
         for region, role, number in (
-            (either.then_block, first, place.block),
+            (either.then_block, first, position.block),
             (either.else_block, second, rest),
         ):
             with ir.InsertionPoint(region):
@@ -86,9 +102,9 @@ class AttentionKernel:
         starts: list[Index] = list(nest.offsets)
         for number in reversed(attention.batch):
             loop = nest.loops[number]
-            position, point = modulo(point, loop.size), divide(point, loop.size)
+            counter, point = modulo(point, loop.size), divide(point, loop.size)
             starts = [
-                add(start, mul(position, stride))
+                add(start, mul(counter, stride))
                 for start, stride in zip(starts, loop.strides, strict=True)
             ]
         found = {}
@@ -100,32 +116,49 @@ class AttentionKernel:
         return found
 
 
-def find_attention_kernel(
-    kernel: Any, ops: Sequence[Any], nests: Mapping[Any, LoopNest], arch: str
-) -> AttentionKernel | None:
+def match_attention(kernel: DeviceKernel) -> Attention | None:
     """Match the kernel as an attention; None if it is not one."""
-    found = {op: a for op in nests if (a := find_attention(nests[op])) is not None}
-    if not found:
+    nests = kernel.global_nests
+    matches = {op: a for op in nests if (a := find_attention(nests[op])) is not None}
+    if not matches:
         return None
-    if len(ops) > 1:
+    if len(kernel.ops) > 1:
+        function = kernel.function
         raise LoweringError(
-            f"@{kernel.name.value} has an attention and other ops", where=place_of(kernel.location)
+            f"@{function.name.value} has an attention and other ops",
+            where=place_of(function.location),
         )
-    attention = found[ops[0]]
-    nest = attention.nest
-    batch = prod(nest.loops[i].size for i in attention.batch)
+    return matches[kernel.ops[0]]
+
+
+def plan_attention_kernel(kernel: DeviceKernel, attention: Attention) -> AttentionKernel:
+    """Tiles that fit into a block; no other strategy can run an attention."""
+    (op,) = kernel.ops
+    batch = prod(attention.nest.loops[i].size for i in attention.batch)
     sizes = AttentionSizes(batch, *(attention.size(role) for role in "ijef"))
-    names = attention.kind.operands
     types = tuple(
         str(value.type.element_type)
-        for name, value in zip(names, ops[0].operands, strict=False)
+        for name, value in zip(attention.kind.operands, op.operands, strict=False)
         if name in "gqkv"
     )
+    arch = kernel.target.cpu
     plan = plan_attention(sizes, types, attention.type, attention.kind.results, arch)
     if plan is None:
+        function = kernel.function
         raise LoweringError(
-            f"@{kernel.name.value}: no tiles of this attention fit into a block of {arch}",
-            where=place_of(kernel.location),
+            f"@{function.name.value}: no tiles of this attention fit into a block of {arch}",
+            where=place_of(function.location),
             hint="use fewer features, or a narrower type",
         )
-    return AttentionKernel(ops[0], attention, plan)
+    return AttentionKernel(attention, plan)
+
+
+def emit_attention_kernel(
+    kernel: DeviceKernel, attention: AttentionKernel, position: ThreadPosition
+) -> None:
+    """Emit the attention of a block."""
+    attention.emit(kernel.flat_buffers(), position)
+    kernel.shared.size = attention.plan.shared_bytes
+
+
+ATTENTION = Strategy("attention", match_attention, plan_attention_kernel, emit_attention_kernel)

@@ -152,7 +152,7 @@ class GemmPlan:
         return self.shape.threads, 1, 1
 
     @property
-    def resident(self) -> int:
+    def min_blocks_per_sm(self) -> int:
         """Blocks per multiprocessor of the launch bounds, which limit the registers of a thread.
 
         One fewer where copies are narrow or need bounds checks, and in FMA matmuls where both

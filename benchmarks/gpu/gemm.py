@@ -1,7 +1,7 @@
-"""Matrix products on a GPU beside cuBLAS: kernels are made in one place and run in another.
+"""GEMM on a GPU, compared with cuBLAS: kernels are compiled here and may run elsewhere.
 
-    python benchmarks/gpu/products.py emit FOLDER   # anywhere: writes PTX and a list of cases
-    python benchmarks/gpu/products.py run FOLDER    # on a machine with a GPU, torch, cuda-bindings
+    python benchmarks/gpu/gemm.py emit FOLDER   # anywhere: writes PTX and a list of cases
+    python benchmarks/gpu/gemm.py run FOLDER    # on a machine with a GPU, torch, cuda-bindings
 
 `run` needs nothing of Nova's compiler. It prints a line a case: microseconds, TFLOP/s, those of
 torch, which calls cuBLAS, and how far the results are from a product in f64 (relative to the
@@ -34,7 +34,7 @@ class Case:
     element: str
     layout: str = "nn"
     variant: str = ""
-    """What differs from the plan that Nova would choose: `field=value,...` of its shape."""
+    """The difference from the plan that Nova would choose: `field=value,...` of its shape."""
 
     @property
     def name(self) -> str:
@@ -143,9 +143,9 @@ def run(folder: Path) -> int:
     wrong = 0
     for row in json.loads((folder / "cases.json").read_text()):
         case = Case(**row["case"])
-        kind = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[case.type]
+        element = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[case.type]
         shapes = (case.m, case.k), (case.k, case.n)
-        a, b = (torch.randn(s, device="cuda", dtype=torch.float32).to(kind) for s in shapes)
+        a, b = (torch.randn(s, device="cuda", dtype=torch.float32).to(element) for s in shapes)
         stored = [
             x if layout == "n" else x.t().contiguous()
             for x, layout in zip((a, b), case.layout, strict=True)
@@ -163,14 +163,14 @@ def run(folder: Path) -> int:
             want = a[rows].double() @ b.double()
             far = max(far, float((c[rows].double() - want).abs().max() / want.abs().max()))
         torch.backends.cuda.matmul.fp32_precision = "tf32" if case.element == "tf32" else "ieee"
-        ours, theirs = _compare(torch, launch, partial(torch.mm, x, y))
+        nova_time, torch_time = _compare(torch, launch, partial(torch.mm, x, y))
         flops = 2 * case.m * case.n * case.k
         verdict = "" if far < ALLOWED[case.element] else "  WRONG"
         wrong += bool(verdict)
         print(
-            f"{case.name:95} {ours:9.1f} us {flops / ours / 1e6:7.1f} TFLOP/s   "
-            f"torch {theirs:9.1f} us {flops / theirs / 1e6:7.1f}   "
-            f"ratio {theirs / ours:5.2f}   off {far:.1e}{verdict}",
+            f"{case.name:95} {nova_time:9.1f} us {flops / nova_time / 1e6:7.1f} TFLOP/s   "
+            f"torch {torch_time:9.1f} us {flops / torch_time / 1e6:7.1f}   "
+            f"ratio {torch_time / nova_time:5.2f}   off {far:.1e}{verdict}",
             flush=True,
         )
     return min(1, wrong)
@@ -217,26 +217,26 @@ def _compare(torch: Any, *calls: Any) -> list[float]:
         for _ in range(5):
             call()
     for _ in range(REPEATS):
-        for call, found in zip(calls, times, strict=True):
+        for call, samples in zip(calls, times, strict=True):
             first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             first.record()
             for _ in range(4):
                 call()
             last.record()
             last.synchronize()
-            found.append(first.elapsed_time(last) * 1000 / 4)
-    return [sorted(found)[len(found) // 2] for found in times]
+            samples.append(first.elapsed_time(last) * 1000 / 4)
+    return [sorted(samples)[len(samples) // 2] for samples in times]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("what", choices=("emit", "run"))
+    parser.add_argument("action", choices=("emit", "run"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="cases whose names contain this")
     arguments = parser.parse_args()
-    if arguments.what == "run":
+    if arguments.action == "run":
         return run(arguments.folder)
     emit(arguments.folder, arguments.only)
     return 0

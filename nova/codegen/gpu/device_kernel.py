@@ -1,0 +1,210 @@
+"""A kernel of the device, analysed once for all strategies.
+
+Input: a kernel over buffers (stage `buffers`) and a device target. Output: its ops with their loop
+nests over one grid, and the buffers that its launch uses. The grid of a kernel is the leading
+dimensions that its ops share. Values that stay between ops are private to a thread, or in the
+shared memory of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from nova.codegen.common.flat_buffers import flatten, flatten_root
+from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
+from nova.codegen.cpu.tile_local import is_scratch
+from nova.codegen.gpu.block_ops import SharedMemory
+from nova.core.targets import Target
+from nova.ir.bindings import ir, memref
+from nova.ir.buffers import VIEWS, buffer_root, nbytes
+from nova.ir.clone import clone_into
+from nova.ir.kernel import Kernel
+from nova.ir.linalg_generic import is_generic_op
+from nova.ir.walk import every_op
+
+SHARED_LIMIT = 48 << 10
+_PARTIALS = 1 << 10
+"""Bytes of shared memory that the block reductions need."""
+_INDEXED_ACCESSES = ("memref.load", "memref.store")
+
+
+class DeviceKernel:
+    """The ops of a kernel, their loop nests, its grid and its scratch buffers."""
+
+    def __init__(self, function: Any, ops: list[Any], target: Target, *, tf32: bool = False):
+        self.function = function
+        self.target = target
+        self.tf32 = tf32
+        self.ops = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
+        grid = Kernel(function).grid
+        structured = [op for op in self.ops if is_generic_op(op)]
+        if any(not is_generic_op(op) and not computes_scalars(op) for op in self.ops):
+            grid = ()  # unstructured ops run in one thread
+        nests, self.grid = merge_grid([make_loop_nest(op) for op in structured], grid)
+        nests = [merge_inner(nest, len(self.grid)) for nest in nests]
+        self.scratch = [op.results[0] for op in ops if op.name == "memref.alloca"]
+        self.global_nests: dict[Any, LoopNest] = dict(zip(structured, nests, strict=True))
+        """Nests whose strides in scratch are those of the whole grid."""
+        self.nests = {op: self._localize(nest) for op, nest in self.global_nests.items()}
+        """Nests in which the scratch of a point begins at 0."""
+        self.num_points = prod(self.grid)
+        self.shared = SharedMemory()
+
+    def _localize(self, nest: LoopNest) -> LoopNest:
+        """Let the scratch of a point begin at 0: the strides of the grid loops in it are 0."""
+        local = [
+            i
+            for i, value in enumerate(nest.generic.op.operands)
+            if isinstance(value.type, ir.MemRefType) and is_tile_local(buffer_root(value))
+        ]
+        loops = list(nest.loops)
+        for i in range(len(self.grid)):
+            strides = tuple(0 if k in local else s for k, s in enumerate(loops[i].strides))
+            loops[i] = replace(loops[i], strides=strides)
+        return replace(nest, loops=tuple(loops))
+
+    # --- analysis ---------------------------------------------------------------------------------
+
+    @property
+    def grid_rank(self) -> int:
+        return len(self.grid)
+
+    @cached_property
+    def inner_size(self) -> int:
+        """The maximum of iterations that an op has at one point of the grid."""
+        return max(
+            (prod(loop.size for loop in n.loops[self.grid_rank :]) for n in self.nests.values()),
+            default=1,
+        )
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether no op of the kernel has any work."""
+        return not self.num_points or (
+            self.is_structured
+            and not any(prod(loop.size for loop in nest.loops) for nest in self.nests.values())
+        )
+
+    @cached_property
+    def is_structured(self) -> bool:
+        """Whether all ops are loop nests."""
+        return all(op in self.nests for op in self.ops)
+
+    @cached_property
+    def scalar_ops(self) -> list[Any] | None:
+        """The ops other than loop nests, if they only compute scalars; None if they do more."""
+        unstructured = [op for op in self.ops if op not in self.nests]
+        return unstructured if all(map(computes_scalars, unstructured)) else None
+
+    @property
+    def loop_nests(self) -> list[LoopNest]:
+        return list(self.nests.values())
+
+    @cached_property
+    def results(self) -> set[Any]:
+        """The arguments that are read after the kernel."""
+        return set(Kernel(self.function).output_arguments)
+
+    @cached_property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch per point of the grid."""
+        return sum(
+            self.scratch_elements(v) * nbytes(v.type) // max(1, prod(v.type.shape))
+            for v in self.scratch
+        )
+
+    def scratch_elements(self, value: Any) -> int:
+        """Elements of a scratch buffer per point of the grid."""
+        count = prod(value.type.shape)
+        return count // max(1, self.num_points) if is_tile_local(value) else count
+
+    # --- emission ---------------------------------------------------------------------------------
+
+    def emit_op(
+        self,
+        op: Any,
+        flat: Callable[[Any], Any],
+        mapping: dict[Any, Any],
+        emit_nest: Callable[[LoopNest, list[Any]], None],
+    ) -> None:
+        """Emit an op: a loop nest by `emit_nest` on its flat buffers, others as they are.
+
+        `mapping` has the scalars that earlier ops computed.
+        """
+        with op.location:
+            if op in self.nests:
+                emit_nest(self.nests[op], [flat(mapping.get(v, v)) for v in op.operands])
+            else:
+                clone_into(op, mapping)
+
+    def flat_buffers(
+        self,
+        allocate: Callable[[Any], Any] | None = None,
+        private_arguments: Sequence[Any] = (),
+    ) -> Callable[[Any], Any]:
+        """A function that flattens operands; call it at the top of the launch.
+
+        `allocate` makes the buffers that replace scratch and `private_arguments`. By default each
+        thread has a private part of scratch.
+        """
+        allocate = allocate or self.allocate_private
+        buffers = {value: allocate(value) for value in (*self.scratch, *private_arguments)}
+        for op in self.ops:
+            for value in op.operands:
+                if isinstance(value.type, ir.MemRefType) and buffer_root(value) not in buffers:
+                    root = buffer_root(value)
+                    buffers[root] = flatten(root)
+        return lambda value: flatten_root(value, buffers)
+
+    def allocate_private(self, value: Any, points: int = 1) -> Any:
+        """The scratch of a thread with this many points.
+
+        Values that stay in registers are never stored there.
+        """
+        count = self.scratch_elements(value) * (points if is_tile_local(value) else 1)
+        buffer_type = ir.MemRefType.get([count], value.type.element_type)
+        return memref.AllocaOp(buffer_type, [], []).result
+
+    def allocate_shared(self, value: Any) -> Any:
+        """The scratch of a block with one point, in shared memory."""
+        return self.shared.allocate(self.scratch_elements(value), value.type.element_type)
+
+    def private_arguments(self) -> list[Any]:
+        """Arguments that no kernel reads afterwards, if there is a single block.
+
+        Those that fit stay in its shared memory, the small ones first.
+        """
+        if self.num_points > 1:
+            return []
+        private = Kernel(self.function).intermediate_arguments
+        accesses = [
+            inner for op in self.ops for inner in every_op(op) if inner.name in _INDEXED_ACCESSES
+        ]
+        indexed = {buffer_root(value) for op in accesses for value in op.operands}
+        free_bytes = SHARED_LIMIT - self.scratch_bytes - _PARTIALS
+        fitting = []
+        for value in sorted(private, key=lambda value: nbytes(value.type)):
+            free_bytes -= nbytes(value.type) + 16
+            if value not in indexed and free_bytes >= 0:
+                fitting.append(value)
+        return fitting
+
+
+def is_tile_local(value: Any) -> bool:
+    """Whether a buffer is scratch, of which each point of the grid has a part."""
+    return isinstance(value, ir.OpResult) and is_scratch(value.owner.operation)
+
+
+def computes_scalars(op: Any) -> bool:
+    """Whether an op only computes scalars, from other scalars or from memory."""
+    return bool(len(op.results)) and not any(
+        inner.name in ("memref.store", "linalg.generic") for inner in every_op(op)
+    )
+
+
+def _needs_no_code(op: Any) -> bool:
+    return op.name in ("arith.constant", "memref.alloca")

@@ -1,0 +1,76 @@
+"""Features of StableHLO that jax programs use, translated and compared with what jax computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax_features import FEATURES, ON_DEVICE
+from test_import_jax import assert_equal, exported, leaves, run
+
+import nova
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_feature(name: str) -> None:
+    function, arguments = FEATURES[name]
+    with jax.enable_x64(True):
+        text = exported(function, arguments).mlir_module()
+        wanted = leaves(jax.jit(function)(*arguments))
+    assert_equal(run(nova.translate(text), arguments), wanted)
+
+
+@pytest.mark.parametrize("name", ON_DEVICE)
+def test_feature_on_a_device(name: str, tmp_path: Path) -> None:
+    function, arguments = FEATURES[name]
+    with jax.enable_x64(True):
+        text = exported(function, arguments).mlir_module()
+        wanted = leaves(jax.jit(function)(*arguments))
+    nova.translate(text, targets="cuda:sm_80").save(tmp_path / "program.nova")
+    results = nova.load(tmp_path / "program.nova", device="sim")(*leaves(arguments))
+    assert_equal(results if isinstance(results, tuple) else (results,), wanted)
+
+
+ADD = """func.func @main(%x: tensor<3xTYPE>, %y: tensor<TYPE>) -> tensor<3xTYPE> {
+  %0 = stablehlo.broadcast_in_dim %y, dims = [] : (tensor<TYPE>) -> tensor<3xTYPE>
+  %1 = stablehlo.add %x, %0 : tensor<3xTYPE>
+  return %1 : tensor<3xTYPE>
+}
+"""
+TYPES = {"i16": "int16", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64"}
+
+
+@pytest.mark.parametrize("element", TYPES)
+def test_arrays_and_files_have_the_type(element: str, tmp_path: Path) -> None:
+    """Signature, file, Python numbers, arrays of other libraries and of devices."""
+    torch = pytest.importorskip("torch")
+    dtype = np.dtype(TYPES[element])
+    high = np.iinfo(dtype).max
+    program = nova.translate(ADD.replace("TYPE", element), targets=["cpu", "cuda:sm_80"])
+    program.save(tmp_path / "add.nova")
+    loaded = nova.load(tmp_path / "add.nova")
+    name = element.replace("ui", "u")
+    assert [spec.dtype for spec in loaded.signature.inputs] == [name, name]
+    x = np.array([0, 1, high - 5], dtype)
+    wanted = x + dtype.type(5)
+    for value in (x, torch.from_numpy(x)):
+        result = loaded(value, 5)
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result, wanted)
+    with pytest.raises(nova.errors.ArgumentDTypeError, match=f"compiled for {name}"):
+        loaded(x.astype("f4"), 5)
+    with pytest.raises(nova.errors.NovaError, match=name):
+        loaded(x, high + 1)
+    on_device = nova.to_device(x, "sim")
+    assert on_device.dtype == dtype
+    result = nova.load(tmp_path / "add.nova", device="sim")(on_device, np.asarray(5, dtype))
+    np.testing.assert_array_equal(np.asarray(result.numpy()), wanted)
+    again = nova.translate(program.stages["linalg"], start_from="linalg").load()
+    np.testing.assert_array_equal(again(x, 5), wanted)
+
+
+def test_ops_of_nova_refuse_types_of_imported_programs() -> None:
+    with pytest.raises(nova.errors.DTypeError, match="u32 is an element type of imported programs"):
+        nova.tensor(np.arange(3, dtype="u4"))
