@@ -123,7 +123,7 @@ MISTAKES = [
     (errors.ArgumentDTypeError, lambda: program()(A.astype("f8")), "float64", HERE),
     (errors.ArgumentTypeError, lambda: program()("text"), "'x' is a str", HERE),
     (errors.ArgumentTypeError, lambda: nova.exp("text"), "exp: operand 0 is a str", HERE),
-    (errors.ArgumentTypeError, lambda: nova.tensor([[1], [2, 3]]), "no array", HERE),
+    (errors.ArgumentTypeError, lambda: nova.tensor([[1], [2, 3]]), "not an array", HERE),
     (errors.OptionTypeError, lambda: nova.translate(3), r"translate\(\): source is 3", HERE),
     (errors.DeviceError, lambda: program()(OnDevice()), "cuda:0", HERE),
     (errors.DeviceError, lambda: nova.tensor(OnDevice()), "cuda:0", HERE),
