@@ -23,6 +23,7 @@ from nova.artifact.elf.imports import IMAGE_START, MARKED_SECTIONS
 from nova.artifact.elf.reader import MACHINES
 from nova.artifact.format import read_artifact
 from nova.artifact.tables import kernel_addresses
+from nova.core.rounding import round_up
 from nova.errors import CodegenError
 
 _IMAGE = ".text.nova"
@@ -214,7 +215,7 @@ def _assemble(sections: list[_Section], machine: int, symtab: int) -> bytes:
         names += section.name.encode() + b"\0"
         if section is strings:
             section.data, section.size = bytes(names), len(names)
-        out += bytes(elf.align_up(len(out), max(1, section.align)) - len(out))
+        out += bytes(round_up(len(out), max(1, section.align)) - len(out))
         link = {elf.SHT_RELA: symtab, elf.SHT_SYMTAB: symtab + 1}.get(section.kind, 0)
         rows.append(
             elf.SHDR.pack(
@@ -223,7 +224,7 @@ def _assemble(sections: list[_Section], machine: int, symtab: int) -> bytes:
             )
         )  # fmt: skip
         out += section.data
-    out += bytes(elf.align_up(len(out), 8) - len(out))
+    out += bytes(round_up(len(out), 8) - len(out))
     elf.EHDR.pack_into(
         out, 0, elf.IDENT, elf.ET_REL, machine, 1, 0, 0, len(out), 0,
         elf.EHDR.size, 0, 0, elf.SHDR.size, len(rows), len(rows) - 1,

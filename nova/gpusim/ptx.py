@@ -12,14 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from nova.core.rounding import round_up
 from nova.errors import PtxError
-from nova.gpusim.ptx_variables import (
-    BYTES,
-    Variable,
-    check_align,
-    place_variable,
-    round_up,
-)
+from nova.gpusim.ptx_variables import BYTES, Variable, check_align, place_variable
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _HEAD = re.compile(r"\.(?:version|target|address_size)\b[^\n]*|\.file\b[^\n]*")

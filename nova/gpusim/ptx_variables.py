@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nova.core.rounding import round_up
 from nova.errors import PtxError
 
 _VARIABLE = re.compile(
@@ -35,10 +36,6 @@ class Variable:
     size: int
     align: int
     initial: bytes | None = None
-
-
-def round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
 
 
 def check_align(text: str | None, usual: int) -> int:
