@@ -152,12 +152,14 @@ def constant(value: Any, type_: DType) -> np.ndarray:
     if type(value) is int and not type_.is_float and type_ is not bool_:
         limits = np.iinfo(type_.numpy)
         if not limits.min <= value <= limits.max:
-            raise DTypeError(f"{value} is no {type_}", hint="cast the tensor to a wider type")
+            raise DTypeError(
+                f"{value} does not fit {type_}", hint="cast the tensor to a wider type"
+            )
     try:
         with np.errstate(all="ignore"):
             return converted(np.asarray(value), type_)
     except OverflowError:
-        raise DTypeError(f"an int of {value.bit_length()} bits is no {type_}") from None
+        raise DTypeError(f"an int of {value.bit_length()} bits does not fit {type_}") from None
 
 
 def converted(array: np.ndarray, type_: DType) -> np.ndarray:
