@@ -56,7 +56,7 @@ class Op:
     lower     (b, out_type, *values, **attrs) -> MLIR value.
     scalar    for elementwise rows: (s, *scalars, **attrs) -> scalar; `lower` is derived from it.
     compose   (F, *operands, **attrs) -> tensor.
-    whole     for composites: (operand types, canonical attrs) -> whether the schedules have code
+    has_kernel  for composites: (operand types, canonical attrs) -> whether codegen has a kernel
               for the op itself. It is not expanded then, see `form-attention`.
     build     (F, *args, **kwargs) -> anything.
     methods   also a method of Tensor under these names.
@@ -79,7 +79,7 @@ class Op:
     lower: Callable[..., Any] | None = None
     scalar: Callable[..., Any] | None = None
     compose: Callable[..., Any] | None = None
-    whole: Callable[[tuple[TensorType, ...], Attrs], bool] | None = None
+    has_kernel: Callable[[tuple[TensorType, ...], Attrs], bool] | None = None
     build: Callable[..., Any] | None = None
     methods: tuple[str, ...] = ()
     tags: frozenset[str] = frozenset()
