@@ -276,6 +276,19 @@ def nll_loss(
     ignore_index: int = ...,
     reduction: Literal["none", "mean", "sum"] = ...,
 ) -> Tensor: ...
+def windows(
+    x: Operand, kernel: int | Sequence[int], stride: int = ..., dilation: int = ...
+) -> Tensor: ...
+def overlap_add(
+    x: Operand, size: int | Sequence[int], stride: int = ..., dilation: int = ...
+) -> Tensor: ...
+def cumsum(x: Operand, axis: int | Sequence[int]) -> Tensor: ...
+def linear_recurrence(factor: Operand, term: Operand, axis: int | Sequence[int]) -> Tensor: ...
+def logcumsumexp(x: Operand, axis: int | Sequence[int]) -> Tensor: ...
+def argcummax(x: Operand, axis: int | Sequence[int]) -> Tensor: ...
+def argcummin(x: Operand, axis: int | Sequence[int]) -> Tensor: ...
+def argsort(x: Operand, axis: int = ..., descending: bool = ...) -> Tensor: ...
+def searchsorted(sorted: Operand, values: Operand, right: bool = ...) -> Tensor: ...
 def relu6(x: Operand) -> Tensor: ...
 def hardtanh(x: Operand, min_val: float = ..., max_val: float = ...) -> Tensor: ...
 def hardsigmoid(x: Operand) -> Tensor: ...
@@ -392,6 +405,141 @@ def local_response_norm(
     x: Operand, size: int, alpha: float = ..., beta: float = ..., k: float = ...
 ) -> Tensor: ...
 def rope(x: Operand, cos: Operand, sin: Operand, interleaved: bool = ...) -> Tensor: ...
+def conv1d(
+    x: Operand,
+    weight: Operand,
+    bias: Operand = ...,
+    stride: int = ...,
+    padding: int = ...,
+    dilation: int = ...,
+    groups: int = ...,
+) -> Tensor: ...
+def conv2d(
+    x: Operand,
+    weight: Operand,
+    bias: Operand = ...,
+    stride: int = ...,
+    padding: int = ...,
+    dilation: int = ...,
+    groups: int = ...,
+) -> Tensor: ...
+def conv3d(
+    x: Operand,
+    weight: Operand,
+    bias: Operand = ...,
+    stride: int = ...,
+    padding: int = ...,
+    dilation: int = ...,
+    groups: int = ...,
+) -> Tensor: ...
+def conv_transpose1d(
+    x: Operand,
+    weight: Operand,
+    bias: Operand = ...,
+    stride: int = ...,
+    padding: int = ...,
+    output_padding: int = ...,
+    groups: int = ...,
+    dilation: int = ...,
+) -> Tensor: ...
+def conv_transpose2d(
+    x: Operand,
+    weight: Operand,
+    bias: Operand = ...,
+    stride: int = ...,
+    padding: int = ...,
+    output_padding: int = ...,
+    groups: int = ...,
+    dilation: int = ...,
+) -> Tensor: ...
+def conv_transpose3d(
+    x: Operand,
+    weight: Operand,
+    bias: Operand = ...,
+    stride: int = ...,
+    padding: int = ...,
+    output_padding: int = ...,
+    groups: int = ...,
+    dilation: int = ...,
+) -> Tensor: ...
+def unfold(
+    x: Operand, kernel_size: Any, dilation: int = ..., padding: int = ..., stride: int = ...
+) -> Tensor: ...
+def fold(
+    x: Operand,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: int = ...,
+    padding: int = ...,
+    stride: int = ...,
+) -> Tensor: ...
+def max_pool1d(
+    x: Operand,
+    kernel_size: Any,
+    stride: Any = ...,
+    padding: int = ...,
+    dilation: int = ...,
+    ceil_mode: bool = ...,
+) -> Tensor: ...
+def max_pool2d(
+    x: Operand,
+    kernel_size: Any,
+    stride: Any = ...,
+    padding: int = ...,
+    dilation: int = ...,
+    ceil_mode: bool = ...,
+) -> Tensor: ...
+def max_pool3d(
+    x: Operand,
+    kernel_size: Any,
+    stride: Any = ...,
+    padding: int = ...,
+    dilation: int = ...,
+    ceil_mode: bool = ...,
+) -> Tensor: ...
+def avg_pool1d(
+    x: Operand,
+    kernel_size: Any,
+    stride: Any = ...,
+    padding: int = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+) -> Tensor: ...
+def avg_pool2d(
+    x: Operand,
+    kernel_size: Any,
+    stride: Any = ...,
+    padding: int = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+) -> Tensor: ...
+def avg_pool3d(
+    x: Operand,
+    kernel_size: Any,
+    stride: Any = ...,
+    padding: int = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+) -> Tensor: ...
+def adaptive_avg_pool1d(x: Operand, output_size: Any) -> Tensor: ...
+def adaptive_avg_pool2d(x: Operand, output_size: Any) -> Tensor: ...
+def adaptive_avg_pool3d(x: Operand, output_size: Any) -> Tensor: ...
+def adaptive_max_pool1d(x: Operand, output_size: Any) -> Tensor: ...
+def adaptive_max_pool2d(x: Operand, output_size: Any) -> Tensor: ...
+def adaptive_max_pool3d(x: Operand, output_size: Any) -> Tensor: ...
+def lp_pool1d(
+    x: Operand, norm_type: float, kernel_size: Any, stride: Any = ..., ceil_mode: bool = ...
+) -> Tensor: ...
+def lp_pool2d(
+    x: Operand, norm_type: float, kernel_size: Any, stride: Any = ..., ceil_mode: bool = ...
+) -> Tensor: ...
+def interpolate(
+    x: Operand,
+    size: int | Sequence[int] = ...,
+    scale_factor: Any = ...,
+    mode: str = ...,
+    align_corners: bool = ...,
+) -> Tensor: ...
 def huber_loss(x: Operand, target: Operand, delta: float = ..., reduction: str = ...) -> Tensor: ...
 def soft_margin_loss(x: Operand, target: Operand, reduction: str = ...) -> Tensor: ...
 def hinge_embedding_loss(

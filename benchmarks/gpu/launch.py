@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nova.codegen.common.builder import element_type, index
+from nova.codegen.common.builder import element_type
 from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.codegen.gpu.gemm.epilogue import storing
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import GemmPlan
 from nova.compiler.gpu.ptx import compile_ptx, device_ir
 from nova.core.targets import parse_target
-from nova.ir.attributes import MIN_BLOCKS_PER_SM
 from nova.ir.bindings import arith, func, ir
 from nova.ir.context import load_device_dialects, make_context
 from nova.ir.gpu_bindings import gpu
+from nova.ir.index import index
+from nova.ir.kernel import Kernel
 from nova.passes.base import run_pipeline
 from nova.passes.pipelines import device_to_outlined, outlined_to_nvvm
 
@@ -44,7 +45,7 @@ def launch_ptx(
     threads: int,
     shared: int,
     *,
-    resident: int = 1,
+    min_blocks_per_sm: int = 1,
     arch: str = "sm_90a",
 ) -> tuple[str, list[int]]:
     """The PTX of a launch, and for each parameter of its kernel the number of a buffer."""
@@ -56,8 +57,7 @@ def launch_ptx(
         types = [ir.MemRefType.get([b.size], element_type(b.type)) for b in buffers]
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("kernel_0", ir.FunctionType.get(types, []), visibility="private")
-            function.attributes["nova.kernel"] = ir.UnitAttr.get()
-            MIN_BLOCKS_PER_SM.set(function, resident)
+            Kernel.mark(function, work=0).min_blocks_per_sm = min_blocks_per_sm
             with ir.InsertionPoint(function.add_entry_block()):
                 launch = gpu.LaunchOp(
                     (index(blocks), index(1), index(1)),
@@ -92,4 +92,4 @@ def product_ptx(plan: GemmPlan, spec: Contraction, arch: str = "sm_90a") -> tupl
         emit_gemm(plan, a, b, storing(plan, c), block=block, thread=thread)
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
-    return launch_ptx(buffers, body, *shape, resident=plan.resident, arch=arch)
+    return launch_ptx(buffers, body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm, arch=arch)

@@ -29,11 +29,10 @@ def text_of_bytecode(data: bytes, filename: str) -> str:
 
 
 def _damaged(why: str, filename: str) -> ImportedProgramError:
-    return ImportedProgramError(
-        f"the bytecode cannot be read: {why}",
-        where=filename,
-        hint="write it again; a portable artifact must be for this version of StableHLO or before",
-    )
+    hint = "write it again; a portable artifact must be for this version of StableHLO or before"
+    if "dialect 'sdy'" in why:
+        hint = "its shardings can be read in text only: pass the text of the program"
+    return ImportedProgramError(f"the bytecode cannot be read: {why}", where=filename, hint=hint)
 
 
 def read_bytecode(data: bytes, filename: str) -> str:

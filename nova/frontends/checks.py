@@ -14,9 +14,10 @@ from nova.errors import ImportedProgramError, LoweringError, NovaError, Unsuppor
 from nova.ir.bindings import ir
 from nova.ir.context import in_file
 from nova.ir.diagnostics import Diagnostic, file_position
-from nova.ir.linalg_generic import GenericOp
+from nova.ir.linalg.generic import GenericOp
 from nova.ir.mathlib import EXPANSIONS, ROUNDING
 from nova.ir.walk import every_op
+from nova.passes.importing.drop_annotations import is_annotation
 
 # The source dialects of programs, and the dialects that may be used with each.
 FRONTENDS = {
@@ -83,7 +84,7 @@ def check_ops(module: ir.Module, filename: str) -> None:
                 raise ImportedProgramError(
                     f"{op.name}: {what}", where=place(op, filename), hint=hint
                 )
-        if op.name in _REFUSED:
+        if op.name in _REFUSED and not (op.name == "stablehlo.custom_call" and is_annotation(op)):
             raise UnsupportedOpError(
                 f"{_described(op)}: {_REFUSED[op.name]}", where=place(op, filename)
             )

@@ -7,6 +7,7 @@ column. Called by `nova.frontends.program` and by `nova.api.translate`.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,9 @@ from nova.ir.context import decode_source, make_context, parse_module
 from nova.passes.base import UpstreamPass, run_pipeline
 
 _ELF = b"\x7fELF"
+# Shardings of jax and PyTorch/XLA, in a dialect that the bindings do not have.
+_MESH = re.compile(r"^[ \t]*sdy\.mesh @[^\n]*$", re.MULTILINE)
+_CONSTRAINT = re.compile(r"\bsdy\.sharding_constraint (%[\w#]+) <[^\n]*> : (tensor<[^>\n]*>)")
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,13 @@ def parse_source(source: Source) -> ir.Module:
     run_pipeline(empty, [UpstreamPass("func.func(stablehlo-complex-math-expander)")])
     # Ops of unknown dialects are refused by name later; unknown attributes do not matter.
     context.allow_unregistered_dialects = True
-    module = parse_module(source.text, source.name, context)
+    module = parse_module(_without_shardings(source.text), source.name, context)
     context.allow_unregistered_dialects = False
     return module
+
+
+def _without_shardings(text: str) -> str:
+    if "sdy." not in text:
+        return text
+    call = r"stablehlo.custom_call @Sharding(\1) : (\2) -> \2"
+    return _CONSTRAINT.sub(call, _MESH.sub("", text))

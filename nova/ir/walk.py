@@ -94,3 +94,10 @@ def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
 def find_ops(within: Any, *names: str) -> list[Any]:
     """Every op with one of these names in a module or function, at any depth; in post-order."""
     return [op for op in every_op(within) if op.name in names]
+
+
+def defining_op(value: Any, name: str) -> Any | None:
+    """The op called `name` that defines `value`, or None."""
+    if not isinstance(value, ir.OpResult) or value.owner.operation.name != name:
+        return None
+    return value.owner.operation

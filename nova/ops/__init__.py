@@ -11,6 +11,7 @@ from nova.ops import (
     elementwise,
     functional,
     indexing,
+    loops,
     losses,
     moments,
     movement,
@@ -36,6 +37,7 @@ for _family in (
     nn,
     attention,
     losses,
+    loops,
     functional,
     structural,
 ):

@@ -21,8 +21,10 @@ from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
+from nova.passes.importing.drop_annotations import DropAnnotations
 from nova.passes.importing.lower_control_flow import LowerControlFlow
 from nova.passes.importing.lower_scatter import LowerScatter
+from nova.passes.importing.lower_select_and_scatter import LowerSelectAndScatter
 from nova.passes.importing.lower_sort import LowerSort
 from nova.passes.importing.make_signless import MakeSignless
 from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
@@ -33,7 +35,7 @@ from nova.passes.kernels.bufferize_kernels import BufferizeKernels
 from nova.passes.kernels.dedup_kernels import DedupKernels
 from nova.passes.kernels.fit_kernels import FitKernels
 from nova.passes.kernels.form_host_regions import FormHostRegions
-from nova.passes.kernels.form_kernels import HOST_ROW_OPERAND, FormKernels
+from nova.passes.kernels.form_kernels import FormKernels
 from nova.passes.kernels.pin_control_flow import PinControlFlow
 from nova.passes.kernels.plan_tasks import PlanTasks
 from nova.passes.kernels.plan_workspace import PlanWorkspace
@@ -84,11 +86,13 @@ def stablehlo_to_linalg() -> list[Pass]:
         # jax writes functions that other compilers have built in as composites.
         UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
         UpstreamPass("inline,symbol-dce"),
+        DropAnnotations(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
         UpstreamPass("stablehlo-legalize-to-linalg,canonicalize,cse"),
         # The ops that upstream does not lower: their regions are linalg at this point.
         LowerScatter(),
+        LowerSelectAndScatter(),
         LowerSort(),
         LowerControlFlow(),
         *import_linalg(),
@@ -142,20 +146,21 @@ def linalg_fusion() -> list[Pass]:
 def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
     # Here as well: later passes then process each kernel of a repeated layer once.
-    return [_kernel_former(serial_work, HOST_ROW_OPERAND, max_workspace), DedupKernels()]
+    return [_kernel_former(serial_work, max_workspace, share_rows=True), DedupKernels()]
 
 
 def linalg_to_device_kernels(
     serial_work: int = 20_000, max_workspace: int | None = None
 ) -> list[Pass]:
     """Like `linalg_to_kernels` for a device, where every GEMM is a kernel over rows and columns."""
-    return [NarrowAttention(), SplitReductions(), _kernel_former(serial_work, -1, max_workspace)]
+    former = _kernel_former(serial_work, max_workspace, share_rows=False)
+    return [NarrowAttention(), SplitReductions(), former]
 
 
-def _kernel_former(serial_work: int, row_operand: int, max_workspace: int | None) -> Pass:
+def _kernel_former(serial_work: int, max_workspace: int | None, *, share_rows: bool) -> Pass:
     if max_workspace is None:
-        return FormKernels(serial_work, row_operand=row_operand)
-    return FitKernels(serial_work, row_operand, max_workspace)
+        return FormKernels(serial_work, share_rows=share_rows)
+    return FitKernels(serial_work, max_workspace=max_workspace, share_rows=share_rows)
 
 
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:

@@ -37,6 +37,7 @@ _TYPES = {
     "low": "int | Sequence[int] | Sequence[Sequence[int]]",
     "m": "int | None",
     "max": "float | None",
+    "kernel": "int | Sequence[int]",
     "min": "float | None",
     "n": "int",
     "num_classes": "int",
@@ -45,6 +46,7 @@ _TYPES = {
     "sections": "int | Sequence[int]",
     "seed": "Operand",
     "shape": "int | Sequence[int]",
+    "size": "int | Sequence[int]",
     "start": "float",
     "starts": "Sequence[int]",
     "step": "float",
@@ -119,13 +121,13 @@ def render_methods() -> str:
 
 
 def _define_method(name: str, op: Op) -> Iterator[str]:
-    _, *rest = _arguments(op)  # the first operand is the tensor
+    _, *parameters = _arguments(op)  # the first operand is the tensor
     if op.name in SIZES_AS_ARGUMENTS:
         yield "@overload"
-        yield from _define(name, rest, _result(op), "self", indent=4)
+        yield from _define(name, parameters, _result(op), "self", indent=4)
         yield "@overload"
-        rest = [_Argument(f"*{rest[0].name}", "int", False)]
-    yield from _define(name, rest, _result(op), "self", indent=4)
+        parameters = [_Argument(f"*{parameters[0].name}", "int", False)]
+    yield from _define(name, parameters, _result(op), "self", indent=4)
 
 
 def _operators() -> Iterator[str]:
@@ -158,8 +160,8 @@ def _define(
 
 def _arguments(op: Op) -> list[_Argument]:
     if op.build is not None:
-        given = list(inspect.signature(op.build).parameters.values())[1:]
-        return [_sugar_argument(op, parameter) for parameter in given]
+        parameters = list(inspect.signature(op.build).parameters.values())[1:]
+        return [_sugar_argument(op, parameter) for parameter in parameters]
     operands = [
         _Argument(
             name.rstrip("?"),

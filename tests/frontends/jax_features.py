@@ -95,6 +95,71 @@ NARROW_AND_UNSIGNED: dict[str, Program] = {
     "count_bits": (lambda x: (lax.clz(x), lax.population_count(x)), (every("uint32", 5),)),
 }
 
-FEATURES: dict[str, Program] = {**SINGLE_WINDOWS, **NARROW_AND_UNSIGNED}
+
+def pooled_gradient(size: int, stride: int, padding: str) -> Any:
+    pool = window(lax.max, -np.inf, size, stride, padding)
+    return jax.grad(lambda x: (pool(x) ** 2).sum())
+
+
+def product(preset: Any, **options: Any) -> Any:
+    dims = (((1,), (0,)), ((), ()))
+    return lambda a, b: lax.dot_general(a, b, dims, precision=preset, **options)
+
+
+_MESH = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+_SHARDING = jax.sharding.NamedSharding(_MESH, jax.sharding.PartitionSpec("x"))
+
+
+def collectives(a: Any) -> Any:
+    return (
+        lax.psum(a, "x"),
+        lax.all_gather(a, "x"),
+        lax.ppermute(a, "x", [(0, 0)]),
+        lax.all_to_all(a[None], "x", 0, 0),
+        lax.psum_scatter(a, "x", tiled=True),
+        lax.axis_index("x"),
+    )
+
+
+_WHOLE = jax.sharding.PartitionSpec()
+_BF16 = (f(4, 5).astype(jnp.bfloat16), f(5, 6).astype(jnp.bfloat16))
+STEPS_OF_MODELS: dict[str, Program] = {
+    "checkpoint": (jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())), (f(8),)),
+    "pool_gradient": (pooled_gradient(3, 2, "SAME"), (f(2, 7, 7, 3),)),
+    "pool_gradient_valid": (pooled_gradient(2, 3, "VALID"), (f(1, 8, 8, 2),)),
+    # Equal elements: the first one of a window gets the gradient.
+    "pool_gradient_ties": (pooled_gradient(3, 1, "VALID"), (np.ones((1, 5, 5, 1), "f4"),)),
+    "bf16_products_in_f32": (
+        product(lax.DotAlgorithmPreset.BF16_BF16_F32, preferred_element_type=jnp.float32),
+        _BF16,
+    ),
+    "f32_products": (product(lax.DotAlgorithmPreset.F32_F32_F32), (f(4, 5), f(5, 6))),
+    "associative_scan": (lambda x: lax.associative_scan(jnp.add, x), (f(9),)),
+    "reduce_nothing": (lambda x: lax.reduce(x, np.float32(1), lax.add, ()), (f(3, 4),)),
+    "f64_to_half": (
+        lambda x: (x.astype(jnp.bfloat16), x.astype("f2")),
+        (_RNG.standard_normal(9),),
+    ),
+    "half_to_f64": (lambda x, y: (x.astype("f8"), y.astype("f8")), (_BF16[0], f(3).astype("f2"))),
+    "sharded": (lambda a: lax.with_sharding_constraint(a * 2, _SHARDING) + 1, (f(4, 2),)),
+    "collectives_of_one": (
+        jax.shard_map(
+            collectives,
+            mesh=_MESH,
+            in_specs=_WHOLE,
+            out_specs=_WHOLE,
+            check_vma=False,
+        ),
+        (f(4, 2),),
+    ),
+    "reduce_precision": (
+        lambda x: (lax.reduce_precision(x, 5, 10), lax.reduce_precision(x, 8, 7)),
+        (f(9),),
+    ),
+    "composite": (lax.composite(lambda x: x * jax.nn.sigmoid(x), "my.silu"), (f(9),)),
+}
+
+FEATURES: dict[str, Program] = {**SINGLE_WINDOWS, **NARROW_AND_UNSIGNED, **STEPS_OF_MODELS}
 # Those that run on a device, too: one of each lowering.
 ON_DEVICE = ("max_pool", "conv_1d", "cast_uint32", "sort_uint16", "scatter_uint64", "key")
+ON_DEVICE += ("pool_gradient", "f64_to_half", "half_to_f64")

@@ -177,6 +177,36 @@ MISTAKES = [
     (
         OP,
         op(
+            '"stablehlo.all_gather"(%x) <{all_gather_dim = 0 : i64, replica_groups = '
+            "dense<[[0, 1]]> : tensor<1x2xi64>}> : (tensor<2xf32>) -> tensor<4xf32>",
+            arguments="%x: tensor<2xf32>",
+        ),
+        "stablehlo.all_gather between devices",
+        ":2:8",
+    ),
+    (
+        OP,
+        op(
+            '"stablehlo.collective_permute"(%x) <{source_target_pairs = dense<[[0, 1]]> : '
+            "tensor<1x2xi64>}> : (tensor<4xf32>) -> tensor<4xf32>"
+        ),
+        "stablehlo.collective_permute between devices",
+        ":2:8",
+    ),
+    (
+        OP,
+        op(
+            '"stablehlo.rng"(%a, %b, %n) '
+            "<{rng_distribution = #stablehlo<rng_distribution UNIFORM>}> : "
+            "(tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<4xf32>",
+            arguments="%a: tensor<f32>, %b: tensor<f32>, %n: tensor<1xi64>",
+        ),
+        "stablehlo.rng: random numbers without a seed",
+        ":2:8",
+    ),
+    (
+        OP,
+        op(
             '"stablehlo.cholesky"(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>',
             arguments="%x: tensor<2x2xf32>",
             result="tensor<2x2xf32>",

@@ -14,7 +14,7 @@ from nova.plan import build_plan, parse_plan, print_plan
 
 
 def test_every_row_has_samples() -> None:
-    # Functions written with other rows are compared with torch in `functional/`.
+    # Functions written with other rows are compared with torch in `test_functions.py`.
     functions = {r.name for f in functional.FAMILIES for r in f.ROWS if r.kind == "sugar"}
     assert SAMPLES.keys() == OPS.keys() - functions
 

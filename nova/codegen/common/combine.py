@@ -46,3 +46,12 @@ def reduce_tree(values: Sequence[Any], combine: Combine) -> Any:
         pairs = [combine(a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
         level = pairs + level[len(level) & ~1 :]
     return level[0]
+
+
+def reduce_halves(values: Sequence[Any], combine: Combine) -> Any:
+    """Combine the first half with the second half, until one value is left; a power of two."""
+    level = list(values)
+    while len(level) > 1:
+        half = len(level) // 2
+        level = [combine(level[i], level[half + i]) for i in range(half)]
+    return level[0]

@@ -13,8 +13,8 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.gemm.packed_gemm import Contraction
 from nova.core.records import record
 from nova.ir.bindings import ir
-
-_WIDENINGS = {"arith.extf"}
+from nova.ir.linalg.generic import GenericOp
+from nova.ir.walk import defining_op
 
 
 @record
@@ -76,29 +76,32 @@ def _role(in_a: bool, in_b: bool, in_c: bool, *, parallel: bool) -> str | None:
     return "k" if in_a and in_b and not in_c and not parallel else None
 
 
-def _body_types(generic: Any) -> tuple[str, str, str] | None:
-    """(a, b, accumulator) element types if the body is `c + widen(a) * widen(b)` in floats."""
-    block = generic.block
-    a, b, c = block.arguments
-    value_of: dict[Any, Any] = {a: a, b: b}
-    operations = [op.operation for op in block.operations]
-    total = None
-    product = None
-    for op in operations[:-1]:
-        if op.name in _WIDENINGS and op.operands[0] in (a, b):
-            value_of[op.results[0]] = op.operands[0]
-        elif op.name == "arith.mulf" and product is None:
-            factors = [value_of.get(o) for o in op.operands]
-            if any(f is None for f in factors) or set(factors) != {a, b}:
-                return None
-            product = op.results[0]
-        elif op.name == "arith.addf" and product is not None and total is None:
-            if set(op.operands) != {c, product}:
-                return None
-            total = op.results[0]
-        else:
-            return None
-    if total is None or operations[-1].operands[0] != total:
+def is_multiply_add(generic: GenericOp) -> bool:
+    """Whether the body yields `c + widen(a) * widen(b)`, in any order, in floats."""
+    a, b, c = generic.block.arguments
+    *_, last = generic.block.operations
+    total = defining_op(last.operands[0], "arith.addf")
+    if total is None or c not in list(total.operands):
+        return False
+    product = defining_op(next((v for v in total.operands if v != c), None), "arith.mulf")
+    if product is None:
+        return False
+    factors = [_narrow(value) for value in product.operands]
+    return factors in ([a, b], [b, a])
+
+
+def _narrow(value: Any) -> Any:
+    """The value that `value` widens, if it does."""
+    widening = defining_op(value, "arith.extf")
+    return value if widening is None else widening.operands[0]
+
+
+def _body_types(generic: GenericOp) -> tuple[str, str, str] | None:
+    """(a, b, accumulator) element types if the body is only a multiply-add in floats."""
+    a, b, c = generic.block.arguments
+    *body, _ = [op.operation for op in generic.block.operations]
+    arithmetic = [op for op in body if op.name != "arith.extf" or op.operands[0] not in (a, b)]
+    if len(arithmetic) != 2 or not is_multiply_add(generic):
         return None
     if not isinstance(c.type, ir.F32Type | ir.F64Type):
         return None

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nova.codegen.common.builder import splat
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.gpu.block_ops import WARP, shuffle_xor
+from nova.codegen.gpu.block_ops import WARP, butterfly
 from nova.ir.bindings import arith, ir
 from nova.ir.clone import clone_into
+from nova.ir.walk import defining_op
 
 Best = tuple[Any, Any]
 """A value and its position."""
@@ -32,7 +34,7 @@ class ArgReduce:
 
     def empty(self) -> list[Any]:
         """An initial best that the very first element replaces."""
-        return [_zero(self.best.type), _zero(self.position.type)]
+        return [splat(self.best.type, 0), splat(self.position.type, 0)]
 
     def better(self, new: Any, old: Any, captured: Mapping[Any, Any]) -> Any:
         """Whether an element is better than another; equal ones are not."""
@@ -57,14 +59,12 @@ class ArgReduce:
             arith.select(chosen, other[1], one[1]),
         )
 
-    def merge_warp(self, own: Best, captured: Mapping[Any, Any]) -> Best:
+    def merge_warp(self, lane: Best, captured: Mapping[Any, Any]) -> Best:
         """The best of all lanes, in each of them."""
-        distance = WARP // 2
-        while distance:
-            other = shuffle_xor(own[0], distance), shuffle_xor(own[1], distance)
-            own = self.merge(own, other, captured)
-            distance //= 2
-        return own
+        value, position = butterfly(
+            lane, lambda a, b: list(self.merge((a[0], a[1]), (b[0], b[1]), captured)), WARP
+        )
+        return value, position
 
 
 def find_extreme(nest: LoopNest) -> ArgReduce | None:
@@ -75,12 +75,12 @@ def find_extreme(nest: LoopNest) -> ArgReduce | None:
         return None
     *body, last = [op.operation for op in generic.block.operations]
     best, where = list(generic.block.arguments)[generic.num_inputs :]
-    chosen = [_maker(value, "arith.select") for value in last.operands]
+    chosen = [defining_op(value, "arith.select") for value in last.operands]
     if chosen[0] is None or chosen[1] is None:
         return None
     (taken, element, old), (also, position, place) = (list(op.operands) for op in chosen if op)
-    cast = _maker(position, "arith.index_cast")
-    counter = _maker(cast.operands[0], "linalg.index") if cast is not None else None
+    cast = defining_op(position, "arith.index_cast")
+    counter = defining_op(cast.operands[0], "linalg.index") if cast is not None else None
     if taken != also or old != best or place != where or counter is None:
         return None
     if (int(counter.attributes["dim"].value),) != reductions[0].dims:
@@ -108,26 +108,9 @@ def _is_first(op: Any, position: Any) -> bool:
     """Whether an op tests for position 0."""
     if op.name != "arith.cmpi" or int(op.attributes["predicate"].value) != arith.CmpIPredicate.eq:
         return False
-    constant = _maker(op.operands[1], "arith.constant")
+    constant = defining_op(op.operands[1], "arith.constant")
     return (
         op.operands[0] == position
         and constant is not None
         and int(constant.attributes["value"].value) == 0
     )
-
-
-def _zero(kind: Any) -> Any:
-    attr: Any = (
-        ir.FloatAttr.get(kind, 0.0)
-        if isinstance(kind, ir.FloatType)
-        else ir.IntegerAttr.get(kind, 0)
-    )
-    return arith.ConstantOp(kind, attr).result
-
-
-def _maker(value: Any, name: str) -> Any | None:
-    """The op called `name` that defines `value`, or None."""
-    if not isinstance(value, ir.OpResult):
-        return None
-    op = value.owner.operation
-    return op if op.name == name else None

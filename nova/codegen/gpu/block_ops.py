@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nova.codegen.common.index_math import index
+from nova.codegen.common.combine import Combine
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.gpu_bindings import gpu
+from nova.ir.index import index
 
 WARP = 32
 
@@ -119,9 +120,6 @@ def split(number: Any, sizes: Sequence[int]) -> list[Any]:
     return counters[::-1]
 
 
-Combine = Callable[[Any, Any], Any]
-
-
 def shuffle_down(value: Any, distance: int) -> Any:
     """The value of the lane `distance` higher; any element type."""
     return _through_words(value, lambda word: _shuffle(word, distance, gpu.ShuffleMode.DOWN))
@@ -185,13 +183,22 @@ def reduce_warp(values: Sequence[Any], combine: Combine) -> list[Any]:
 
 def reduce_lanes(values: Sequence[Any], combine: Combine, lanes: int) -> list[Any]:
     """Like `reduce_warp`, over groups of `lanes` adjacent lanes, a power of two."""
-    found = list(values)
+    return butterfly(values, lambda a, b: [combine(x, y) for x, y in zip(a, b, strict=True)], lanes)
+
+
+def butterfly(
+    values: Sequence[Any], merge: Callable[[list[Any], list[Any]], list[Any]], lanes: int
+) -> list[Any]:
+    """A butterfly reduction: `merge` combines a lane's values with those of ever closer lanes.
+
+    After log2(lanes) shuffles every lane of a group has the same values.
+    """
+    merged = list(values)
     distance = lanes // 2
     while distance:
-        moved = [shuffle_xor(v, distance) for v in found]
-        found = [combine(a, b) for a, b in zip(found, moved, strict=True)]
+        merged = merge(merged, [shuffle_xor(value, distance) for value in merged])
         distance //= 2
-    return found
+    return merged
 
 
 def reduce_block(

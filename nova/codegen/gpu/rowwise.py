@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nova.codegen.common.builder import splat
 from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, at, index
+from nova.codegen.common.index_math import advance, at
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import (
@@ -39,6 +40,7 @@ from nova.codegen.gpu.rowwise_plan import (
 )
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, memref, scf
+from nova.ir.index import index
 
 Values = list[list[Any]]
 """This thread's part of each of some rows: a list of adjacent elements for each."""
@@ -207,7 +209,7 @@ class RowwiseCode:
         with ir.InsertionPoint(op.then_block):
             scf.YieldOp([value for values in make() for value in values])
         with ir.InsertionPoint(op.else_block):
-            empty = otherwise or [[_zero(kind)] * width for kind in kinds]
+            empty = otherwise or [[splat(kind, 0)] * width for kind in kinds]
             scf.YieldOp([value for values in empty for value in values])
         results = list(op.results)
         return [results[i * width : (i + 1) * width] for i in range(len(kinds))]
@@ -315,15 +317,6 @@ class RowwiseCode:
         if not by or len(row.dims) != 1 or row.dims[0] not in ivs:
             return ivs
         return {**ivs, row.dims[0]: arith.addi(ivs[row.dims[0]], index(by))}
-
-
-def _zero(kind: Any) -> Any:
-    attr: Any = (
-        ir.FloatAttr.get(kind, 0.0)
-        if isinstance(kind, ir.FloatType)
-        else ir.IntegerAttr.get(kind, 0)
-    )
-    return arith.ConstantOp(kind, attr).result
 
 
 def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition) -> None:

@@ -4,9 +4,18 @@ Each family has its own file of sugar rows: plain functions over tensors, so gra
 every target follow from the rows that they use. `nova.ops` registers them.
 """
 
-from nova.ops.functional import activations, algebra, losses, normalization, shapes, values
+from nova.ops.functional import (
+    activations,
+    algebra,
+    convolution,
+    losses,
+    normalization,
+    pooling,
+    shapes,
+    values,
+)
 
-FAMILIES = (activations, values, shapes, algebra, normalization, losses)
+FAMILIES = (activations, values, shapes, algebra, normalization, convolution, pooling, losses)
 
 
 def register_rows() -> None:

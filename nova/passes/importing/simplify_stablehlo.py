@@ -15,12 +15,13 @@ from nova.passes.base import Pass
 
 @record
 class SimplifyStablehlo(Pass):
-    """Unroll loops with a small static iteration count, and fold reductions without elements.
+    """Unroll loops with a small static iteration count, and fold trivial reductions.
 
     A loop qualifies when it starts at a constant, ends at one and adds one in each iteration, as
     jax writes `scan`, `fori_loop` and the rounds of its random numbers. Unrolled it is
     straight-line code, which is fused and runs on all cores; `max-turns` and `max-ops` bound what
-    is unrolled. Longer loops stay loops. A sum of bools is their disjunction, which upstream lowers
+    is unrolled. Longer loops stay loops. A reduction without elements is its initial value, and one
+    over no axis its operand, as in XLA. A sum of bools is their disjunction, which upstream lowers
     to the sum of bits without carry. A slice without elements is an empty constant: upstream
     rejects one that begins at the end of its operand. A large unsigned constant becomes a signless
     one: upstream converts only values inside of the module.
@@ -44,7 +45,7 @@ class SimplifyStablehlo(Pass):
                     self._block(nested)
             rewrite: Callable[[Any], list[Any] | None] | None = {
                 "stablehlo.while": self._written_out,
-                "stablehlo.reduce": _start_of_nothing,
+                "stablehlo.reduce": _trivial_reduction,
                 "stablehlo.add": _either,
                 "stablehlo.slice": _no_elements,
                 "stablehlo.constant": _signless_values,
@@ -113,10 +114,10 @@ def _integer(value: Any) -> int | None:
     return int(attr.get_splat_value().value)
 
 
-def _start_of_nothing(op: Any) -> list[Any] | None:
+def _trivial_reduction(op: Any) -> list[Any] | None:
     count = len(op.operands) // 2
     if 0 not in op.operands[0].type.shape:
-        return None
+        return None if list(op.attributes["dimensions"]) else _elements_alone(op)
     return [
         ir.Operation.create(
             "stablehlo.broadcast_in_dim",
@@ -125,6 +126,14 @@ def _start_of_nothing(op: Any) -> list[Any] | None:
             {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])},
         ).results[0]
         for result, start in zip(op.results, list(op.operands)[count:], strict=True)
+    ]
+
+
+def _elements_alone(op: Any) -> list[Any]:
+    """A reduction over no axis: StableHLO leaves it open whether the initial value takes part."""
+    return [
+        ir.Operation.create("stablehlo.convert", [result.type], [value]).results[0]
+        for value, result in zip(op.operands, op.results, strict=False)
     ]
 
 

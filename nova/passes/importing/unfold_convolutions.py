@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
+from nova.codegen.common.match_contraction import is_multiply_add
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.linalg_generic import GenericOp
+from nova.ir.linalg.generic import GenericOp
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 from nova.passes.importing.convert_tensor_to_linalg import generic
-from nova.passes.tensor.raise_to_contract import multiplies_and_adds
 
 # Below this in either dimension a matmul is not packed, and im2col does not pay.
 _FEWEST = 4
@@ -87,7 +87,7 @@ def _moving_input(op: GenericOp) -> int | None:
     if any(not isinstance(v.type, ir.RankedTensorType) for v in op.op.operands):
         return None
     plain = [None not in _loops(op, i) for i in range(3)]
-    if not plain[2] or plain[0] == plain[1] or not multiplies_and_adds(op):
+    if not plain[2] or plain[0] == plain[1] or not is_multiply_add(op):
         return None
     return 1 if plain[0] else 0
 

@@ -29,12 +29,13 @@ class FitKernels(Pass):
     serial_work: int = 20_000
     row_operand: int = HOST_ROW_OPERAND
     max_workspace: int = 0
+    share_rows: bool = True
 
     def run(self, module: ir.Module) -> None:
         ways = [
-            FormKernels(self.serial_work, row_operand=self.row_operand),
-            FormKernels(self.serial_work, row_operand=-1),
-            FormKernels(0, row_operand=-1),
+            FormKernels(self.serial_work, row_operand=self.row_operand, share_rows=self.share_rows),
+            FormKernels(self.serial_work, share_rows=False),
+            FormKernels(0, share_rows=False),
         ]
         needed: list[int] = []
         for way in dict.fromkeys(ways):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.attributes import DEVICE
 from nova.ir.bindings import func, ir
+from nova.ir.buffers import TENSOR_VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import BARRIER
@@ -19,13 +21,11 @@ from nova.passes.base import Pass
 from nova.passes.kernels.buffer_donation import delay_updates, sink_feeders
 from nova.passes.kernels.form_host_regions import inline_host_regions, islands
 from nova.passes.kernels.group_ops import (
-    VIEWS,
     Group,
     Grouping,
     captured,
     is_init,
     is_scalar,
-    root,
     split_fills,
 )
 
@@ -43,7 +43,8 @@ class FormKernels(Pass):
     epilogue: bias and activation, or the update of the weight whose gradient it computes.
     `nova/passes/kernels/group_ops.py` has the rules. Ops with less than `serial_work` scalar
     operations in all become one kernel with an empty grid: below that, tiles do not pay. A matmul
-    may share its rows with other ops if its right operand has `row_operand` bytes or less. A kernel
+    may share its rows with other ops if its right operand has `row_operand` bytes or less, but
+    without `share_rows` (on a device) every matmul and attention has a kernel by itself. A kernel
     has at most `max_ops` ops, which become about `max_size` instructions: far more than layers of
     models need, and few enough that LLVM's time is linear in the program.
 
@@ -58,8 +59,12 @@ class FormKernels(Pass):
     max_ops: int = 32
     max_size: int = 2048
     row_operand: int = HOST_ROW_OPERAND
+    share_rows: bool = True
 
     def run(self, module: ir.Module) -> None:
+        if self.row_operand < 0:  # how pipelines of earlier versions say it
+            replace(self, row_operand=HOST_ROW_OPERAND, share_rows=False).run(module)
+            return
         main = main_function(module)
         if formed := kernels(module):
             raise LoweringError(
@@ -74,10 +79,10 @@ class FormKernels(Pass):
         inline_host_regions(module, main)
         waits = _prepare(main)
         _delay_updates(module, main)
-        grouping = self._grouping(self.row_operand, waits)
+        grouping = self._grouping(self.row_operand if self.share_rows else None, waits)
         _Outliner(module, main, names).outline(grouping.form(main.entry_block))
 
-    def _grouping(self, row_operand: int, waits: dict[Any, list[Any]]) -> Grouping:
+    def _grouping(self, row_operand: int | None, waits: dict[Any, list[Any]]) -> Grouping:
         return Grouping(self.serial_work, self.max_ops, self.max_size, row_operand, waits)
 
 
@@ -132,7 +137,7 @@ def _users(value: Any) -> list[Any]:
     users: list[Any] = []
     for use in value.uses:
         user = _in_main(use.owner.operation)
-        if user.name in VIEWS or (len(user.results) and is_scalar(user)):
+        if user.name in TENSOR_VIEWS or (len(user.results) and is_scalar(user)):
             for result in user.results:
                 users += _users(result)
         else:
@@ -178,7 +183,7 @@ class _Outliner:
         if value in self.new or not isinstance(value, ir.OpResult):
             return self.new.get(value, value)
         op = value.owner.operation
-        if op.name in VIEWS:
+        if op.name in TENSOR_VIEWS:
             self._value(op.operands[0])
             clone_into(op, self.new)
         return self.new.get(value, value)
@@ -238,7 +243,7 @@ def _in_main(op: Any) -> Any:
 
 def _is_helper(op: Any) -> bool:
     """Whether every kernel that needs an op rematerializes it."""
-    return is_scalar(op) or op.name == "tensor.empty" or op.name in VIEWS or is_init(op)
+    return is_scalar(op) or op.name == "tensor.empty" or op.name in TENSOR_VIEWS or is_init(op)
 
 
 def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
@@ -253,7 +258,7 @@ def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
         if op in chosen or op in own:
             return
         if op in helpers:
-            if op.name in VIEWS and not _reaches(value, own):
+            if op.name in TENSOR_VIEWS and not _reaches(value, own):
                 return
             for operand in [*op.operands, *captured(op)]:
                 need(operand)
@@ -268,7 +273,7 @@ def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
 
 def _reaches(value: Any, own: set[Any]) -> bool:
     """Whether a reshape is of a value that the group computes (or of none yet)."""
-    source = root(value)
+    source = buffer_root(value)
     if not isinstance(source, ir.OpResult):
         return False
     op = source.owner.operation

@@ -19,7 +19,7 @@ from nova.ir.attributes import MATH
 from nova.ir.bindings import func, ir
 from nova.ir.diagnostics import place_of
 from nova.ir.mathlib import BY_EXP2, EXPANSIONS, ROUNDING, Builder, Expansion, exponential
-from nova.ir.walk import find_ops
+from nova.ir.walk import defining_op, find_ops
 from nova.passes.base import Pass
 
 _SCALARS = 4
@@ -175,24 +175,18 @@ def _find_logistics(module: ir.Module) -> list[_Call]:
 def _logistic_chain(division: Any) -> tuple[ir.Operation, ir.Operation] | None:
     """The addition and the exp of a division that is 1 / (exp(x) + 1)."""
     one, total = division.operands
-    if not _is_one(one) or (add := _maker(total, "arith.addf")) is None:
+    if not _is_one(one) or (add := defining_op(total, "arith.addf")) is None:
         return None
     power, other = add.operands
-    exp = _maker(power, "math.exp")
+    exp = defining_op(power, "math.exp")
     return (add, exp) if exp is not None and _is_one(other) else None
-
-
-def _maker(value: ir.Value, name: str) -> ir.Operation | None:
-    """The op called `name` that defines `value`, or None."""
-    op = value.owner
-    return op.operation if not isinstance(op, ir.Block) and op.operation.name == name else None
 
 
 def _is_one(value: ir.Value) -> bool:
     """Whether every lane of `value` is the constant 1."""
-    if (broadcast := _maker(value, "vector.broadcast")) is not None:
+    if (broadcast := defining_op(value, "vector.broadcast")) is not None:
         return _is_one(broadcast.operands[0])
-    if (constant := _maker(value, "arith.constant")) is None:
+    if (constant := defining_op(value, "arith.constant")) is None:
         return False
     attr = constant.attributes["value"]
     if isinstance(attr, ir.DenseElementsAttr):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from nova.codegen.common.match_contraction import is_multiply_add
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, tensor
-from nova.ir.linalg_generic import GenericOp, is_generic_op
-from nova.ir.linalg_ops import contract, fill, generic_op, yield_op
-from nova.ir.walk import find_ops
+from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
+from nova.ir.walk import defining_op, find_ops
 from nova.passes.base import Pass
 
 _HALVES = (ir.F16Type, ir.BF16Type)
@@ -28,11 +29,11 @@ class RaiseToContract(Pass):
 
     def run(self, module: ir.Module) -> None:
         for op in find_ops(module, "linalg.generic"):
-            if _is_multiply_add(GenericOp(op)):
+            if _is_contraction(GenericOp(op)):
                 _rewrite(GenericOp(op))
 
 
-def _is_multiply_add(generic: GenericOp) -> bool:
+def _is_contraction(generic: GenericOp) -> bool:
     if generic.num_inputs != 2 or generic.num_outputs != 1 or len(generic.op.results) != 1:
         return False
     types = [o.type for o in generic.op.operands]
@@ -43,7 +44,7 @@ def _is_multiply_add(generic: GenericOp) -> bool:
         return False
     if "reduction" not in generic.iterators or not _is_permuted(generic):
         return False
-    return multiplies_and_adds(generic)
+    return is_multiply_add(generic)
 
 
 def _is_permuted(generic: GenericOp) -> bool:
@@ -60,32 +61,6 @@ def _is_permuted(generic: GenericOp) -> bool:
         if (kind == "parallel") != (loop in c) or in_inputs < (1 if loop in c else 2):
             return False
     return True
-
-
-def multiplies_and_adds(generic: GenericOp) -> bool:
-    """Whether the body is `out + widen(a) * widen(b)`, in any order."""
-    a, b, out = generic.block.arguments
-    body = [op.operation for op in generic.block.operations]
-    total = _made_by(body[-1].operands[0], "arith.addf")
-    if total is None or out not in list(total.operands):
-        return False
-    product = next((v for v in total.operands if v != out), None)
-    product = _made_by(product, "arith.mulf")
-    if product is None:
-        return False
-    factors = [_narrow(v) for v in product.operands]
-    return factors in ([a, b], [b, a])
-
-
-def _made_by(value: Any, name: str) -> Any:
-    if isinstance(value, ir.OpResult) and value.owner.operation.name == name:
-        return value.owner.operation
-    return None
-
-
-def _narrow(value: Any) -> Any:
-    widening = _made_by(value, "arith.extf")
-    return value if widening is None else widening.operands[0]
 
 
 def _rewrite(generic: GenericOp) -> None:
@@ -136,7 +111,7 @@ def _filled_with(value: Any) -> float | None:
     arguments = list(generic.block.arguments)
     if yielded in arguments[: generic.num_inputs]:
         yielded = op.operands[arguments.index(yielded)]
-    constant = _made_by(yielded, "arith.constant")
+    constant = defining_op(yielded, "arith.constant")
     if constant is None or not isinstance(constant.attributes["value"], ir.FloatAttr):
         return None
     return float(constant.attributes["value"].value)

@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 
 import nova
+from nova.compiler.stages import start_from_text
 from nova.graph.interpret import evaluate
+from nova.ir.walk import kernels
+from nova.passes.base import run_pipeline
+from nova.passes.pipeline_text import parse_pipeline
 
 N = 128
 X = nova.tensor(np.random.default_rng(0).standard_normal((N, N)).astype(np.float32), name="x")
@@ -103,3 +107,20 @@ def test_scratch_is_shared_inside_of_a_kernel() -> None:
     program = nova.compile(value, inputs=[X])
     assert len(program.kernels) == 1
     assert program.workspace_size <= 2 * X.type.nbytes + 2 * N * 4
+
+
+def _kernel_count(option: str) -> int:
+    """Kernels of `softmax(x @ w)` with an option of `form-kernels`."""
+    w = nova.tensor(np.ones((N, N), np.float32))
+    linalg = nova.compile(nova.softmax(X @ w), inputs=[X, w]).stages["linalg"]
+    module = start_from_text(linalg, "-")
+    with module.context:
+        passes = parse_pipeline(f"form-kernels{{serial-work=0 {option}}}", module.context)
+    run_pipeline(module, passes)
+    return len(kernels(module))
+
+
+def test_share_rows() -> None:
+    """A matmul with a small right operand shares its rows; -1 is how older pipelines forbid it."""
+    assert _kernel_count("share-rows=true") == 1
+    assert _kernel_count("share-rows=false") == _kernel_count("row-operand=-1") == 2

@@ -47,7 +47,21 @@ def _all(names: str, types: str) -> dict[str, Sample]:
     return {name: Sample(name, types) for name in names.split()}
 
 
+def _axis_one(names: str, types: str) -> dict[str, Sample]:
+    return {name: Sample(name, types, {"axis": 1}) for name in names.split()}
+
+
 SAMPLES: dict[str, dict[str, Sample]] = {
+    "loops": _axis_one("cumsum logcumsumexp argcummax argcummin", "f32[2,5]")
+    | {
+        "cumsum_integers": Sample("cumsum", "i32[3,4]", {"axis": 0}),
+        "linear_recurrence": Sample("linear_recurrence", "f32[2,5] f32[2,5]", {"axis": 1}),
+        "windows": Sample("windows", "f32[2,9]", {"kernel": (3,), "stride": (2,)}),
+        "overlap_add": Sample("overlap_add", "f32[2,3,4]", {"size": (9,), "stride": (2,)}),
+        "argsort": Sample("argsort", "f32[2,5]"),
+        "argsort_descending": Sample("argsort", "u8[5,2]", {"axis": 0, "descending": True}),
+        "searchsorted": Sample("searchsorted", "f32[3] f32[2,2]", {"right": True}),
+    },
     "arithmetic": _all("neg abs sign square reciprocal", "f32[2,3]")
     | _all("add sub mul div floor_div mod pow minimum maximum", "f32[2,3] f32[3]")
     | _all("floor ceil round trunc", "f64[4]")

@@ -88,6 +88,7 @@ NO_GRADIENT = {*FIXED, "weight", "mask"}
 
 _FLOAT = {
     "real": lambda rng, shape: rng.standard_normal(shape),
+    "sorted": lambda rng, shape: np.sort(rng.standard_normal(shape), -1),
     "positive": lambda rng, shape: rng.uniform(0.3, 3.0, shape),
     "unit": lambda rng, shape: rng.uniform(-0.9, 0.9, shape),
     "nonzero": lambda rng, shape: rng.uniform(0.4, 2.5, shape) * rng.choice([-1.0, 1.0], shape),
@@ -99,6 +100,7 @@ _FLOAT = {
 }
 _INTEGER = {
     "real": (-9, 10),
+    "sorted": (-9, 10),
     "positive": (1, 7),
     "unit": (-1, 2),
     "nonzero": (1, 10),
@@ -141,6 +143,7 @@ def _array(rng: np.random.Generator, spec: Draw, kind: str, type_: DType) -> np.
     values = np.asarray(rng.integers(low, high, spec.shape))
     if kind == "nonzero" and type_.kind == "i":
         values = np.asarray(values * rng.choice([-1, 1], spec.shape))
+    values = np.sort(values, -1) if kind == "sorted" else values
     return values.astype(type_.numpy)
 
 

@@ -1,6 +1,7 @@
 """All samples by the name of their row; `test_op_samples.py` checks that none is missing."""
 
 import samples_elementwise
+import samples_loops
 import samples_movement
 import samples_nn
 import samples_reductions
@@ -10,4 +11,5 @@ SAMPLES = (
     | samples_reductions.SAMPLES
     | samples_movement.SAMPLES
     | samples_nn.SAMPLES
+    | samples_loops.SAMPLES
 )

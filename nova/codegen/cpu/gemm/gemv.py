@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova.codegen.common.builder import BITS, Index, add, index, mul, splat, vector_type
+from nova.codegen.common.builder import BITS, splat, vector_type
 from nova.codegen.common.cascade_sum import SUMS
+from nova.codegen.common.combine import reduce_halves
 from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile
 from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, index, mul
 
 _LINE = 512
 """Bits of a cache line."""
@@ -65,7 +67,7 @@ class _Dots:
         sums = self._sums(left, right)
         count = mr * nr
         totals = [
-            self._tree([sums[part * count + at] for part in range(self.tile.parts)])
+            reduce_halves([sums[part * count + at] for part in range(self.tile.parts)], arith.addf)
             for at in range(count)
         ]
         for r in range(mr):
@@ -141,13 +143,6 @@ class _Dots:
         if mask is None:
             return vector.load(self.kind, buffer, [index(at)])
         return vector.maskedload(self.kind, buffer, [index(at)], mask, splat(self.kind, 0.0))
-
-    def _tree(self, values: list[ir.Value]) -> ir.Value:
-        """The sum of the parts of an element, as a tree."""
-        while len(values) > 1:
-            half = len(values) // 2
-            values = [arith.addf(values[at], values[half + at]) for at in range(half)]
-        return values[0]
 
     def _store(self, i: Index, j: Index, totals: list[ir.Value]) -> None:
         """Sum the lanes of `totals`, the columns of a row from j on, and store them."""

@@ -85,7 +85,7 @@ def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> No
         emit_gemm(plan, given[0], given[1], storing(plan, given[2]), block=block, thread=thread)
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
-    ptx, order = launch_ptx(buffers, body, *shape, resident=plan.min_blocks_per_sm)
+    ptx, order = launch_ptx(buffers, body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm)
     got = run(ptx, order, arrays, *shape)[2]
     views = [
         np.lib.stride_tricks.as_strided(
@@ -224,7 +224,9 @@ def test_no_spills(
         emit_gemm(plan, given[0], given[1], storing(plan, given[2]), block=block, thread=thread)
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
-    ptx, _ = launch_ptx(_buffers(product), body, *shape, resident=plan.min_blocks_per_sm, arch=arch)
+    ptx, _ = launch_ptx(
+        _buffers(product), body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm, arch=arch
+    )
     assert "0 bytes spill stores, 0 bytes spill loads" in assemble(ptx, arch, tmp_path)
 
 

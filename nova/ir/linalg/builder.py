@@ -18,8 +18,10 @@ from nova.core.dtypes import DType, TensorType, accumulator, bool_, i64
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.dialect import create_barrier
-from nova.ir.linalg_ops import contract, fill, generic_op, yield_op
-from nova.ir.scalar import Body, Scalar
+from nova.ir.index import index as index_value
+from nova.ir.linalg.loops import LoopBuilder
+from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
+from nova.ir.linalg.scalar import Body, Scalar
 from nova.ir.types import dense, element_type, tensor_type
 
 Access = Callable[[list[Any]], Sequence[Any]]
@@ -41,7 +43,7 @@ class Operand:
         return self.type.dtype
 
 
-class LinalgBuilder:
+class LinalgBuilder(LoopBuilder):
     """Emits linalg on tensors at the current insertion point."""
 
     # --- values -----------------------------------------------------------------------------
@@ -134,6 +136,34 @@ class LinalgBuilder:
         narrow = self.cast(Operand(reduced, acc_type), out.dtype)
         return self.reshape(out, narrow)
 
+    def sum_over(
+        self, out: TensorType, sizes: Sequence[int], body: Callable[[Body], Scalar]
+    ) -> Any:
+        """out[i] = sum of body(s) over `sizes`; body reads the indices of out, then of the sizes.
+
+        f16 and bf16 accumulate in f32.
+        """
+        wide = out.with_dtype(accumulator(out.dtype))
+        rank = out.rank + len(sizes)
+        dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
+        # linalg takes the bounds of the summed loops from this operand; it is not read.
+        extent = self.empty(TensorType(tuple(sizes), wide.dtype))
+
+        def emit(s: Body, args: Sequence[Any]) -> list[Any]:
+            total = Scalar(args[1], wide.dtype, s)
+            element = s.cast(body(s), wide.dtype)
+            return [((total | element) if wide.dtype is bool_ else total + element).value]
+
+        value = self._generic_op(
+            [tensor_type(wide)],
+            [extent],
+            [self.fill(wide, 0)],
+            [_map(rank, dims[out.rank :]), _map(rank, dims[: out.rank])],
+            ["parallel"] * out.rank + ["reduction"] * len(sizes),
+            emit,
+        )[0]
+        return self.cast(Operand(value, wide), out.dtype).value
+
     def arg_reduce(self, out: TensorType, x: Operand, axis: int, largest: bool) -> Any:
         """The index of the first extreme element along `axis` (argmax, argmin); NaN is extreme."""
         rank = x.type.rank
@@ -216,6 +246,10 @@ class LinalgBuilder:
         out = x.type.with_dtype(dtype)
         return Operand(self.pointwise(out, [x], lambda s, v: v), out)
 
+    def narrowed(self, value: Any, out: TensorType, wide: DType) -> Any:
+        """A value of the shape of `out` in dtype `wide`, cast to the dtype of `out`."""
+        return self.cast(Operand(value, out.with_dtype(wide)), out.dtype).value
+
     def reshape(self, out: TensorType, x: Operand) -> Any:
         """The same elements in row-major order with another shape; no copy."""
         if out.shape == x.shape:
@@ -258,10 +292,8 @@ class LinalgBuilder:
         body: Callable[[Any, list[Any]], Any],
     ) -> Any:
         """`for i in sizes: acc = body(acc, i)` over a tensor value, in row-major order."""
-        index = ir.IndexType.get()
-        bounds = [arith.ConstantOp(index, ir.IntegerAttr.get(index, n)).result for n in sizes]
-        zero = arith.ConstantOp(index, ir.IntegerAttr.get(index, 0)).result
-        one = arith.ConstantOp(index, ir.IntegerAttr.get(index, 1)).result
+        bounds = [index_value(n) for n in sizes]
+        zero, one = index_value(0), index_value(1)
 
         def nest(acc: Any, indices: list[Any]) -> Any:
             depth = len(indices)

@@ -7,6 +7,7 @@ device; `make nightly` runs all cases in every float type and on the device.
 from __future__ import annotations
 
 import cases_shapes
+import cases_spatial
 import cases_values
 import pytest
 from function_cases import Case, check_cases
@@ -14,7 +15,7 @@ from function_cases import Case, check_cases
 from nova.core.dtypes import bf16, f16, f32, f64
 from nova.ops import OPS, functional
 
-CASES = (*cases_values.CASES, *cases_shapes.CASES)
+CASES = (*cases_values.CASES, *cases_shapes.CASES, *cases_spatial.CASES)
 TOGETHER = 16
 FIRST = list({c.name: c for c in reversed(CASES)}.values())[::-1]
 GROUPS = [FIRST[i : i + TOGETHER] for i in range(0, len(FIRST), TOGETHER)]

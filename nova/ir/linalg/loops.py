@@ -1,0 +1,168 @@
+"""Loops over tensors that linalg cannot express: scans and sorts along an axis.
+
+A part of the linalg builder, called by the `lower` column of the rows in `nova/ops/loops/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from nova.core.dtypes import DType, TensorType, i64
+from nova.ir.bindings import arith, ir, scf, tensor
+from nova.ir.index import index
+from nova.ir.linalg.merge_sort import MergeSort
+from nova.ir.linalg.scalar import Body, Scalar
+from nova.ir.types import element_type
+
+First = Callable[[Body, list[Scalar]], list[Scalar]]
+Step = Callable[[Body, list[Scalar], list[Scalar], Scalar], list[Scalar]]
+
+
+def loop(
+    start: int, stop: int, initial: Sequence[Any], body: Callable[..., list[Any]]
+) -> list[Any]:
+    """`for i in range(start, stop): carried = body(i, carried)`."""
+    op = scf.ForOp(index(start), index(stop), index(1), list(initial))
+    with ir.InsertionPoint(op.body):
+        scf.YieldOp(body(op.induction_variable, list(op.inner_iter_args)))
+    return list(op.results)
+
+
+def nest(sizes: Sequence[int], initial: Sequence[Any], body: Callable[..., list[Any]]) -> list[Any]:
+    """`body(indices, carried)` for all indices of `sizes`, in row-major order."""
+
+    def level(indices: list[Any], carried: list[Any]) -> list[Any]:
+        if len(indices) == len(sizes):
+            return body(indices, carried)
+        return loop(0, sizes[len(indices)], carried, lambda i, inner: level([*indices, i], inner))
+
+    return level([], list(initial))
+
+
+class LoopBuilder:
+    """Scans and sorts; mixed into the linalg builder."""
+
+    def scan(
+        self,
+        xs: Sequence[Any],
+        axis: int,
+        types: Sequence[DType],
+        first: First,
+        step: Step,
+    ) -> list[Any]:
+        """States of `types` along an axis: first(x[0]), then step(state, x[i], i), as tensors.
+
+        Linear in the elements. Along the last axis the states are carried in registers; along
+        another one the loop over the later axes is innermost, so that it is vectorized.
+        """
+        shape = xs[0].shape
+        lead, trail = shape[:axis], shape[axis + 1 :]
+        scanner = _Scan([(x.value, x.dtype) for x in xs], types, first, step)
+        if 0 in shape or prod(trail) == 1:
+            states = [tensor.empty(list(shape), element_type(t)) for t in types]
+            if 0 in shape:
+                return states
+            return nest(
+                lead,
+                states,
+                lambda at, tensors: scanner.row(tensors, at, len(trail), shape[axis]),
+            )
+        # All elements begin as `first` of their own, so that no copy reads unwritten memory.
+        accesses = [(x, lambda d: d) for x in xs]
+        begun = [
+            self.generic(TensorType(shape, t), accesses, _item(first, k))
+            for k, t in enumerate(types)
+        ]
+        return nest(
+            lead,
+            begun,
+            lambda at, tensors: loop(
+                1,
+                shape[axis],
+                tensors,
+                lambda i, carried: nest(
+                    trail, carried, lambda rest, inner: scanner.advance(inner, at, i, rest)
+                ),
+            ),
+        )
+
+    def merge_argsort(
+        self, x: Any, axis: int, less: Callable[[Body, Scalar, Scalar], Scalar]
+    ) -> Any:
+        """The stable order of the elements along an axis, as i64 positions."""
+        s = Body()
+        positions = self.positions(x.type, axis)
+
+        def smaller(second: Sequence[Any], first: Sequence[Any]) -> Any:
+            return less(s, s.widen(second[0], x.dtype), s.widen(first[0], x.dtype)).value
+
+        return MergeSort([x.value, positions], x.shape, axis, smaller).emit()[1]
+
+    def positions(self, type_: TensorType, axis: int) -> Any:
+        """The index along `axis` of each element, as i64."""
+        return self.generic(type_.with_dtype(i64), [], lambda s: s.index(axis))
+
+    def generic(self, out: TensorType, operands: Sequence[Any], body: Callable[..., Scalar]) -> Any:
+        raise NotImplementedError  # the linalg builder has it
+
+
+def _item(first: First, position: int) -> Callable[..., Scalar]:
+    return lambda s, *elements: first(s, list(elements))[position]
+
+
+class _Scan:
+    """The elements that a scan reads, and the code of its steps."""
+
+    def __init__(
+        self, sources: list[tuple[Any, DType]], types: Sequence[DType], first: First, step: Step
+    ):
+        self.sources, self.types, self.first, self.step = sources, types, first, step
+        self.body = Body()
+
+    def elements(self, at: list[Any]) -> list[Scalar]:
+        return [self.body.widen(tensor.extract(x, at), t) for x, t in self.sources]
+
+    def store(self, tensors: list[Any], at: list[Any], states: list[Scalar]) -> list[Any]:
+        return [tensor.insert(v.value, t, at) for v, t in zip(states, tensors, strict=True)]
+
+    def number(self, index: Any) -> Scalar:
+        return Scalar(arith.index_cast(element_type(i64), index), i64, self.body)
+
+    def advance(self, tensors: list[Any], at: list[Any], i: Any, rest: list[Any]) -> list[Any]:
+        """One step, whose state is read from the tensors."""
+        before = arith.subi(i, index(1))
+        states = [
+            Scalar(tensor.extract(t, [*at, before, *rest]), type_, self.body)
+            for t, type_ in zip(tensors, self.types, strict=True)
+        ]
+        here = [*at, i, *rest]
+        return self.store(
+            tensors, here, self.step(self.body, states, self.elements(here), self.number(i))
+        )
+
+    def row(self, tensors: list[Any], at: list[Any], trailing: int, size: int) -> list[Any]:
+        """All steps of a row, whose state is carried in registers."""
+        rest = [index(0)] * trailing
+        count = len(tensors)
+
+        def one_step(i: Any, carried: list[Any]) -> list[Any]:
+            states = [
+                Scalar(v, t, self.body) for v, t in zip(carried[count:], self.types, strict=True)
+            ]
+            here, number = [*at, i, *rest], self.number(i)
+            elements = self.elements(here)
+            begin = self.body.compare("eq", number, 0)
+            after = [
+                self.body.select(begin, a, b)
+                for a, b in zip(
+                    self.first(self.body, elements),
+                    self.step(self.body, states, elements, number),
+                    strict=True,
+                )
+            ]
+            return [*self.store(carried[:count], here, after), *(v.value for v in after)]
+
+        zeros = [self.body.const(0, t).value for t in self.types]
+        return loop(0, size, [*tensors, *zeros], one_step)[:count]

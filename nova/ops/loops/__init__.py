@@ -1,0 +1,14 @@
+"""Primitives that fold or order elements along axes: windows, scans, sorts.
+
+Each file has rows with a type rule, a numpy reference, a gradient and a lowering; `nova.ops`
+registers them. `nova/ops/functional/` has the functions of torch that are written with them.
+"""
+
+from nova.ops.loops import scans, sorting, windows
+
+FAMILIES = (windows, scans, sorting)
+
+
+def register_rows() -> None:
+    for family in FAMILIES:
+        family.register_rows()

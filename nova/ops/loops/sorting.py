@@ -1,0 +1,135 @@
+"""The stable order of elements along an axis, and binary search.
+
+`sort`, `topk`, `median` and others are written with these rows in
+`nova/ops/functional/ordering.py`; their gradients are those of the gathers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nova.core.dtypes import TensorType, bool_, i64
+from nova.errors import AttributeValueError, ShapeError
+from nova.ops.rules import Types, resolve_axis, widen
+from nova.ops.table import Op, register
+
+Attrs = dict[str, Any]
+
+
+def _flag(attrs: Attrs, name: str) -> bool:
+    if not isinstance(attrs[name], bool | np.bool_):
+        raise AttributeValueError(f"{name} is True or False, not {attrs[name]!r}")
+    return bool(attrs[name])
+
+
+def _argsort_canon(ins: Types, attrs: Attrs) -> Attrs:
+    return {
+        "axis": resolve_axis(attrs["axis"], ins[0].rank),
+        "descending": _flag(attrs, "descending"),
+    }
+
+
+def _argsort_numpy(x: np.ndarray, *, axis: int, descending: bool) -> np.ndarray:
+    keys = widen(x)
+    if not descending:
+        return np.argsort(keys, axis, kind="stable")
+    # Equal elements keep their order: sort the reversed axis, and reverse the result.
+    order = np.flip(np.argsort(np.flip(keys, axis), axis, kind="stable"), axis)
+    return keys.shape[axis] - 1 - order
+
+
+def _argsort_lower(b: Any, out: TensorType, x: Any, *, axis: int, descending: bool) -> Any:
+    def less(s: Any, second: Any, first: Any) -> Any:
+        """Whether `second` goes before `first`; NaN counts as the largest."""
+        low, high = (first, second) if descending else (second, first)
+        before = low < high
+        if low.dtype.is_float:
+            before = before | (s.is_nan(high) & s.logical_not(s.is_nan(low)))
+        return before
+
+    return b.merge_argsort(x, axis, less)
+
+
+def _search_type(ins: Types, attrs: Attrs) -> TensorType:
+    edges, values = ins
+    if edges.rank < 1 or (edges.rank > 1 and edges.shape[:-1] != values.shape[:-1]):
+        raise ShapeError(
+            f"sorted {edges.shape} for values {values.shape}",
+            hint="it is a vector, or has the values' shape but for the last axis",
+        )
+    return values.with_dtype(i64)
+
+
+def _search_numpy(edges: np.ndarray, values: np.ndarray, *, right: bool) -> np.ndarray:
+    side: Any = "right" if right else "left"
+    edges, values = widen(edges), widen(values)
+    if edges.ndim == 1:
+        return np.asarray(np.searchsorted(edges, values, side)).astype(np.int64)
+    result = np.empty(values.shape, np.int64)
+    for row in np.ndindex(values.shape[:-1]):
+        result[row] = np.searchsorted(edges[row], values[row], side)
+    return result
+
+
+def _search_lower(b: Any, out: TensorType, edges: Any, values: Any, *, right: bool) -> Any:
+    n = edges.shape[-1]
+    if not out.size or not n:
+        return b.fill(out, 0) if out.size else b.empty(out)
+    rows = edges.type.rank - 1
+
+    def body(s: Any, value: Any) -> Any:
+        lead = [s.index(i) for i in range(rows)]
+        low, high = s.const(0, i64), s.const(n, i64)
+        # The answer is in low..high, whose length halves: n.bit_length() steps find it.
+        for _ in range(n.bit_length()):
+            middle = s.binary("shr_u", low + high, s.const(1, i64))
+            edge = s.load(edges.value, [*lead, s.minimum(middle, n - 1)], edges.dtype)
+            before = edge <= value if right else edge < value
+            if edge.dtype.is_float:
+                # NaN is the largest.
+                numbers = s.logical_not(s.is_nan(edge))
+                before = s.select(
+                    s.is_nan(value), numbers if not right else s.const(1, bool_), before
+                )
+            before = before & (middle < high)
+            keep = low < high
+            low = s.select(before & keep, middle + 1, low)
+            high = s.select(keep & s.logical_not(before), middle, high)
+        return low
+
+    return b.pointwise(out, [values], body)
+
+
+ROWS: tuple[Op, ...] = (
+    Op(
+        "argsort",
+        "The positions that sort an axis; equal elements keep their order, NaN is the largest.",
+        attrs={"axis": -1, "descending": False},
+        canon=_argsort_canon,
+        infer=lambda ins, attrs: ins[0].with_dtype(i64),
+        numpy=_argsort_numpy,
+        lower=_argsort_lower,
+        methods=("argsort",),
+        tags=frozenset({"nograd"}),
+    ),
+    Op(
+        "searchsorted",
+        "Where each value would go in a sorted vector, or in the rows of a sorted tensor: before "
+        "equal elements, or after them if `right`.",
+        operands=("sorted", "values"),
+        attrs={"right": False},
+        cast="same",
+        canon=lambda ins, attrs: {"right": _flag(attrs, "right")},
+        infer=_search_type,
+        numpy=_search_numpy,
+        lower=_search_lower,
+        tags=frozenset({"nograd"}),
+        domain=("sorted", "real"),
+    ),
+)
+
+
+def register_rows() -> None:
+    register(*ROWS)

@@ -1,0 +1,231 @@
+// RUN: %nova-opt %s --split-input-file --verify-diagnostics
+
+func.func @cumsum_result(%arg0: tensor<2x5xf32>) {
+  // expected-error @+1 {{'nova.cumsum' op result type is bf16[7,7], must be f32[2,5]}}
+  %0 = "nova.cumsum"(%arg0) {axis = 1 : i64} : (tensor<2x5xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @cumsum_operands() {
+  // expected-error @+1 {{'nova.cumsum' op takes (x), has 0 operands}}
+  %0 = "nova.cumsum"() {axis = 1 : i64} : () -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @logcumsumexp_result(%arg0: tensor<2x5xf32>) {
+  // expected-error @+1 {{'nova.logcumsumexp' op result type is bf16[7,7], must be f32[2,5]}}
+  %0 = "nova.logcumsumexp"(%arg0) {axis = 1 : i64} : (tensor<2x5xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @logcumsumexp_operands() {
+  // expected-error @+1 {{'nova.logcumsumexp' op takes (x), has 0 operands}}
+  %0 = "nova.logcumsumexp"() {axis = 1 : i64} : () -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @argcummax_result(%arg0: tensor<2x5xf32>) {
+  // expected-error @+1 {{'nova.argcummax' op result type is bf16[7,7], must be i64[2,5]}}
+  %0 = "nova.argcummax"(%arg0) {axis = 1 : i64} : (tensor<2x5xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @argcummax_operands() {
+  // expected-error @+1 {{'nova.argcummax' op takes (x), has 0 operands}}
+  %0 = "nova.argcummax"() {axis = 1 : i64} : () -> tensor<2x5xi64>
+  return
+}
+
+// -----
+
+func.func @argcummin_result(%arg0: tensor<2x5xf32>) {
+  // expected-error @+1 {{'nova.argcummin' op result type is bf16[7,7], must be i64[2,5]}}
+  %0 = "nova.argcummin"(%arg0) {axis = 1 : i64} : (tensor<2x5xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @argcummin_operands() {
+  // expected-error @+1 {{'nova.argcummin' op takes (x), has 0 operands}}
+  %0 = "nova.argcummin"() {axis = 1 : i64} : () -> tensor<2x5xi64>
+  return
+}
+
+// -----
+
+func.func @linear_recurrence_result(%arg0: tensor<2x5xf32>, %arg1: tensor<2x5xf32>) {
+  // expected-error @+1 {{'nova.linear_recurrence' op result type is bf16[7,7], must be f32[2,5]}}
+  %0 = "nova.linear_recurrence"(%arg0, %arg1) {axis = 1 : i64} : (tensor<2x5xf32>, tensor<2x5xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @linear_recurrence_operands() {
+  // expected-error @+1 {{'nova.linear_recurrence' op takes (factor, term), has 0 operands}}
+  %0 = "nova.linear_recurrence"() {axis = 1 : i64} : () -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @windows_result(%arg0: tensor<2x9xf32>) {
+  // expected-error @+1 {{'nova.windows' op result type is bf16[7,7], must be f32[2,3,4]}}
+  %0 = "nova.windows"(%arg0) {dilation = array<i64: 1>, kernel = array<i64: 3>, stride = array<i64: 2>} : (tensor<2x9xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @windows_operands() {
+  // expected-error @+1 {{'nova.windows' op takes (x), has 0 operands}}
+  %0 = "nova.windows"() {dilation = array<i64: 1>, kernel = array<i64: 3>, stride = array<i64: 2>} : () -> tensor<2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @overlap_add_result(%arg0: tensor<2x3x4xf32>) {
+  // expected-error @+1 {{'nova.overlap_add' op result type is bf16[7,7], must be f32[2,9]}}
+  %0 = "nova.overlap_add"(%arg0) {dilation = array<i64: 1>, size = array<i64: 9>, stride = array<i64: 2>} : (tensor<2x3x4xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @overlap_add_operands() {
+  // expected-error @+1 {{'nova.overlap_add' op takes (x), has 0 operands}}
+  %0 = "nova.overlap_add"() {dilation = array<i64: 1>, size = array<i64: 9>, stride = array<i64: 2>} : () -> tensor<2x9xf32>
+  return
+}
+
+// -----
+
+func.func @argsort_result(%arg0: tensor<2x5xf32>) {
+  // expected-error @+1 {{'nova.argsort' op result type is bf16[7,7], must be i64[2,5]}}
+  %0 = "nova.argsort"(%arg0) {axis = 1 : i64, descending = false} : (tensor<2x5xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @argsort_operands() {
+  // expected-error @+1 {{'nova.argsort' op takes (x), has 0 operands}}
+  %0 = "nova.argsort"() {axis = 1 : i64, descending = false} : () -> tensor<2x5xi64>
+  return
+}
+
+// -----
+
+func.func @searchsorted_result(%arg0: tensor<3xf32>, %arg1: tensor<2x2xf32>) {
+  // expected-error @+1 {{'nova.searchsorted' op result type is bf16[7,7], must be i64[2,2]}}
+  %0 = "nova.searchsorted"(%arg0, %arg1) {right = true} : (tensor<3xf32>, tensor<2x2xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @searchsorted_operands() {
+  // expected-error @+1 {{'nova.searchsorted' op takes (sorted, values), has 0 operands}}
+  %0 = "nova.searchsorted"() {right = true} : () -> tensor<2x2xi64>
+  return
+}
+
+// -----
+
+func.func @cumsum_1(%arg0: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.cumsum' op axis 1 is out of range}}
+  %0 = "nova.cumsum"(%arg0) {axis = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @logcumsumexp_1(%arg0: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.logcumsumexp' op axis 1 is out of range}}
+  %0 = "nova.logcumsumexp"(%arg0) {axis = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @argcummax_1(%arg0: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.argcummax' op axis 1 is out of range}}
+  %0 = "nova.argcummax"(%arg0) {axis = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @argcummin_1(%arg0: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.argcummin' op axis 1 is out of range}}
+  %0 = "nova.argcummin"(%arg0) {axis = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @linear_recurrence_1(%arg0: tensor<2xf32>, %arg1: tensor<3xf32>) {
+  // expected-error @+1 {{'nova.linear_recurrence' op factors (2,) and terms (3,) differ}}
+  %0 = "nova.linear_recurrence"(%arg0, %arg1) {axis = 0 : i64} : (tensor<2xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @windows_1(%arg0: tensor<4xf32>) {
+  // expected-error @+1 {{'nova.windows' op do not fit in (4,)}}
+  %0 = "nova.windows"(%arg0) {kernel = array<i64: 9>} : (tensor<4xf32>) -> tensor<9x1xf32>
+  return
+}
+
+// -----
+
+func.func @windows_2(%arg0: tensor<4xf32>) {
+  // expected-error @+1 {{'nova.windows' op kernel (0,): not 1 positive sizes}}
+  %0 = "nova.windows"(%arg0) {kernel = array<i64: 0>} : (tensor<4xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @overlap_add_1(%arg0: tensor<2x4xf32>) {
+  // expected-error @+1 {{'nova.overlap_add' op 4 windows of 2 taps do not fit in an axis of 3}}
+  %0 = "nova.overlap_add"(%arg0) {size = array<i64: 3>} : (tensor<2x4xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @overlap_add_2(%arg0: tensor<4xf32>) {
+  // expected-error @+1 {{'nova.overlap_add' op 1 sizes for windows (4,)}}
+  %0 = "nova.overlap_add"(%arg0) {size = array<i64: 3>} : (tensor<4xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @argsort_1(%arg0: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.argsort' op descending is True or False}}
+  %0 = "nova.argsort"(%arg0) {descending = 1 : i64} : (tensor<2xf32>) -> tensor<2xi64>
+  return
+}
+
+// -----
+
+func.func @searchsorted_1(%arg0: tensor<2x3xf32>, %arg1: tensor<4xf32>) {
+  // expected-error @+1 {{'nova.searchsorted' op sorted (2, 3) for values (4,)}}
+  %0 = "nova.searchsorted"(%arg0, %arg1) : (tensor<2x3xf32>, tensor<4xf32>) -> tensor<4xi64>
+  return
+}

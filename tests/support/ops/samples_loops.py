@@ -1,0 +1,142 @@
+"""Samples of windows, scans, sorts and searches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from op_cases import Sample, case
+
+from nova.core.dtypes import bf16, f32, i64, u8
+
+
+def _each(value: Any, count: int) -> tuple[int, ...]:
+    return (value,) * count if isinstance(value, int) else tuple(value)
+
+
+def _windows(x: Any, kernel: Any, stride: Any = 1, dilation: Any = 1) -> Any:
+    """By an index of (taps, positions) for each axis."""
+    count = len(kernel)
+    steps, widths = _each(stride, count), _each(dilation, count)
+    lead = x.ndim - count
+    for i in range(count):
+        axis = lead + 2 * i
+        places = (x.shape[axis] - widths[i] * (kernel[i] - 1) - 1) // steps[i] + 1
+        index = torch.arange(kernel[i])[:, None] * widths[i] + torch.arange(places) * steps[i]
+        taken = torch.index_select(x, axis, index.flatten())
+        x = (
+            taken.unflatten(axis, index.shape)
+            if taken.numel()
+            else taken.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+        )
+    order = [*range(lead), *range(lead, x.ndim, 2), *range(lead + 1, x.ndim, 2)]
+    return x.permute(order)
+
+
+def _overlap_add(x: Any, size: Any, stride: Any = 1, dilation: Any = 1) -> Any:
+    """Each tap added at its positions."""
+    count = len(size)
+    steps, widths = _each(stride, count), _each(dilation, count)
+    lead = x.shape[: x.ndim - 2 * count]
+    kernel, places = x.shape[-2 * count : -count], x.shape[-count:]
+    flat = x.flatten(len(lead))
+    index = torch.zeros((*kernel, *places), dtype=torch.int64)
+    for i in range(count):
+        taps = torch.arange(kernel[i]).reshape([-1 if j == i else 1 for j in range(2 * count)])
+        at = torch.arange(places[i]).reshape(
+            [-1 if j == count + i else 1 for j in range(2 * count)]
+        )
+        index = index * size[i] + taps * widths[i] + at * steps[i]
+    total = torch.zeros((*lead, int(torch.tensor(size).prod())), dtype=x.dtype)
+    return total.index_add(-1, index.flatten(), flat).reshape(*lead, *size)
+
+
+def _recurrence(factor: Any, term: Any, axis: int) -> Any:
+    if not term.shape[axis]:
+        return term * factor
+    factors, terms = factor.unbind(axis), term.unbind(axis)
+    states = [terms[0]]
+    for a, b in zip(factors[1:], terms[1:], strict=True):
+        states.append(a * states[-1] + b)
+    return torch.stack(states, axis)
+
+
+SCANNED = (
+    case((3, 7), axis=1),
+    case((2, 5, 4), axis=1),
+    case((4, 1), axis=-1),
+    case((3, 0), axis=0),
+)
+SCANNED_LARGE = (case((37, 131), axis=1),)
+# The types that make the code differ; `test_op_loops.py` has the others.
+TYPES = (f32, bf16, i64, u8)
+PAIRS = tuple(case(c.operands[0].shape, c.operands[0].shape, **c.attrs) for c in SCANNED)
+
+SAMPLES = {
+    "windows": Sample(
+        (
+            case((2, 3, 9), kernel=(3,), stride=2),
+            case((2, 5, 6), kernel=(2, 3), stride=(1, 2), dilation=(2, 1)),
+            case((7,), kernel=(1,), stride=2),
+            case((1, 4, 4, 5), kernel=(2, 2, 2)),
+            case((2, 4), kernel=(1,)),
+            case((0, 3, 5), kernel=(2,)),
+        ),
+        _windows,
+        typed=2,
+        dtypes=TYPES,
+        large=(case((3, 40, 40), kernel=(3, 3)),),
+    ),
+    "overlap_add": Sample(
+        (
+            case((2, 3, 4), size=(9,), stride=2),
+            case((2, 2, 3, 3, 2), size=(5, 6), stride=(1, 2), dilation=(2, 1)),
+            case((1, 3), size=(8,), stride=3),
+            case((0, 2, 4), size=(5,)),
+        ),
+        _overlap_add,
+        typed=2,
+        dtypes=TYPES,
+        large=(case((3, 3, 3, 38, 38), size=(40, 40)),),
+    ),
+    "cumsum": Sample(SCANNED, torch.cumsum, typed=2, dtypes=TYPES, large=SCANNED_LARGE),
+    "linear_recurrence": Sample(PAIRS, _recurrence, typed=2, dtypes=TYPES),
+    "logcumsumexp": Sample(SCANNED, torch.logcumsumexp, typed=2, dtypes=TYPES, large=SCANNED_LARGE),
+    "argcummax": Sample(
+        SCANNED,
+        lambda x, axis: torch.cummax(x, axis).indices,
+        typed=2,
+        dtypes=TYPES,
+        large=SCANNED_LARGE,
+    ),
+    "argcummin": Sample(
+        SCANNED, lambda x, axis: torch.cummin(x, axis).indices, typed=2, dtypes=TYPES
+    ),
+    "argsort": Sample(
+        (
+            case((3, 7)),
+            case((5, 3), axis=0, descending=True),
+            case((2, 9, 2), axis=1),
+            case((1,)),
+            case((0, 3), axis=1),
+        ),
+        lambda x, axis=-1, descending=False: torch.argsort(
+            x, dim=axis, descending=descending, stable=True
+        ),
+        typed=2,
+        dtypes=TYPES,
+        large=(case((11, 130)),),
+    ),
+    "searchsorted": Sample(
+        (
+            case((7,), (3, 4)),
+            case((2, 9), (2, 5), right=True),
+            case((1,), ()),
+            case((5,), (0,)),
+        ),
+        lambda edges, values, right=False: torch.searchsorted(edges, values, right=right),
+        typed=2,
+        dtypes=TYPES,
+        large=(case((130,), (67, 31)),),
+    ),
+}
