@@ -10,7 +10,7 @@ from page_blocks import ROOT
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in (ROOT / "docs/layout.md").read_text().splitlines()
-    if line.startswith("| `") or line.startswith("| - `")
+    if line.startswith(("| `", "| - `"))
 ]
 
 
