@@ -8,7 +8,7 @@ which has the values of weights. Called by `nova.translate`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from nova.core.targets import parse_target
 from nova.errors import PipelineError
 from nova.frontends.program import import_program
 from nova.frontends.source import Source, parse_source
+from nova.frontends.specialize import ArgumentShape
 from nova.ir.bindings import ir
 from nova.ir.clone import copy_module
 from nova.ir.walk import every_op
@@ -55,6 +56,7 @@ class Request:
     start: str | None
     entry: str
     params: tuple[str, ...] = ()
+    shapes: tuple[ArgumentShape, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def travel(request: Request, recorder: Recorder, bar: Progress) -> Arrival:
     """Run the stages in this process."""
     return TranslateSession(
         request.source, list(request.settings), recorder, request.emit, bar
-    ).travel(request.start, request.entry, request.params)
+    ).travel(request)
 
 
 def travel_sandboxed(request: Request, recorder: Recorder, bar: Progress) -> Arrival:
@@ -129,10 +131,11 @@ class TranslateSession:
     emit: str
     bar: Progress
 
-    def travel(self, start: str | None, entry: str, params: Sequence[str]) -> Arrival:
+    def travel(self, request: Request) -> Arrival:
+        start = request.start
         if start == "ll":
             return self._emit_code(self.source.text, None)
-        module, stage, signature = self._begin(start, entry, params)
+        module, stage, signature = self._begin(request)
         if start is None:
             self._check_begin(stage)
         self._tune(module, stage, self.bar)
@@ -156,10 +159,8 @@ class TranslateSession:
 
                 self.settings[number] = tune_settings(copy_module(module), stage, own, bar)
 
-    def _begin(
-        self, start: str | None, entry: str, params: Sequence[str]
-    ) -> tuple[ir.Module, str, Any]:
-        started = time.perf_counter()
+    def _begin(self, request: Request) -> tuple[ir.Module, str, Any]:
+        started, start = time.perf_counter(), request.start
         if start is not None and start != "nova":
             module = parse_source(self.source)
             only_kernels = start in KERNELS_ONLY
@@ -168,7 +169,7 @@ class TranslateSession:
             signature = None if only_kernels else read_signature(module)
             self.recorder.record_module(start, module, time.perf_counter() - started)
             return module, start, signature
-        imported = import_program(self.source, entry, params)
+        imported = import_program(self.source, request.entry, request.params, request.shapes)
         seconds = time.perf_counter() - started
         if imported.frontend != "nova":
             name = "source" if imported.frontend == "linalg" else imported.frontend
