@@ -20,7 +20,7 @@ from nova.errors import (
 from nova.frontends.checks import place
 from nova.ir.bindings import ir
 from nova.ir.types import nova_dtype
-from nova.ir.walk import every_op, find_function
+from nova.ir.walk import every_op, main_function
 from nova.passes.base import UpstreamPass, run_pipeline
 
 # Shape and, if it is known, the name of the dtype.
@@ -35,7 +35,7 @@ _ASSERTION = "shape_assertion"
 
 def specialize_sizes(module: ir.Module, shapes: Sequence[ArgumentShape], filename: str) -> None:
     """Refine the program for arguments of these shapes; errors if it cannot have them."""
-    main = find_function(module, "main")
+    main = main_function(module)
     types = list(main.type.inputs)
     if len(shapes) != len(types):
         raise ArgumentCountError(
